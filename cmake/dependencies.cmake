@@ -1,0 +1,30 @@
+# Third-party parts. All are installed by `make setup` (Debian packages, the torch wheel); none is
+# in the tree. LibTorch: TORCH_DIR, else Torch_DIR / CMAKE_PREFIX_PATH, else the virtual environment
+# that `make setup` made (it passes CMAKE_PREFIX_PATH).
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(Protobuf REQUIRED)
+pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
+find_program(TRIREME_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
+pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
+find_package(MPI COMPONENTS C QUIET)
+if(TRIREME_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+if(TRIREME_LIBTORCH)
+  if(DEFINED ENV{TORCH_DIR} AND NOT Torch_DIR)
+    list(PREPEND CMAKE_PREFIX_PATH "$ENV{TORCH_DIR}")
+  endif()
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    message(STATUS "LibTorch was not found: only the floors without it are built "
+                   "(set TORCH_DIR, or run `make setup`).")
+    set(TRIREME_LIBTORCH OFF)
+  endif()
+endif()

@@ -1,0 +1,1 @@
+# Install rules: see issue "find_package(Trireme)".

@@ -1,0 +1,15 @@
+#include "trireme/base/clock.h"
+
+namespace trireme {
+inline namespace v0 {
+
+TimePoint steady_now() noexcept { return std::chrono::steady_clock::now(); }
+
+TimePoint Deadline::from(TimePoint now) const noexcept {
+  if (is_never() || is_job()) return TimePoint::max();
+  if (duration_ > TimePoint::max() - now) return TimePoint::max();
+  return now + duration_;
+}
+
+}  // namespace v0
+}  // namespace trireme

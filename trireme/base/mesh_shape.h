@@ -1,0 +1,29 @@
+// How many ranks each kind of parallelism takes. Outermost first, tensor innermost; `expert`
+// divides data x shard and is no factor of the size.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+inline namespace v0 {
+
+enum class Axis : std::uint8_t { Pipeline, Data, Shard, Context, Tensor };
+inline constexpr int kNumAxes = 5;
+
+struct MeshShape {
+  int pipeline = 1, data = 1, shard = 1, context = 1, tensor = 1, expert = 1;
+  int size() const noexcept { return pipeline * data * shard * context * tensor; }
+  int along(Axis axis) const noexcept {
+    switch (axis) {
+      case Axis::Pipeline: return pipeline;
+      case Axis::Data: return data;
+      case Axis::Shard: return shard;
+      case Axis::Context: return context;
+      default: return tensor;
+    }
+  }
+  friend bool operator==(const MeshShape&, const MeshShape&) = default;
+};
+
+}  // namespace v0
+}  // namespace trireme

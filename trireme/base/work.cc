@@ -1,0 +1,152 @@
+#include "trireme/base/work.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+
+using detail::WorkState;
+
+detail::WorkState::~WorkState() {
+  if (status.load(std::memory_order_acquire) == Failed && !seen.load() && owner) {
+    owner->on_unseen_failure(error);
+  }
+}
+
+Work Work::failed(std::exception_ptr error) {
+  auto state = std::make_shared<WorkState>();
+  state->error = std::move(error);
+  state->status.store(WorkState::Failed, std::memory_order_release);
+  return Work(std::move(state));
+}
+
+bool Work::done() const noexcept {
+  return !state_ || state_->status.load(std::memory_order_acquire) != WorkState::Pending;
+}
+
+void Work::wait(Deadline deadline) const {
+  if (!state_) return;
+  state_->seen.store(true);
+  const auto ready = [state = state_.get()] {
+    return state->status.load(std::memory_order_acquire) != WorkState::Pending;
+  };
+  if (!ready()) {
+    Waiter& waiter = *state_->waiter;
+    WorkOwner* owner = state_->owner.get();
+    const TimePoint start = waiter.now();
+    TimePoint until = deadline.or_else(owner ? owner->timeout() : Deadline::never()).from(start);
+    while (!waiter.wait_until(ready, until)) {
+      const TimePoint now = waiter.now();
+      if (!owner) {
+        throw TimeoutError("waited in vain for " + state_->description,
+                           {.operation = state_->description});
+      }
+      until = owner->on_deadline(now, now - start);
+    }
+  }
+  if (state_->status.load(std::memory_order_acquire) == WorkState::Failed) {
+    std::rethrow_exception(state_->error);
+  }
+}
+
+void Work::wait_on(Stream) const { wait(); }
+
+void Work::on_settled(std::function<void(const std::exception_ptr&)> next) const {
+  if (!state_) return next(nullptr);
+  state_->seen.store(true);
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->status.load(std::memory_order_acquire) == WorkState::Pending) {
+      state_->continuations.push_back(std::move(next));
+      return;
+    }
+  }
+  const auto call = [state = state_, next = std::move(next)] { next(state->error); };
+  if (state_->waiter) {
+    state_->waiter->run(call);
+  } else {
+    call();
+  }
+}
+
+Work Work::then(std::function<void()> next) const {
+  if (!state_) {
+    try {
+      next();
+      return Work();
+    } catch (...) {
+      return failed(std::current_exception());
+    }
+  }
+  WorkSource source(state_->waiter, state_->owner, state_->description);
+  on_settled([source, next = std::move(next)](const std::exception_ptr& error) {
+    if (error) return source.fail(error);
+    try {
+      next();
+      source.complete();
+    } catch (...) {
+      source.fail(std::current_exception());
+    }
+  });
+  return source.work();
+}
+
+Work Work::all(std::span<const Work> works) {
+  struct Gather {
+    std::atomic<std::size_t> left;
+    std::mutex mutex;
+    std::exception_ptr first;
+  };
+  std::vector<Work> open;
+  for (const Work& work : works) {
+    if (work.state_) open.push_back(work);
+  }
+  if (open.empty()) return Work();
+  if (open.size() == 1) return open.front();
+  const auto& model = *open.front().state_;
+  WorkSource source(model.waiter, model.owner, model.description);
+  auto gather = std::make_shared<Gather>();
+  gather->left = open.size();
+  for (const Work& work : open) {
+    work.on_settled([gather, source](const std::exception_ptr& error) {
+      if (error) {
+        std::lock_guard lock(gather->mutex);
+        if (!gather->first) gather->first = error;
+      }
+      if (gather->left.fetch_sub(1) != 1) return;
+      gather->first ? source.fail(gather->first) : source.complete();
+    });
+  }
+  return source.work();
+}
+
+WorkSource::WorkSource(std::shared_ptr<Waiter> waiter, std::shared_ptr<WorkOwner> owner,
+                       std::string description)
+    : state_(std::make_shared<WorkState>()) {
+  state_->waiter = std::move(waiter);
+  state_->owner = std::move(owner);
+  state_->description = std::move(description);
+}
+
+bool WorkSource::settled() const noexcept {
+  return state_->status.load(std::memory_order_acquire) != WorkState::Pending;
+}
+
+void WorkSource::settle(std::exception_ptr error) const {
+  std::vector<WorkState::Continuation> continuations;
+  {
+    std::lock_guard lock(state_->mutex);
+    if (settled()) return;
+    state_->error = error;
+    state_->status.store(error ? WorkState::Failed : WorkState::Done, std::memory_order_release);
+    continuations.swap(state_->continuations);
+  }
+  if (state_->waiter) state_->waiter->wake();
+  for (const auto& next : continuations) next(error);
+}
+
+}  // namespace v0
+}  // namespace trireme

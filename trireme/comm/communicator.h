@@ -1,0 +1,137 @@
+// Communicator: one epoch of a fixed group of ranks, and the collectives over it.
+//
+// Typed methods fill one Operation; the fingerprint, the deadline, the choice of algorithm and the
+// trace happen once, in submit(). Methods may be called from any thread of the rank, but all ranks
+// must call the same operations in the same order (a mismatch is refused with both sides' call).
+// Buffers must stay valid until the Work is done. A failure makes the communicator broken: every
+// later call fails with the first error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/buffer.h"
+#include "trireme/base/work.h"
+#include "trireme/kernel/tree_sum.h"
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+
+enum class ReduceOp : std::uint8_t { Sum, Mean, Min, Max, Product };
+inline constexpr ReduceOp Sum = ReduceOp::Sum;
+inline constexpr ReduceOp Mean = ReduceOp::Mean;
+inline constexpr ReduceOp Min = ReduceOp::Min;
+inline constexpr ReduceOp Max = ReduceOp::Max;
+inline constexpr ReduceOp Product = ReduceOp::Product;
+
+namespace comm {
+
+/// Leaves first ... first+count-1 of the tree sum (NUMERICS.md), already added up.
+struct Term {
+  Buffer value;
+  std::uint32_t first = 0, count = 1;
+};
+
+struct OpOptions {
+  std::string_view label = {};       // "bucket 2": printed in errors and traces
+  Deadline deadline = Deadline::job();
+  std::string_view algorithm = {};   // overrides the communicator's choice
+};
+
+/// Memory that this group reduces without a copy. All ranks allocate in the same order.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(net::Region region) : region_(std::move(region)) {}
+  std::span<std::byte> bytes() const noexcept { return region_.bytes; }
+  net::RegionId id() const noexcept { return region_.id; }
+  /// Elements [offset, offset + count) as a Buffer that keeps the arena alive. Offset in bytes.
+  Buffer buffer(std::size_t offset, std::size_t count, DType dtype) const {
+    return {region_.bytes.data() + offset, count, dtype, {}, {}, region_.owner};
+  }
+
+ private:
+  net::Region region_;
+};
+
+/// What a communicator knows of its peers beyond its transport: asked when a wait ran out, and told
+/// what the rank is doing. The Job implements it; tests may.
+class PeerWatch {
+ public:
+  struct Verdict {
+    bool keep_waiting = false;       // a peer is alive in user code, or stopped in a debugger
+    std::string explanation;         // "rank 0 is in user code since 45 s (last call ...)"
+    int lost_rank = -1;              // a peer is known to be dead
+  };
+  virtual ~PeerWatch() = default;
+  virtual Verdict ask(std::string_view operation, Duration waited) = 0;
+  /// This rank enters (true) or leaves (false) a blocking wait for `operation`.
+  virtual void activity(std::string_view operation, bool waiting) noexcept = 0;
+};
+
+struct CommunicatorOptions {
+  std::string name = "world";
+  std::string algorithm = "auto";    // auto | naive | ring | direct
+  Duration timeout = std::chrono::seconds(30);
+  std::uint32_t epoch = 0;
+  std::shared_ptr<PeerWatch> watch = nullptr;
+  std::vector<std::string> host_of_rank = {};
+  bool reproducible = true;
+};
+
+class Communicator final {
+ public:
+  Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& name() const noexcept;
+  std::string_view transport_name() const noexcept;
+  std::shared_ptr<Waiter> waiter() const;
+
+  /// Collective. Zeroed; reduced in place without a copy where the transport can map it.
+  Arena allocate(std::size_t bytes, Device device = {});
+
+  /// One leaf per rank; every rank ends with the same bits.
+  Work all_reduce(Buffer inout, ReduceOp op, const OpOptions& options = {});
+  /// The tree sum over `total` leaves. This rank's terms are the maximal nodes of
+  /// contiguous_share(total, size, rank), ascending (none where its share is empty). `out` may be
+  /// the first term's buffer. Term buffers are scratch afterwards.
+  Work all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
+                  const OpOptions& options = {});
+  Work broadcast(Buffer inout, int root, const OpOptions& options = {});
+  /// out.count == size * in.count, in rank order.
+  Work all_gather(Buffer in, Buffer out, const OpOptions& options = {});
+  /// Pieces of different counts (counts[r] elements from rank r), back to back in `out`.
+  Work all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
+                    const OpOptions& options = {});
+  /// in.count == size * out.count; rank r gets the sum of every rank's piece r.
+  Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
+  Work barrier(const OpOptions& options = {});
+  Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
+  Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
+
+  /// Every pending and later Work fails with `error`. Safe from any thread; the first call wins.
+  void abort(std::exception_ptr error) noexcept;
+  /// The error that broke it, or null.
+  std::exception_ptr failure() const noexcept;
+  /// Nanoseconds that user threads of this rank have spent blocked in waits on this communicator.
+  Duration time_waited() const noexcept;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,75 @@
+// Job: this process's membership in a distributed run. Joins on construction, leaves on destruction.
+//
+// Started by `trireme launch` or `trireme train`, it is one rank of n; started alone it is a job of
+// one rank. No LibTorch. One Job per process; its accessors are const and thread safe. A failure
+// to join throws; a lost peer breaks the communicators with PeerLost. The constructor installs a
+// terminate handler, so that an exception in the user's own main keeps the exit-code contract.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trireme/base/buffer.h"
+#include "trireme/base/waiter.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/job/input_plan.h"
+
+namespace trireme {
+inline namespace v0 {
+
+enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
+
+struct JobOptions {
+  std::string transport = "auto";     // auto | shm | tcp (environment TRIREME_COMM_TRANSPORT)
+  std::string algorithm = "auto";     // environment TRIREME_COMM_ALGORITHM
+  Duration timeout = std::chrono::seconds(30);             // TRIREME_TIMEOUT, seconds
+  Duration timeout_user_code = std::chrono::minutes(30);   // TRIREME_TIMEOUT_USER_CODE, seconds
+  bool reproducible = true;
+  /// Hash of what must be equal on all ranks (NUMERICS: identity), with a readable text; a rank
+  /// that differs is refused with both texts. Empty: not compared.
+  std::string identity = {};
+};
+
+class Job {
+ public:
+  Job(int argc, char** argv, JobOptions options = {});
+  ~Job();
+  Job(const Job&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  int local_rank() const noexcept;
+  int local_size() const noexcept;
+  int host_rank() const noexcept;
+  int num_hosts() const noexcept;
+  const std::string& host_name() const noexcept;
+  Device device() const noexcept;
+  Role role() const noexcept;
+  /// Cores that this rank may compute on (affinity and cgroup quota, shared with its neighbours).
+  int cores() const noexcept;
+  const JobOptions& options() const noexcept;
+
+  comm::Communicator& world() const;
+  comm::Communicator& host() const;   // the ranks on this host
+  std::shared_ptr<Waiter> waiter() const;
+
+  /// SIGINT (130) or SIGTERM (143) arrived at this rank or at the launcher; 0 if none. Ranks agree
+  /// on the step at which they stop through the step's vote, not here.
+  int stop_signal() const noexcept;
+  /// Tells heartbeats and stall reports what user code does now ("checkpoint.save").
+  void activity(std::string_view what) noexcept;
+  /// The step in progress; printed with errors.
+  void set_step(long step) noexcept;
+  /// The Sampler's plan, for DataParallel; null where no Sampler was made.
+  void set_input_plan(std::shared_ptr<InputPlan> plan);
+  std::shared_ptr<InputPlan> input_plan() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace v0
+}  // namespace trireme

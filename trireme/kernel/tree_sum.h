@@ -1,0 +1,45 @@
+// The tree sum T of NUMERICS.md: the one order in which micro-batch leaves are added, on any
+// number of ranks.
+//
+//     T(a, b) = leaf a                    if b - a = 1
+//             = T(a, c) + T(c, b)         with c = a + floor((b - a) / 2)
+//
+// A *node* is a range that the recursion visits. Only siblings are ever added. Pure functions on
+// raw pointers; no state, thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+/// Leaves first ... first+count-1.
+struct LeafRange {
+  std::uint32_t first = 0, count = 0;
+  std::uint32_t end() const noexcept { return first + count; }
+  friend bool operator==(const LeafRange&, const LeafRange&) = default;
+  friend auto operator<=>(const LeafRange&, const LeafRange&) = default;
+};
+
+/// True if `range` is a node of T(0, total).
+bool is_node(LeafRange range, std::uint32_t total);
+/// The node that `node` is added to; count 0 for the root.
+LeafRange sibling(LeafRange node, std::uint32_t total);
+/// The maximal nodes inside `range`, ascending; at most 2*ceil(log2(total)).
+std::vector<LeafRange> maximal_nodes(LeafRange range, std::uint32_t total);
+/// The contiguous share of rank `rank` of `size`: by the same halving where size is a power of two
+/// (so it is one node, or empty), else floor(rank*total/size) ... floor((rank+1)*total/size).
+LeafRange contiguous_share(std::uint32_t total, int size, int rank);
+/// Merges siblings in a set of disjoint nodes until none is left; returns the merges in an order
+/// that may be executed (into, from): `into` becomes their parent.
+struct Merge {
+  LeafRange left, right;
+};
+std::vector<Merge> merges(std::vector<LeafRange>& nodes, std::uint32_t total);
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

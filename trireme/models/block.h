@@ -1,0 +1,77 @@
+// Block and Blocks: a model is a list of blocks in topological order (DESIGN 5).
+//
+// Each block names the values it reads and writes (default: it reads the previous block's output
+// and writes its own name). Batch fields ("tokens", "targets") are values too. A value is a short
+// list of tensors of any type; integers and bools carry no gradient. Blocks are given as factories,
+// so that a rank builds only what it owns. Initial values are keyed by (seed, parameter name).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+
+using Value = std::vector<at::Tensor>;
+
+struct NamedTensor {
+  std::string name;         // local to the block: "weight", "attention.qkv.weight"
+  at::Tensor tensor;
+  bool decay = true;        // weight decay applies (matrices yes; biases, norms no)
+};
+
+/// One block as the runtime sees it. Not thread safe: one lane uses it at a time.
+class Block {
+ public:
+  virtual ~Block() = default;
+  /// `inputs` are the values it reads, in order. Under autograd; returns the value it writes.
+  virtual Value forward(std::span<const Value> inputs) = 0;
+  /// Leaves that require grad, in a fixed order. The runtime may re-point their storage (set_data).
+  virtual std::vector<NamedTensor> parameters() = 0;
+  virtual std::vector<NamedTensor> buffers() = 0;
+  virtual void train(bool on) = 0;
+};
+
+using BlockFactory = std::function<std::shared_ptr<Block>()>;
+
+struct BlockSpec {
+  std::string name;
+  BlockFactory make;
+  std::vector<std::string> reads;    // empty: the previous block's output (the first: "tokens")
+  std::string writes;                // empty: `name`
+};
+/// `alias` ("head.weight") is the same parameter as `owner` ("embed.weight").
+struct Tie {
+  std::string alias, owner;
+};
+
+/// The model: a list of specs. Copyable value.
+class Blocks {
+ public:
+  Blocks& add_block(BlockSpec spec);
+  Blocks& tie(std::string alias, std::string owner);
+  const std::vector<BlockSpec>& specs() const noexcept { return specs_; }
+  const std::vector<Tie>& ties() const noexcept { return ties_; }
+
+  /// Door (b) of API.md: `factory` returns a torch module, its holder, or a Block
+  /// (models/module_block.h has the adapters).
+  template <class Factory>
+  Blocks& add(std::string name, Factory factory);
+
+ private:
+  std::vector<BlockSpec> specs_;
+  std::vector<Tie> ties_;
+};
+
+}  // namespace models
+using models::Blocks;
+}  // namespace v0
+}  // namespace trireme

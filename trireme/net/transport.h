@@ -1,0 +1,65 @@
+// Transport: moves bytes between the ranks of a fixed group; knows no tensors.
+//
+// One Transport belongs to one Waiter and is used in its progress context only (Waiter::run): its
+// methods are not thread safe otherwise. Works that it returns settle in that context. Messages
+// between one pair with one tag arrive in order; different tags may overtake each other. A send's
+// bytes must stay valid until its Work is done, and likewise a receive's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "trireme/base/buffer.h"
+#include "trireme/base/waiter.h"
+#include "trireme/base/work.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// Matches a send with its receive. Communicators use the high half for themselves.
+struct Tag {
+  std::uint64_t value = 0;
+  friend bool operator==(Tag, Tag) = default;
+  friend auto operator<=>(Tag, Tag) = default;
+};
+
+/// A registration. Every rank numbers its own from 0 in the order of its calls, so ranks that
+/// register in the same order may use one id for all.
+struct RegionId {
+  std::uint32_t value = 0;
+};
+/// Memory that peers may map. Unregisters (and unmaps) when the last copy goes.
+struct Region {
+  RegionId id;
+  std::span<std::byte> bytes;
+  std::shared_ptr<void> owner;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  virtual std::shared_ptr<Waiter> waiter() const = 0;
+  /// "shm", "tcp", "sim": for messages and traces.
+  virtual std::string_view name() const noexcept = 0;
+  virtual Work send(int peer, Tag tag, std::span<const std::byte> bytes) = 0;
+  /// Fails with MismatchError if the message's length is not bytes.size().
+  virtual Work recv(int peer, Tag tag, std::span<std::byte> bytes) = 0;
+  /// Makes memory reachable for peers where the transport can. With bytes.data() == nullptr the
+  /// transport provides bytes.size() bytes itself, page aligned and zeroed: memfd memory in shm.
+  virtual Region register_memory(std::span<std::byte> bytes, Device device) = 0;
+  /// A peer's region in this process; empty where impossible. The peer must have registered it
+  /// before (a message received from it after the registration proves that).
+  virtual std::span<std::byte> map(int peer, RegionId region) = 0;
+  /// Every pending and every later Work fails now, here, with `error`; peers are not told.
+  virtual void abort(std::exception_ptr error) noexcept = 0;
+};
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

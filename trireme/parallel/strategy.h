@@ -1,0 +1,77 @@
+// Strategy: door (b) of API.md. A model given as blocks, trained on this job's ranks.
+//
+// step() runs forward and backward over this rank's micro-batches, reduces the gradients while
+// backward still runs, votes, clips, updates and publishes. All ranks call it with the same step.
+// Not thread safe. A refused step (NaN, a rank's exception) throws StepRefused on every rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/job/job.h"
+#include "trireme/models/block.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/tensor/batch.h"
+#include "trireme/tensor/state.h"
+
+namespace trireme {
+inline namespace v0 {
+
+/// The last block's value and the micro-batch -> the summed loss (a scalar under autograd) over
+/// micro.count items.
+using Loss = std::function<at::Tensor(const models::Value& output, const MicroBatch& micro)>;
+
+/// Token cross-entropy, summed over micro.field("targets"); the output is logits [b, T, V].
+Loss token_loss();
+
+struct StrategyOptions {
+  std::string sync = "plain";        // this release: plain
+  int pipeline = 1, data = 0, shard = 1, context = 1, tensor = 1;   // data 0 = what is left
+  std::string precision = "fp32";    // fp64 | fp32 | bf16
+  double clip = 0;                   // global gradient norm; 0 = off
+  std::uint64_t seed = 1;
+  std::int64_t bucket_bytes = 4 << 20;
+};
+
+struct StepResult {
+  double loss = 0;                   // global mean
+  double gradient_norm = 0;          // before clipping; 0 where clip is off
+  std::int64_t count = 0;            // global tokens or samples
+  int stop_signal = 0;               // != 0: every rank learned in this step's vote that the job is to stop
+  Duration communication{};          // time this rank was blocked on communication
+  Duration total{};
+};
+
+class Strategy final : public Saveable {
+ public:
+  Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const AdamW& optimizer);
+  Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const Sgd& optimizer);
+  ~Strategy() override;
+
+  StepResult step(const Batch& batch, const Loss& loss);
+  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank.
+  double evaluate(const std::vector<Batch>& batches, const Loss& loss);
+  /// Forward only on this rank's full copy: the last block's value (generation).
+  models::Value infer(const MicroBatch& micro);
+
+  void set_learning_rate(double learning_rate);
+  /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex.
+  std::string weights_hash();
+  std::int64_t num_parameters() const;
+
+  /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
+  /// "optimizer/NAME.exp_avg", buffers under their names.
+  std::vector<NamedShard> state() override;
+  std::string metadata() const override;
+  void restored(const std::string& metadata) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// What can be saved and restored: named tensors, each a shard of a global one, and a small JSON
+// text for everything else (step, positions, random streams).
+//
+// Lives here so that parallel, input and checkpoint agree on it without including one another.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+
+/// The row-major interval [begin, end) of a tensor of global `shape`. `local` has end-begin
+/// elements (any shape), is contiguous, and is read on save and written in place on load.
+struct NamedShard {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;
+  std::int64_t begin = 0, end = 0;
+  at::Tensor local;
+};
+
+/// Everything a Checkpointer saves. Called at a step boundary on every rank.
+class Saveable {
+ public:
+  virtual ~Saveable() = default;
+  /// This rank's shards. Replicated tensors are given whole by every rank; one of them is written.
+  virtual std::vector<NamedShard> state() = 0;
+  /// Small JSON object, equal on all ranks.
+  virtual std::string metadata() const = 0;
+  /// After every shard of state() was filled; `metadata` as saved.
+  virtual void restored(const std::string& metadata) = 0;
+};
+
+}  // namespace v0
+namespace models { using v0::NamedShard; }
+}  // namespace trireme

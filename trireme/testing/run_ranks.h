@@ -1,0 +1,38 @@
+// run_ranks(n, body): n threads, one per rank, over the simulated network on a virtual clock.
+//
+// Deterministic for a seed: one rank runs at a time, and the seed picks who runs next and how long
+// a message takes. No ports, no sleeps. An exception in a body fails the test with rank and seed;
+// a deadlock (nobody can run and no message is under way) throws in every rank, naming who waits
+// for what.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace testing {
+
+struct RankContext {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<Waiter> waiter;
+  std::shared_ptr<net::Transport> transport;
+  std::shared_ptr<comm::Communicator> world;
+};
+
+struct RunOptions {
+  std::uint64_t seed = 1;
+  std::string algorithm = "auto";
+  Duration timeout = std::chrono::seconds(30);   // virtual
+};
+
+void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options = {});
+
+}  // namespace testing
+}  // namespace v0
+}  // namespace trireme
