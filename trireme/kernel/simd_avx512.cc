@@ -9,8 +9,7 @@ inline namespace v0 {
 namespace kernel {
 namespace avx512 {
 namespace {
-#include "trireme/kernel/simd_elementwise.inc"
-#include "trireme/kernel/simd_vector.inc"
+#include "trireme/kernel/simd_body.inc"
 }  // namespace
 const SimdTable kTable = {
 #include "trireme/kernel/simd_table.inc"

@@ -54,9 +54,9 @@ void fill(at::Tensor out, std::uint64_t seed, std::uint64_t stream, double shift
 }
 
 void seed_generator(std::uint64_t seed) {
-  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard lock(generator.mutex());
-  at::Generator(generator).set_current_seed(seed);
+  generator.set_current_seed(seed);
 }
 
 }  // namespace
