@@ -114,7 +114,9 @@ TEST_F(BatchesTest, TheSamplesDoNotDependOnRankCountOrPrefetch) {
     EXPECT_EQ(everything(data, other, 3), alone);
     other = options;
     other.seed = 4;
-    if (data->size() > 0) EXPECT_NE(everything(data, other, 1), alone);
+    if (data->size() > 0) {
+      EXPECT_NE(everything(data, other, 1), alone);
+    }
   }
 }
 
