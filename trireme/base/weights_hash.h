@@ -1,0 +1,33 @@
+// The one definition of a model's hash: SHA-256 over all its tensors (name, type, shape, bytes, in
+// name order). `trireme inspect RUN --hash`, Strategy::weights_hash and the numerics tests share
+// it. Pure functions; thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+
+/// A view of one tensor: `bytes` is its row-major content.
+struct HashedTensor {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Per tensor: name, 0, safetensors type name, 0, number of dims and each dim (int64, little
+/// endian), number of bytes (int64), bytes. 64 hex digits. The order of `tensors` does not matter.
+std::string weights_hash(std::vector<HashedTensor> tensors);
+
+/// The first eight bytes of the same over one tensor: verifies copies between ranks.
+std::uint64_t tensor_hash(const HashedTensor& tensor);
+
+}  // namespace v0
+}  // namespace trireme
