@@ -82,11 +82,17 @@ ForwardFunction adapt(Call call) {
 }
 
 template <class M>
-std::shared_ptr<Block> module_block(std::shared_ptr<M> module) {
-  auto forward = [module](auto&&... in) -> decltype(module->forward(in...)) {
+struct CallForward {
+  std::shared_ptr<M> module;
+  template <class... T>
+  auto operator()(T&&... in) const -> decltype(std::declval<M&>().forward(in...)) {
     return module->forward(in...);
-  };
-  return make_block(module, adapt(forward));
+  }
+};
+
+template <class M>
+std::shared_ptr<Block> module_block(std::shared_ptr<M> module) {
+  return make_block(module, adapt(CallForward<M>{module}));
 }
 
 }  // namespace detail
@@ -110,10 +116,12 @@ requires std::derived_from<std::decay_t<M>, torch::nn::Module> std::shared_ptr<B
 }
 /// A holder made by TORCH_MODULE.
 template <class H>
-requires requires(const H& holder) {
-  { *holder.ptr() } -> std::derived_from<torch::nn::Module>;
+requires std::derived_from<
+    typename std::remove_cvref_t<decltype(std::declval<const H&>().ptr())>::element_type,
+    torch::nn::Module>
+    std::shared_ptr<Block> as_block(const H& holder) {
+  return detail::module_block(holder.ptr());
 }
-std::shared_ptr<Block> as_block(const H& holder) { return detail::module_block(holder.ptr()); }
 /// A lambda from one to four tensors to a tensor: a block without parameters.
 template <class Call>
 requires(std::is_invocable_v<Call&, at::Tensor> ||
