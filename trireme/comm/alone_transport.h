@@ -21,6 +21,7 @@ class AloneTransport final : public net::Transport {
   Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override;
   net::Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int, net::RegionId) override { return {}; }
+  void notify(int) noexcept override {}
   void abort(std::exception_ptr) noexcept override {}
 
  private:
