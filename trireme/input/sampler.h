@@ -2,9 +2,9 @@
 // count. For torch::data::make_data_loader (door a) and for batches() (door b).
 //
 // The order is a function of (seed, epoch, global sample index). The loader's batch size is the
-// micro-batch. A new order comes each epoch without a call. A short last batch is kept and weighted.
-// A Sampler is a handle: copies share one state (the loader holds one), and its saved position
-// counts what step() consumed, not what workers prefetched.
+// micro-batch. A new order comes each epoch without a call. A short last batch is kept and
+// weighted. A Sampler is a handle: copies share one state (the loader holds one), and its saved
+// position counts what step() consumed, not what workers prefetched.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace trireme {
 inline namespace v0 {
 
 struct SamplerOptions {
-  std::int64_t batch = 0;      // global batch, samples
+  std::int64_t batch = 0;  // global batch, samples
   std::uint64_t seed = 1;
   bool shuffle = true;
 };

@@ -1,0 +1,51 @@
+# The newcomer's door. Every target only calls the parts: tools/ sets up and builds, build/bin/trireme
+# trains, ctest tests. Values to set:  make train CONFIG=… RANKS=… ARGS="--set train.steps=20"
+CONFIG ?= configs/gpt-nano.toml
+RANKS  ?= 2
+TORCH  ?= cpu
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help train build test bench soak sanitize format install clean
+
+help:
+	@echo 'make train     install what is missing, build, and train a small GPT with two ranks'
+	@echo '               (CONFIG=configs/gpt-nano.toml RANKS=2 ARGS="--set train.steps=20")'
+	@echo 'make test      build everything and run the test suite'
+	@echo 'make build     build build/bin/trireme'
+	@echo 'make bench     measure against PyTorch DDP, Gloo and Open MPI'
+	@echo 'make soak      the long tests, sanitizers, a build without precompiled headers, fuzzers'
+	@echo 'make sanitize  the floors without LibTorch under ASan+UBSan and TSan'
+	@echo 'make install   install library, headers and command (PREFIX=/usr/local)'
+	@echo 'make format    format the sources in place'
+	@echo 'make clean     remove what was built (runs/ and the installed LibTorch stay)'
+	@echo 'LibTorch: TORCH_DIR=/path/to/torch uses yours; TORCH=cuda allows the large CUDA wheel.'
+
+train: build
+	@build/bin/trireme train $(CONFIG) --ranks $(RANKS) $(ARGS)
+
+build:
+	@python3 tools/build.py --torch $(TORCH) trireme
+
+test:
+	@tools/test $(TORCH)
+
+bench:
+	@tools/bench $(TORCH)
+
+soak: sanitize
+	@tools/soak $(TORCH)
+
+sanitize:
+	@tools/sanitize
+
+PREFIX ?= /usr/local
+install:
+	@python3 tools/build.py --torch $(TORCH)
+	@cmake --install build --prefix $(PREFIX)
+
+format:
+	@tools/check_format --fix
+
+clean:
+	@rm -rf build build-*

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Sets up, configures where needed, and builds: what every make target calls.
+
+One build at a time per tree (a lock on the Makefile, gone with the process), so two makes at once
+do not disturb one another. Configures only when the build folder is new, its last configuration did
+not finish, or its options changed; everything else is Ninja's own business.
+"""
+import argparse
+import fcntl
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+import setup
+
+ROOT = setup.ROOT
+
+
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+def lock():
+    """Held until this process ends, however it ends."""
+    handle = open(ROOT / "Makefile", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        setup.say("Another make is building in this tree; waiting for it.")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def configure_command(folder, torch, options):
+    command = ["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja"]
+    command += [f"-D{option}" for option in options]
+    if torch:
+        command.append(f"-DTorch_DIR={torch}")
+    return command
+
+
+def configure(folder, torch, options):
+    """Runs cmake unless the folder was configured by this very command already."""
+    command = configure_command(folder, torch, options)
+    stamp = folder / "trireme-configured.json"
+    try:
+        before = json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        before = None
+    if before == command and (folder / "build.ninja").is_file():
+        return
+    stamp.unlink(missing_ok=True)
+    setup.say(f"Configuring {folder.relative_to(ROOT)}.")
+    # What an older or unfinished configuration found belongs to other options.
+    again = ["--fresh"] if (folder / "CMakeCache.txt").is_file() else []
+    run([*command, *again])
+    stamp.write_text(json.dumps(command))
+
+
+def run(command):
+    code = subprocess.run(command, check=False).returncode
+    if code != 0:
+        setup.say(f"'{shlex.join(map(str, command))}' failed with {code}; its own words are above.")
+        sys.exit(code if 0 < code < 128 else 1)
+
+
+def build(folder, targets):
+    run(["ninja", "-C", str(folder), f"-j{cores()}", *(["--quiet"] if not sys.stdout.isatty() else []),
+         *targets])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", help="Ninja's targets (default: everything)")
+    parser.add_argument("--folder", default="build", help="the build folder, in the tree")
+    parser.add_argument("--torch", choices=["cpu", "cuda", "none"], default="cpu",
+                        help="none: only the floors without LibTorch")
+    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE for cmake")
+    arguments = parser.parse_args()
+    os.chdir(ROOT)
+    held = lock()
+    try:
+        setup.install_packages()
+        torch = None
+        if arguments.torch != "none":
+            torch = setup.find_torch(os.environ, arguments.torch == "cuda")
+    except setup.SetupError as error:
+        setup.say(f"set-up: {error}")
+        sys.exit(2)
+    if not shutil.which("ninja"):
+        setup.say("set-up: no ninja on the PATH.")
+        sys.exit(2)
+    options = list(arguments.option)
+    if arguments.torch == "none":
+        options.append("TRIREME_LIBTORCH=OFF")
+    configure(ROOT / arguments.folder, torch, options)
+    build(ROOT / arguments.folder, arguments.targets)
+    held.close()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Installs what Trireme's build needs and is missing; prints the folder of LibTorch's CMake package.
+
+Debian packages (tools/debian-packages.txt) come through apt-get as root or with sudo; without either
+the exact command is printed and the set-up stops. LibTorch is TORCH_DIR, else Torch_DIR or
+CMAKE_PREFIX_PATH, else the `torch` wheel in ./.venv. A half-made .venv (no stamp) is made anew.
+Progress goes to stderr, stdout holds one line: the folder of TorchConfig.cmake.
+When everything is there this asks dpkg-query once and opens no connection.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TORCH = "torch==2.13.0"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+# What the CUDA build of the wheel brings, where the index does not tell sizes.
+CUDA_SIZE_GUESS = "about 3 GB to download, 7 GB on disk"
+
+
+class SetupError(Exception):
+    """Stops the set-up with a sentence; the exit code is 2: nothing was started."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- Debian packages ------------------------------------------------------------------------------
+
+def wanted_packages(text):
+    """The first word of each line that is not a comment."""
+    lines = (line.split("#")[0].split() for line in text.splitlines())
+    return [words[0] for words in lines if words]
+
+
+def missing_packages(wanted, dpkg_output):
+    """`dpkg_output` holds one line a package: its name, then its three-letter status ("ii " = there)."""
+    installed = set()
+    for line in dpkg_output.splitlines():
+        name, _, status = line.partition(" ")
+        if status.startswith("ii") or status.startswith("hi"):
+            installed.add(name.split(":")[0])
+    return [name for name in wanted if name not in installed]
+
+
+def apt_commands(missing, is_root, has_sudo):
+    """The commands that install `missing`, or None where this user may not."""
+    prefix = [] if is_root else ["sudo"] if has_sudo else None
+    install = ["apt-get", "install", "-y", "--no-install-recommends",
+               "-o", "DPkg::Lock::Timeout=300"] + missing
+    if prefix is None:
+        return None
+    return [prefix + ["apt-get", "update"], prefix + install]
+
+
+def by_hand(missing):
+    return "sudo apt-get update && sudo apt-get install -y --no-install-recommends " + " ".join(missing)
+
+
+def sudo_works():
+    """sudo is there, and either needs no password or has a terminal to ask for it."""
+    if not shutil.which("sudo"):
+        return False
+    if sys.stdin is not None and sys.stdin.isatty():
+        return True
+    return subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def query_dpkg(wanted):
+    return subprocess.run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Abbrev}\\n", *wanted],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          check=False).stdout
+
+
+def install_packages():
+    wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text())
+    if not shutil.which("dpkg-query"):
+        say("This is no Debian: these parts (or their like) must be installed by you: "
+            + " ".join(wanted))
+        return
+    missing = missing_packages(wanted, query_dpkg(wanted))
+    if not missing:
+        return
+    commands = apt_commands(missing, os.geteuid() == 0, os.geteuid() != 0 and sudo_works())
+    if commands is None:
+        raise SetupError("Debian packages are missing, and this user is neither root nor may use sudo. "
+                         "Run this, then the same make command again:\n\n  " + by_hand(missing))
+    say(f"Installing {len(missing)} Debian packages: {' '.join(missing)}")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for command in commands:
+        if command[0] == "sudo":   # sudo drops the environment
+            command = ["sudo", "DEBIAN_FRONTEND=noninteractive", *command[1:]]
+        if subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode != 0:
+            raise SetupError(f"'{' '.join(command)}' failed (its own words are above). "
+                             f"Mend that, or install by hand:\n\n  {by_hand(missing)}")
+    still = missing_packages(wanted, query_dpkg(wanted))
+    if still:
+        raise SetupError("apt-get said yes but these are still missing: " + " ".join(still))
+
+
+# --- LibTorch -------------------------------------------------------------------------------------
+
+def config_folder(prefix):
+    """The folder of TorchConfig.cmake under `prefix` (a torch or libtorch folder), or None."""
+    for folder in (prefix, prefix / "share" / "cmake" / "Torch"):
+        if (folder / "TorchConfig.cmake").is_file():
+            return folder
+    return None
+
+
+def torch_of_the_user(environment):
+    """LibTorch that the user names: TORCH_DIR, else Torch_DIR, else CMAKE_PREFIX_PATH. None: no one."""
+    named = environment.get("TORCH_DIR")
+    if named:
+        found = config_folder(pathlib.Path(named))
+        if not found:
+            raise SetupError(f"TORCH_DIR={named} holds no LibTorch (no share/cmake/Torch/"
+                             "TorchConfig.cmake). Correct it, or unset it to let the set-up bring one.")
+        return found
+    candidates = [environment.get("Torch_DIR", "")]
+    for paths in environment.get("CMAKE_PREFIX_PATH", "").split(";"):
+        candidates += paths.split(":")
+    for candidate in filter(None, candidates):
+        found = config_folder(pathlib.Path(candidate))
+        if found:
+            return found
+    return None
+
+
+def cuda_packages(report):
+    """Names of the CUDA parts in a report of `pip install --dry-run --report`."""
+    names = [item["metadata"]["name"].lower().replace("_", "-") for item in report["install"]]
+    return sorted(name for name in names
+                  if name.startswith(("nvidia-", "cuda-", "pytorch-triton")) or name == "triton")
+
+
+def describe_bytes(total, unknown):
+    """How large a download is, in words; `unknown` parts told no size."""
+    if total < 10**8:    # the index told next to nothing
+        return CUDA_SIZE_GUESS
+    return f"{'at least ' if unknown else ''}{total / 1e9:.1f} GB to download"
+
+
+def download_size(report):
+    total, unknown = 0, 0
+    for item in report["install"]:
+        url = item["download_info"]["url"]
+        try:
+            if url.startswith("file:"):
+                total += os.path.getsize(urllib.request.url2pathname(url[len("file://"):]))
+                continue
+            request = urllib.request.Request(url, method="HEAD")
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                total += int(answer.headers["Content-Length"])
+        except (OSError, TypeError, ValueError):
+            unknown += 1
+    return describe_bytes(total, unknown)
+
+
+def choose_wheel(report, allow_cuda, cpu_index_works, size_of):
+    """Extra arguments for `pip install`, from what it says it would bring.
+
+    The plain wheel where it brings no CUDA; else PyTorch's CPU index; else nothing without leave.
+    """
+    cuda = cuda_packages(report)
+    if not cuda or allow_cuda:
+        return []
+    if cpu_index_works():
+        return ["--index-url", CPU_INDEX]
+    raise SetupError(f"pip would bring CUDA with torch ({len(cuda)} packages, {size_of(report)}), and "
+                     "PyTorch's index of CPU wheels cannot be reached.\n"
+                     "To take the large one: make train TORCH=cuda\n"
+                     "To use a LibTorch that you have: make train TORCH_DIR=/path/to/torch")
+
+
+class Venv:
+    """./.venv: ours by its mark, whole by its stamp."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.mark = folder / "trireme-setup"         # written first: this folder is ours to remove
+        self.stamp = folder / "trireme-torch.json"   # written last: everything in it is whole
+        self.python = folder / "bin" / "python"
+
+    def torch(self):
+        """The folder of TorchConfig.cmake if the environment is whole, else None."""
+        try:
+            stamp = json.loads(self.stamp.read_text())
+            found = pathlib.Path(stamp["config"])
+            return found if stamp["torch"] == TORCH and (found / "TorchConfig.cmake").is_file() else None
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def check_ours(self):
+        if self.folder.exists() and not self.mark.exists() and any(self.folder.iterdir()):
+            raise SetupError(f"{self.folder} is there but was not made by this set-up. Move it away, or "
+                             "name the LibTorch to use: make train TORCH_DIR=/path/to/torch")
+
+    def create(self):
+        """A fresh environment with pip in it, by the first Python that can."""
+        tried = []
+        for python in dict.fromkeys([shutil.which("python3"), "/usr/bin/python3"]):
+            if not python or not os.access(python, os.X_OK):
+                continue
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir()
+            self.mark.write_text("Made by tools/setup.py, which may remove this folder.\n")
+            tried.append(python)
+            if subprocess.run([python, "-m", "venv", str(self.folder)], stdout=sys.stderr,
+                              check=False).returncode == 0 and self.pip("--version", quiet=True) == 0:
+                return
+        raise SetupError(f"no Python could make a virtual environment (tried {', '.join(tried)}). "
+                         "Install python3-venv.")
+
+    def pip(self, *arguments, quiet=False):
+        return subprocess.run([str(self.python), "-m", "pip", "--disable-pip-version-check", *arguments],
+                              stdout=subprocess.DEVNULL if quiet else sys.stderr,
+                              stderr=subprocess.DEVNULL if quiet else None, check=False).returncode
+
+    def report(self, *arguments, quiet=False):
+        """What pip would install, or None where it cannot tell."""
+        path = self.folder / "pip-report.json"
+        code = self.pip("install", "--dry-run", "--quiet", "--ignore-installed", "--report", str(path),
+                        *arguments, quiet=quiet)
+        return json.loads(path.read_text()) if code == 0 else None
+
+
+def install_torch(venv, allow_cuda):
+    say(f"Making a virtual environment in {venv.folder} for LibTorch ({TORCH}).")
+    venv.check_ours()
+    venv.create()
+    # Before 23.2 a dry run downloads whole wheels to learn what they need.
+    venv.pip("install", "--quiet", "--upgrade", "pip>=23.2", quiet=True)
+    say("Asking pip what it would bring.")
+    report = venv.report(TORCH)
+    if report is None:
+        raise SetupError(f"pip could not find {TORCH} (its own words are above). Check the connection, or "
+                         "name a LibTorch that you have: make train TORCH_DIR=/path/to/torch")
+
+    def cpu_index_works():
+        say("The default wheel brings CUDA; asking PyTorch's index of CPU wheels.")
+        return venv.report(TORCH, "--index-url", CPU_INDEX, "--timeout", "10", "--retries", "1",
+                           quiet=True) is not None
+
+    extra = choose_wheel(report, allow_cuda, cpu_index_works, download_size)
+    say("Installing " + TORCH + (" from PyTorch's index of CPU wheels." if extra else "."))
+    if venv.pip("install", *extra, TORCH) != 0:
+        raise SetupError(f"pip could not install {TORCH} (its own words are above). Run the same make "
+                         "command again: the set-up starts over where it is not whole.")
+    found = [config_folder(path) for path in venv.folder.glob("lib/python3*/site-packages/torch")]
+    if not found or not found[0]:
+        raise SetupError("pip installed torch, but it holds no TorchConfig.cmake. Name another LibTorch: "
+                         "make train TORCH_DIR=/path/to/torch")
+    partial = venv.stamp.with_suffix(".part")
+    partial.write_text(json.dumps({"torch": TORCH, "config": str(found[0])}))
+    partial.rename(venv.stamp)
+    return found[0]
+
+
+def find_torch(environment, allow_cuda):
+    found = torch_of_the_user(environment)
+    if found:
+        return found
+    venv = Venv(ROOT / ".venv")
+    return venv.torch() or install_torch(venv, allow_cuda)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch", choices=["cpu", "cuda"], default="cpu",
+                        help="cuda: take the wheel with CUDA where there is no other")
+    parser.add_argument("--packages-only", action="store_true", help="no LibTorch")
+    arguments = parser.parse_args()
+    try:
+        install_packages()
+        if not arguments.packages_only:
+            print(find_torch(os.environ, arguments.torch == "cuda"))
+    except SetupError as error:
+        say(f"set-up: {error}")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,384 @@
+#include "trireme/base/config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace config {
+namespace {
+
+[[noreturn]] void refuse_config(const std::string& message, const std::string& advice) {
+  throw ConfigError(message, {.advice = advice});
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string shortest(double value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  std::string out(text, end);
+  // TOML tells 1 (integer) from 1.0 (number).
+  if (std::isfinite(value) && out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+// Levenshtein 1966: the fewest insertions, deletions and substitutions.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+std::string_view last_part(std::string_view name) {
+  const auto dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+std::string table_of(std::string_view name) {
+  const auto dot = name.find('.');
+  return dot == std::string_view::npos ? "" : std::string(name.substr(0, dot));
+}
+
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// The value that `text` (of an environment variable or --set) means for this key.
+Value parse_value(const Key& key, std::string_view text, const std::string& where) {
+  switch (key.type()) {
+    case Type::Boolean:
+      if (text == "true" || text == "1") return true;
+      if (text == "false" || text == "0") return false;
+      break;
+    case Type::Integer:
+      if (std::int64_t value = 0; parse_number(text, value)) return value;
+      break;
+    case Type::Number:
+      if (double value = 0; parse_number(text, value)) return value;
+      break;
+    case Type::Text:
+      if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+        text = text.substr(1, text.size() - 2);
+      }
+      return std::string(text);
+  }
+  refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
+                    ", not " + quoted(text),
+                "`trireme train --help-config` lists every key with its type.");
+}
+
+std::string node_type(const toml::node& node) {
+  std::ostringstream out;
+  out << node.type();
+  return out.str();
+}
+
+Value node_value(const Key& key, const toml::node& node, const std::string& where) {
+  switch (key.type()) {
+    case Type::Boolean:
+      if (const auto* value = node.as_boolean()) return value->get();
+      break;
+    case Type::Integer:
+      if (const auto* value = node.as_integer()) return value->get();
+      break;
+    case Type::Number:
+      if (const auto* value = node.as_floating_point()) return value->get();
+      if (const auto* value = node.as_integer()) return static_cast<double>(value->get());
+      break;
+    case Type::Text:
+      if (const auto* value = node.as_string()) return value->get();
+      break;
+  }
+  refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
+                    ", not a TOML " + node_type(node),
+                "`trireme train --help-config` lists every key with its type.");
+}
+
+void flatten(const toml::table& table, const std::string& prefix,
+             const std::function<void(const std::string&, const toml::node&)>& visit) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    if (const auto* inner = node.as_table()) {
+      flatten(*inner, name + ".", visit);
+    } else {
+      visit(name, node);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view describe(Type type) noexcept {
+  switch (type) {
+    case Type::Boolean: return "true or false";
+    case Type::Integer: return "an integer";
+    case Type::Number: return "a number";
+    default: return "a text";
+  }
+}
+
+std::string to_toml(const Value& value) {
+  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? "true" : "false";
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* number = std::get_if<double>(&value)) return shortest(*number);
+  return quoted(std::get<std::string>(value));
+}
+
+std::string environment_name(std::string_view key) {
+  std::string name = "TRIREME_";
+  for (const char c : key) {
+    name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+Schema& Schema::add(Key key) {
+  TRIREME_CHECK(find(key.name) == nullptr);
+  keys_.push_back(std::move(key));
+  return *this;
+}
+
+Schema& Schema::refuse(std::string name, std::string reason) {
+  refused_.emplace(std::move(name), std::move(reason));
+  return *this;
+}
+
+const Key* Schema::find(std::string_view name) const noexcept {
+  for (const Key& key : keys_) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string Schema::nearest(std::string_view name) const {
+  std::string best;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const Key& key : keys_) {
+    // A forgotten table ("learning_rate") costs one edit, however long its name is.
+    const std::size_t whole = 2 * edit_distance(name, key.name);
+    const std::size_t last = 2 * edit_distance(last_part(name), last_part(key.name)) + 1;
+    if (const std::size_t cost = std::min(whole, last); cost < least) {
+      least = cost;
+      best = key.name;
+    }
+  }
+  return best;
+}
+
+const Key& Schema::at(std::string_view name, const std::string& where) const {
+  if (const Key* key = find(name)) return *key;
+  if (const auto refused = refused_.find(name); refused != refused_.end()) {
+    refuse_config(where + ": key " + refused->first + " is not in this release", refused->second);
+  }
+  refuse_config(where + ": there is no key " + std::string(name),
+                "Did you mean " + nearest(name) +
+                    "? `trireme train --help-config` lists every key.");
+}
+
+std::string Schema::help() const {
+  std::ostringstream out;
+  std::string table = "\n";
+  for (const Key& key : keys_) {
+    if (table_of(key.name) != table) {
+      table = table_of(key.name);
+      out << '\n';
+    }
+    out << key.name << " = " << config::to_toml(key.fallback) << "  (" << describe(key.type());
+    for (std::size_t i = 0; i < key.choices.size(); ++i) {
+      out << (i == 0 ? ": " : " | ") << key.choices[i];
+    }
+    if (key.type() != Type::Text) {
+      if (std::isfinite(key.minimum)) out << ", at least " << key.minimum;
+      if (std::isfinite(key.maximum)) out << ", at most " << key.maximum;
+    }
+    out << ")\n    " << key.meaning << '\n';
+  }
+  return out.str();
+}
+
+Config::Config(Schema schema) : schema_(std::move(schema)) {
+  for (const Key& key : schema_.keys()) entries_[key.name] = {key.fallback, "default"};
+}
+
+void Config::read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    refuse_config("cannot read the configuration " + path,
+                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
+  }
+  read_text(text.str(), path);
+}
+
+void Config::read_text(std::string_view text, const std::string& path) {
+  toml::table table;
+  try {
+    table = toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    refuse_config(path + ":" + std::to_string(error.source().begin.line) + ": " +
+                      std::string(error.description()),
+                  "Correct this line; the file must be TOML.");
+  }
+  // Line order, so that the first mistake in the file is the one reported.
+  std::vector<std::pair<std::string, const toml::node*>> nodes;
+  flatten(table, "", [&](const std::string& name, const toml::node& node) {
+    nodes.emplace_back(name, &node);
+  });
+  std::stable_sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
+    return a.second->source().begin.line < b.second->source().begin.line;
+  });
+  const std::string base = path.substr(path.rfind('/') + 1);
+  for (const auto& [name, node] : nodes) {
+    const std::string line = ":" + std::to_string(node->source().begin.line);
+    const Key& key = schema_.at(name, path + line);
+    store(key, node_value(key, *node, path + line), path + line, base + line);
+  }
+}
+
+void Config::read_environment(const Environment& environment) {
+  for (const Key& key : schema_.keys()) {
+    const std::string name = environment_name(key.name);
+    if (const char* text = environment(name.c_str())) {
+      store(key, parse_value(key, text, name), name, name);
+    }
+  }
+}
+
+void Config::set(std::string_view assignment, const std::string& source) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string_view::npos) {
+    refuse_config(source + " " + std::string(assignment) + " has no '='",
+                  "Write --set key=value, for example --set train.steps=100.");
+  }
+  const Key& key = schema_.at(assignment.substr(0, equals), source);
+  store(key, parse_value(key, assignment.substr(equals + 1), source), source, source);
+}
+
+void Config::assign(const std::string& name, Value value, const std::string& source) {
+  const Key& key = schema_.at(name, source);
+  TRIREME_CHECK(value.index() == key.fallback.index());
+  store(key, std::move(value), source, source);
+}
+
+void Config::store(const Key& key, Value value, const std::string& where,
+                   const std::string& source) {
+  const std::string shown = config::to_toml(value);
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !key.choices.empty()) {
+    if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
+      std::string list;
+      for (const std::string& choice : key.choices) list += (list.empty() ? "" : ", ") + choice;
+      refuse_config(where + ": " + key.name + " cannot be " + shown,
+                    "This release has: " + list + ".");
+    }
+  }
+  double number = 0;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    number = static_cast<double>(*integer);
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    number = *real;
+  } else {
+    entries_[key.name] = {std::move(value), source};
+    return;
+  }
+  // NaN compares false with everything, so it is refused wherever a bound stands.
+  if (std::isnan(number) || number < key.minimum || number > key.maximum) {
+    std::ostringstream range;
+    if (std::isfinite(key.minimum)) range << "at least " << key.minimum;
+    if (std::isfinite(key.maximum)) {
+      range << (std::isfinite(key.minimum) ? " and " : "") << "at most " << key.maximum;
+    }
+    refuse_config(where + ": " + key.name + " = " + shown + " is out of range",
+                  "It must be " + (range.str().empty() ? "a number" : range.str()) + ".");
+  }
+  entries_[key.name] = {std::move(value), source};
+}
+
+const Value& Config::value(std::string_view name) const {
+  const auto entry = entries_.find(name);
+  TRIREME_CHECK((entry == entries_.end()) == false);
+  return entry->second.value;
+}
+
+const std::string& Config::source(std::string_view name) const {
+  const auto entry = entries_.find(name);
+  TRIREME_CHECK((entry == entries_.end()) == false);
+  return entry->second.source;
+}
+
+std::string Config::to_toml() const {
+  std::ostringstream out;
+  std::string open;
+  const auto line = [&](const std::string& left, const Entry& entry) {
+    std::string text = left + " = " + config::to_toml(entry.value);
+    text.resize(std::max<std::size_t>(text.size() + 2, 40), ' ');
+    out << text << "# " << entry.source << '\n';
+  };
+  // Keys of the root come first: after a [table] TOML has no way back. "timeout" and
+  // "timeout.user_code" are both values, so the second is written with its dot quoted.
+  const auto at_root = [&](const std::string& name) {
+    const std::string table = table_of(name);
+    return table.empty() || schema_.find(table) != nullptr;
+  };
+  for (const Key& key : schema_.keys()) {
+    if (!at_root(key.name)) continue;
+    const bool dotted = !table_of(key.name).empty();
+    line(dotted ? quoted(key.name) : key.name, entries_.at(key.name));
+  }
+  for (const Key& key : schema_.keys()) {
+    if (at_root(key.name)) continue;
+    if (table_of(key.name) != open) {
+      open = table_of(key.name);
+      out << "\n[" << open << "]\n";
+    }
+    line(key.name.substr(open.size() + 1), entries_.at(key.name));
+  }
+  return out.str();
+}
+
+std::string Config::identity() const {
+  std::string out;
+  for (const Key& key : schema_.keys()) {
+    if (key.identity) out += key.name + " = " + config::to_toml(value(key.name)) + "\n";
+  }
+  return out;
+}
+
+}  // namespace config
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,108 @@
+// The strict configuration reader: a Schema of keys, and a Config that holds one value for each.
+//
+// Order of precedence: default < file (TOML) < environment (TRIREME_PARALLEL_SYNC is parallel.sync)
+// < --set key=value. An unknown key, a wrong type or a value out of range throws ConfigError, which
+// names the file, the line and the nearest valid key. Plain values; const methods are thread safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace config {
+
+enum class Type : std::uint8_t { Boolean, Integer, Number, Text };
+/// "true or false", "an integer", "a number", "a text".
+std::string_view describe(Type type) noexcept;
+
+using Value = std::variant<bool, std::int64_t, double, std::string>;
+/// As TOML writes it: `true`, `12`, `0.001`, `"text"`.
+std::string to_toml(const Value& value);
+
+/// One key: what may stand there and what it means. The default's type is the key's type.
+struct Key {
+  std::string name;                    // "train.learning_rate"
+  Value fallback;                      // the default
+  std::string meaning;                 // one line, with the unit
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices = {};   // of a text; empty: any
+  bool identity = false;               // part of what decides the bits (NUMERICS: identity)
+  Type type() const noexcept { return static_cast<Type>(fallback.index()); }
+};
+
+class Schema {
+ public:
+  Schema& add(Key key);
+  /// A key that is known but not in this release: naming it is refused with `reason`.
+  Schema& refuse(std::string name, std::string reason);
+  const std::vector<Key>& keys() const noexcept { return keys_; }
+  const Key* find(std::string_view name) const noexcept;
+  /// The key most like `name`: fewest edits, the part after the last dot alone counting too.
+  std::string nearest(std::string_view name) const;
+  /// Throws ConfigError for a name that is not a key; `where` is "file:line" or "--set".
+  const Key& at(std::string_view name, const std::string& where) const;
+  /// Every key with type, default and meaning, one block of lines each.
+  std::string help() const;
+
+ private:
+  std::vector<Key> keys_;
+  std::map<std::string, std::string, std::less<>> refused_;
+};
+
+/// What getenv does; tests give their own.
+using Environment = std::function<const char*(const char*)>;
+
+class Config {
+ public:
+  explicit Config(Schema schema);
+
+  /// Throws ConfigError where the file is missing, is no TOML or breaks the schema.
+  void read_file(const std::string& path);
+  void read_text(std::string_view text, const std::string& path);
+  void read_environment(const Environment& environment);
+  /// "key=value", as after --set; a text needs no quotes.
+  void set(std::string_view assignment, const std::string& source = "--set");
+  /// Sets a value that the program itself decided; checked as any other.
+  void assign(const std::string& name, Value value, const std::string& source);
+
+  bool boolean(std::string_view name) const { return std::get<bool>(value(name)); }
+  std::int64_t integer(std::string_view name) const { return std::get<std::int64_t>(value(name)); }
+  double number(std::string_view name) const { return std::get<double>(value(name)); }
+  const std::string& text(std::string_view name) const {
+    return std::get<std::string>(value(name));
+  }
+  const Value& value(std::string_view name) const;
+  /// "default", "gpt-nano.toml:7", "TRIREME_TRAIN_STEPS", "--set".
+  const std::string& source(std::string_view name) const;
+  bool is_default(std::string_view name) const { return source(name) == "default"; }
+  const Schema& schema() const noexcept { return schema_; }
+
+  /// A TOML file that read_file accepts, each value with its source as a comment.
+  std::string to_toml() const;
+  /// "key = value" of every identity key, one a line, in schema order.
+  std::string identity() const;
+
+ private:
+  struct Entry {
+    Value value;
+    std::string source;
+  };
+  void store(const Key& key, Value value, const std::string& where, const std::string& source);
+  Schema schema_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+/// TRIREME_TRAIN_STEPS of "train.steps".
+std::string environment_name(std::string_view key);
+
+}  // namespace config
+}  // namespace v0
+}  // namespace trireme

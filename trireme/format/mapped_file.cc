@@ -1,0 +1,65 @@
+#include "trireme/format/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace format {
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw ConfigError("cannot read " + path + ": " + reason,
+                    {.operation = "open", .advice = "Check the path and its permissions."});
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() { ::close(number); }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: a named pipe without a writer must not hold us up before it is refused below.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.number < 0) refuse(path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.number, &status) != 0) refuse(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) refuse(path, "not a regular file");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;  // mmap refuses an empty range
+  data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (data_ == MAP_FAILED) {
+    data_ = nullptr;
+    refuse(path, std::strerror(errno));
+  }
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+}  // namespace format
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,73 @@
+#include "trireme/input/batch_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace input {
+
+std::int64_t batches_per_epoch(std::int64_t n, std::int64_t batch) {
+  return (n + batch - 1) / batch;
+}
+
+GlobalBatch global_batch(std::int64_t number, std::int64_t n, std::int64_t batch) {
+  TRIREME_CHECK(batch > 0);
+  if (n == 0) return {.first = number * batch, .count = batch};
+  const std::int64_t per_epoch = batches_per_epoch(n, batch);
+  const std::int64_t first = number % per_epoch * batch;
+  return {.epoch = number / per_epoch,
+          .first = first,
+          .count = std::min(batch, n - first),
+          .last_of_epoch = first + batch >= n};
+}
+
+std::uint32_t num_micro_batches(const GlobalBatch& batch, std::int64_t micro) {
+  return static_cast<std::uint32_t>((batch.count + micro - 1) / micro);
+}
+
+std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro, int rank, int size) {
+  const auto share = kernel::contiguous_share(num_micro_batches(batch, micro), size, rank);
+  std::vector<MicroRange> ranges;
+  for (std::uint32_t index = share.first; index < share.end(); ++index) {
+    const std::int64_t offset = index * micro;
+    ranges.push_back({index, batch.first + offset, std::min(micro, batch.count - offset)});
+  }
+  return ranges;
+}
+
+void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t n) {
+  const auto text = [](std::int64_t value) { return std::to_string(value); };
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "batch", .advice = advice});
+  };
+  if (batch <= 0 || micro <= 0) {
+    refuse("batch.global = " + text(batch) + " and batch.micro = " + text(micro) +
+               " must both be at least 1",
+           "Give positive sizes.");
+  }
+  if (batch % micro != 0) {
+    std::int64_t below = micro;
+    while (batch % below != 0) --below;
+    std::int64_t above = micro;
+    while (above < batch && batch % above != 0) ++above;
+    refuse("batch.micro does not divide batch.global: " + text(batch) + " = " +
+               text(batch / micro) + " x " + text(micro) + " + " + text(batch % micro),
+           "The nearest that do are " + text(below) + " and " + text(std::min(above, batch)) + ".");
+  }
+  const std::int64_t first = n > 0 ? std::min(n, batch) : batch;
+  const std::int64_t count = (first + micro - 1) / micro;
+  if (count < size) {
+    refuse(
+        "more ranks than micro-batches: " + text(first) + " samples / " + text(micro) + " = " +
+            text(count) + " micro-batches for " + text(size) + " ranks",
+        "Use at most " + text(count) + " ranks, a smaller batch.micro or a larger batch.global.");
+  }
+}
+
+}  // namespace input
+}  // namespace v0
+}  // namespace trireme

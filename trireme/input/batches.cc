@@ -1,0 +1,271 @@
+#include "trireme/input/batches.h"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include "trireme/base/check.h"
+#include "trireme/base/work.h"
+#include "trireme/input/batch_plan.h"
+#include "trireme/input/sampler.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+using input::GlobalBatch;
+using input::MicroRange;
+
+MicroBatch read_micro(const Dataset& data, const MicroRange& range,
+                      std::span<const std::int64_t> samples) {
+  MicroBatch micro;
+  micro.index = range.index;
+  micro.first_sample = range.first;
+  micro.count = data.count_items(samples);
+  micro.fields = data.read(samples);
+  return micro;
+}
+
+// Reads batches one after the other; used by one thread at a time.
+class Reader {
+ public:
+  Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size)
+      : data_(std::move(data)), options_(options), rank_(rank), size_(size), n_(data_->size()) {}
+
+  Batch read(std::int64_t number) {
+    const GlobalBatch global = input::global_batch(number, n_, options_.batch);
+    Batch batch;
+    batch.step = number;
+    batch.total = input::num_micro_batches(global, options_.micro);
+    batch.global_count = data_->count_items(samples(global, global.first, global.count));
+    for (const MicroRange& range : input::share_of(global, options_.micro, rank_, size_)) {
+      batch.micro.push_back(read_micro(*data_, range, samples(global, range.first, range.count)));
+    }
+    return batch;
+  }
+
+ private:
+  std::vector<std::int64_t> samples(const GlobalBatch& global, std::int64_t first,
+                                    std::int64_t count) {
+    std::vector<std::int64_t> chosen(static_cast<std::size_t>(count));
+    if (n_ == 0) {
+      std::iota(chosen.begin(), chosen.end(), first);
+      return chosen;
+    }
+    if (global.epoch != epoch_) {
+      order_ = epoch_order(n_, options_.seed, global.epoch, options_.shuffle);
+      epoch_ = global.epoch;
+    }
+    std::copy_n(order_.begin() + first, count, chosen.begin());
+    return chosen;
+  }
+
+  const std::shared_ptr<const Dataset> data_;
+  const BatchesOptions options_;
+  const int rank_, size_;
+  const std::int64_t n_;
+  std::int64_t epoch_ = -1;
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace
+
+struct Batches::Impl {
+  // A batch that was asked for; `source` is settled when `batch` is there.
+  struct Slot {
+    Slot(std::int64_t number, std::shared_ptr<Waiter> waiter)
+        : number(number), source(std::move(waiter), nullptr, "input batch") {}
+    const std::int64_t number;
+    Batch batch;
+    WorkSource source;
+  };
+
+  Impl(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size,
+       std::shared_ptr<Waiter> waiter)
+      : options(options),
+        samples(data->size()),
+        waiter(std::move(waiter)),
+        reader(std::move(data), options, rank, size) {
+    if (options.prefetch > 0) thread = std::thread([this] { read_ahead(); });
+  }
+
+  ~Impl() {
+    stop = true;
+    ring();
+    if (thread.joinable()) thread.join();
+  }
+
+  void ring() noexcept {
+    requests.fetch_add(1);
+    requests.notify_one();
+  }
+
+  void ask_for(std::int64_t number) {
+    auto slot = std::make_shared<Slot>(number, waiter);
+    asked.push_back(slot);
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back(std::move(slot));
+    }
+    ring();
+  }
+
+  // The prefetch thread: it sleeps on `requests` (a futex), never on the user's behalf.
+  void read_ahead() {
+    while (!stop) {
+      const std::uint32_t seen = requests.load();
+      std::shared_ptr<Slot> slot;
+      {
+        const std::lock_guard lock(mutex);
+        if (!queue.empty()) {
+          slot = queue.front();
+          queue.pop_front();
+        }
+      }
+      if (slot == nullptr) {
+        if (!stop) requests.wait(seen);
+        continue;
+      }
+      std::exception_ptr error;
+      try {
+        slot->batch = reader.read(slot->number);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      waiter->run([slot, error] { error ? slot->source.fail(error) : slot->source.complete(); });
+    }
+  }
+
+  const BatchesOptions options;
+  const std::int64_t samples;
+  const std::shared_ptr<Waiter> waiter;
+  Reader reader;  // the prefetch thread's, where there is one
+  std::int64_t position = 0;
+  Duration waited{0};
+  std::deque<std::shared_ptr<Slot>> asked;  // the user thread's, ascending numbers
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Slot>> queue;  // not yet taken by the prefetch thread
+  std::atomic<std::uint32_t> requests{0};
+  std::atomic<bool> stop{false};
+  std::thread thread;
+};
+
+Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
+                 int size, std::shared_ptr<Waiter> waiter) {
+  input::check_batch(options.batch, options.micro, size, data->size());
+  impl_ = std::make_unique<Impl>(std::move(data), options, rank, size, std::move(waiter));
+}
+Batches::Batches(Batches&&) noexcept = default;
+Batches::~Batches() = default;
+
+Batch Batches::next() {
+  Impl& impl = *impl_;
+  const TimePoint start = impl.waiter->now();
+  Batch batch;
+  if (impl.options.prefetch <= 0) {
+    batch = impl.reader.read(impl.position);
+  } else {
+    while (static_cast<int>(impl.asked.size()) <= impl.options.prefetch) {
+      const std::int64_t number = impl.position + static_cast<std::int64_t>(impl.asked.size());
+      if (impl.options.steps > 0 && number >= impl.options.steps && !impl.asked.empty()) break;
+      impl.ask_for(number);
+    }
+    const auto slot = impl.asked.front();
+    impl.asked.pop_front();
+    TRIREME_CHECK(slot->number == impl.position);
+    slot->source.work().wait(Deadline::never());  // the file system is the operating system's
+    batch = std::move(slot->batch);
+  }
+  impl.waited += impl.waiter->now() - start;
+  ++impl.position;
+  return batch;
+}
+
+std::int64_t Batches::position() const noexcept { return impl_->position; }
+
+void Batches::seek(std::int64_t position) {
+  TRIREME_CHECK(position >= 0);
+  impl_->asked.clear();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->queue.clear();
+  impl_->position = position;
+}
+
+Duration Batches::time_waited() const noexcept { return impl_->waited; }
+
+std::string Batches::metadata() const {
+  return nlohmann::json{{"position", impl_->position},
+                        {"batch", impl_->options.batch},
+                        {"seed", impl_->options.seed},
+                        {"samples", impl_->samples}}
+      .dump();
+}
+
+void Batches::restored(const std::string& metadata) {
+  const auto saved = nlohmann::json::parse(metadata, nullptr, false);
+  const auto number = [&](const char* key) -> std::int64_t {
+    if (!saved.is_object() || !saved.contains(key) || !saved[key].is_number_integer()) {
+      throw CheckpointError(std::string("the saved input position lacks \"") + key + "\"",
+                            {.operation = "resume", .advice = "Resume from an older checkpoint."});
+    }
+    return saved[key].get<std::int64_t>();
+  };
+  const auto same = [&](const char* key, std::int64_t mine) {
+    if (number(key) == mine) return;
+    throw CheckpointError(std::string("the checkpoint's input differs: ") + key + " was " +
+                              std::to_string(number(key)) + " and is " + std::to_string(mine),
+                          {.operation = "resume",
+                           .advice = "Resume with the data and batch of the checkpoint's run."});
+  };
+  same("batch", impl_->options.batch);
+  same("seed", static_cast<std::int64_t>(impl_->options.seed));
+  same("samples", impl_->samples);
+  if (number("position") < 0) same("position", 0);
+  seek(number("position"));
+}
+
+void Batches::Iterator::advance() {
+  const BatchesOptions& options = owner_->impl_->options;
+  if (options.steps > 0 && owner_->position() >= options.steps) {
+    owner_ = nullptr;
+  } else {
+    batch_ = owner_->next();
+  }
+}
+
+std::vector<Batch> fixed_batches(const Dataset& data, std::int64_t batch, std::int64_t micro,
+                                 std::int64_t count, int rank, int size) {
+  TRIREME_CHECK(data.size() > 0);
+  TRIREME_CHECK(batch > 0);
+  TRIREME_CHECK(micro > 0);
+  const std::int64_t full = std::min(count, data.size() / batch);
+  const std::int64_t num_batches = std::max<std::int64_t>(full, 1);
+  const std::int64_t per_batch = full > 0 ? batch : data.size();
+  const std::int64_t chosen = num_batches * per_batch;
+  std::vector<Batch> batches;
+  for (std::int64_t number = 0; number < num_batches; ++number) {
+    const GlobalBatch global{.first = number * per_batch, .count = per_batch};
+    const auto samples = [&](std::int64_t first, std::int64_t amount) {
+      std::vector<std::int64_t> picked(static_cast<std::size_t>(amount));
+      for (std::int64_t i = 0; i < amount; ++i) {
+        picked[static_cast<std::size_t>(i)] = (first + i) * data.size() / chosen;
+      }
+      return picked;
+    };
+    Batch out;
+    out.step = number;
+    out.total = input::num_micro_batches(global, micro);
+    out.global_count = data.count_items(samples(global.first, global.count));
+    for (const MicroRange& range : input::share_of(global, micro, rank, size)) {
+      out.micro.push_back(read_micro(data, range, samples(range.first, range.count)));
+    }
+    batches.push_back(std::move(out));
+  }
+  return batches;
+}
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// Dataset: samples by number. What a step reads is a function of (seed, sample index), never of the
+// rank; batches() decides which indices a rank asks for.
+//
+// Immutable after construction; read() is called from a prefetch thread, so it must be thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace input {
+
+/// Named tensors whose first dim is the sample.
+using Fields = std::vector<std::pair<std::string, at::Tensor>>;
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  /// Samples in an epoch; 0 = endless (every index >= 0 exists).
+  virtual std::int64_t size() const = 0;
+  /// Items (tokens, images) of these samples that a mean loss is taken over.
+  virtual std::int64_t count_items(std::span<const std::int64_t> samples) const = 0;
+  virtual Fields read(std::span<const std::int64_t> samples) const = 0;
+};
+
+/// Windows of a token sequence for next-token prediction: "tokens" [b, block] int64 and "targets"
+/// [b, block] int64, the same window one token later.
+class TextDataset final : public Dataset {
+ public:
+  /// Endless: sample i starts at a position drawn for (seed, i), uniform as in nanoGPT's get_batch.
+  /// Throws ConfigError where there are fewer than block + 1 tokens.
+  static std::shared_ptr<const TextDataset> random_windows(
+      std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
+      std::uint64_t seed);
+  /// Sample i starts at i * block: each token is a target once. For validation.
+  static std::shared_ptr<const TextDataset> fixed_windows(
+      std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block);
+
+  std::int64_t size() const override;
+  std::int64_t count_items(std::span<const std::int64_t> samples) const override;
+  Fields read(std::span<const std::int64_t> samples) const override;
+  /// Where sample i starts in the token sequence.
+  std::int64_t position(std::int64_t sample) const;
+
+ private:
+  enum class Windows { Random, Fixed };
+  TextDataset(std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
+              Windows windows, std::uint64_t seed);
+
+  const std::shared_ptr<const std::vector<std::int32_t>> tokens_;
+  const std::int64_t block_;
+  const Windows windows_;
+  const std::uint64_t seed_;
+};
+
+}  // namespace input
+using input::Dataset;
+using input::TextDataset;
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#include <numeric>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/input/philox.h"
+#include "trireme/input/sampler.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+constexpr std::uint64_t kOrderStream = std::uint64_t{1} << 63;  // plus the epoch
+}
+
+std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
+                                      bool shuffle) {
+  TRIREME_CHECK(n >= 0);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (!shuffle) return order;
+  const std::uint64_t stream = kOrderStream + static_cast<std::uint64_t>(epoch);
+  for (std::uint64_t i = order.size(); i > 1; --i) {  // Fisher and Yates, as in Knuth 3.4.2 P
+    std::swap(order[i - 1], order[input::random_below(i, seed, stream, i)]);
+  }
+  return order;
+}
+
+}  // namespace v0
+}  // namespace trireme

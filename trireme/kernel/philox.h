@@ -1,0 +1,59 @@
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): random numbers
+// as a pure function of (key, counter), so that any rank draws the values of any element without
+// drawing those before it. Stateless, thread safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+/// Four random words for this (key, counter).
+constexpr PhiloxBlock philox(std::uint64_t key, PhiloxBlock counter) noexcept {
+  std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ k1,
+               static_cast<std::uint32_t>(a)};
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+/// Four words for element block `index` of stream `stream` under `key`.
+constexpr PhiloxBlock philox(std::uint64_t key, std::uint64_t stream,
+                             std::uint64_t index) noexcept {
+  return philox(
+      key,
+      PhiloxBlock{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                  static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
+}
+
+/// A 64-bit stream number for a name: FNV-1a with a final avalanche (splitmix64).
+constexpr std::uint64_t stream_of(std::string_view name) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+  return hash ^ (hash >> 31);
+}
+
+/// A float in (0, 1] and one in [0, 1), each with 24 random bits.
+constexpr float open_unit(std::uint32_t word) noexcept {
+  return static_cast<float>((word >> 8) + 1) * 0x1p-24f;
+}
+constexpr float unit(std::uint32_t word) noexcept {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,154 @@
+#include "trireme/kernel/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/reduce_table.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace {
+
+// One block of every operand and of the partial sums stays in the first-level cache.
+constexpr std::size_t kBlockBytes = 2048;
+
+int kind_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::F64: return 0;
+    case DType::F32: return 1;
+    case DType::BF16: return 2;
+    case DType::F16: return 3;
+    case DType::I64: return 4;
+    case DType::I32: return 5;
+    case DType::U8: return 6;
+    default: return -1;
+  }
+}
+
+struct Chosen {
+  const ReduceTable* table;
+  std::string_view name;
+};
+
+const Chosen& chosen() noexcept {
+  static const Chosen best = []() -> Chosen {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+      return {&kReduceAvx512, "avx512"};
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+      return {&kReduceAvx2, "avx2"};
+    }
+    return {&kReduceSse2, "sse2"};
+  }();
+  return best;
+}
+
+CombineFn combine_function(Combine op, DType dtype) {
+  const int kind = kind_of(dtype);
+  TRIREME_CHECK(kind >= 0);
+  return chosen().table->combine[static_cast<int>(op)][kind];
+}
+
+// Partial sums of one block. Slots start as the operands and move to scratch as they are combined.
+void fold_block(CombineFn function, std::span<const FoldStep> steps, const void** slots,
+                std::byte* scratch, std::span<void* const> out, std::size_t count, bool stream) {
+  for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
+    const auto [left, right] = steps[s];
+    void* to = scratch + left * kBlockBytes;
+    function(slots[left], slots[right], &to, 1, count, false);
+    slots[left] = to;
+  }
+  const auto [left, right] = steps.back();
+  function(slots[left], slots[right], out.data(), out.size(), count, stream);
+}
+
+}  // namespace
+
+bool can_combine(DType dtype) noexcept { return kind_of(dtype) >= 0; }
+bool can_divide(DType dtype) noexcept { return kind_of(dtype) >= 0 && kind_of(dtype) < 4; }
+std::string_view instruction_set() noexcept { return chosen().name; }
+
+void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
+             std::size_t count) {
+  combine_function(op, dtype)(left, right, &out, 1, count, false);
+}
+
+void divide(DType dtype, void* values, std::size_t count, double by) {
+  TRIREME_CHECK(can_divide(dtype));
+  chosen().table->divide[kind_of(dtype)](values, count, by);
+}
+
+void copy(void* to, const void* from, std::size_t bytes, bool stream) {
+  std::size_t done = 0;
+  if (stream && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+    done = bytes / 64 * 64;
+    chosen().table->stream_copy(to, from, done);
+  }
+  if (done < bytes) {
+    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
+                bytes - done);
+  }
+}
+
+std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
+  std::vector<LeafRange> left(nodes.begin(), nodes.end());
+  TRIREME_CHECK(std::is_sorted(left.begin(), left.end()));
+  const auto slot_of = [&](LeafRange node) {   // partial sums stand where their first operand does
+    const auto at = std::lower_bound(nodes.begin(), nodes.end(), LeafRange{node.first, 0});
+    return static_cast<std::uint16_t>(at - nodes.begin());
+  };
+  std::vector<FoldStep> steps;
+  for (const Merge& merge : merges(left, total)) {
+    steps.push_back({slot_of(merge.left), slot_of(merge.right)});
+  }
+  TRIREME_CHECK(left.size() == 1u);
+  TRIREME_CHECK(left.front() == (LeafRange{0, total}));
+  return steps;
+}
+
+void fold(Combine op, DType dtype, std::span<const FoldStep> steps,
+          std::span<const void* const> in, std::span<void* const> out, std::size_t count,
+          double by, bool stream) {
+  const CombineFn function = combine_function(op, dtype);
+  const std::size_t width = size_of(dtype);
+  TRIREME_CHECK(steps.size() + 1 == in.size());
+  if (steps.size() == 1 && by == 0) {   // two operands: one pass, no blocks
+    return function(in[0], in[1], out.data(), out.size(), count, stream);
+  }
+  const std::size_t block = kBlockBytes / width;
+  std::vector<const void*> slots(in.size());
+  std::vector<void*> to(out.size());
+  const auto scratch = std::make_unique_for_overwrite<std::byte[]>(in.size() * kBlockBytes + 64);
+  auto* base = scratch.get() + (-reinterpret_cast<std::uintptr_t>(scratch.get()) & 63);
+  for (std::size_t begin = 0; begin < count; begin += block) {
+    const std::size_t length = std::min(block, count - begin);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      slots[i] = static_cast<const std::byte*>(in[i]) + begin * width;
+    }
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      to[k] = static_cast<std::byte*>(out[k]) + begin * width;
+    }
+    if (by == 0 && !steps.empty()) {
+      fold_block(function, steps, slots.data(), base, to, length, stream);
+      continue;
+    }
+    void* result = base;
+    if (steps.empty()) {
+      std::memcpy(result, slots[0], length * width);
+    } else {
+      fold_block(function, steps, slots.data(), base, {&result, 1}, length, false);
+    }
+    if (by != 0) divide(dtype, result, length, by);
+    for (void* one : to) copy(one, result, length * width, stream);
+  }
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

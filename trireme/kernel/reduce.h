@@ -1,0 +1,59 @@
+// Element-wise reductions on raw memory, the arithmetic of every collective.
+//
+// An element's result depends on its operands alone, never on its position: tails run the vector
+// code of the body on a padded copy. 16-bit floats are added in fp32 and rounded to nearest even at
+// every node of the tree, so a partial sum may cross a wire without changing a bit. Integers wrap.
+// Min and Max return a NaN where either side is one. AVX-512, AVX2 or SSE2, chosen once at start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/dtype.h"
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+enum class Combine : std::uint8_t { Sum, Min, Max, Product };
+
+/// F64, F32, BF16, F16, I64, I32, U8.
+bool can_combine(DType dtype) noexcept;
+/// F64, F32, BF16, F16.
+bool can_divide(DType dtype) noexcept;
+
+/// out[i] = left[i] (op) right[i]. `out` may be `left` or `right`; other overlaps are not allowed.
+void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
+             std::size_t count);
+
+/// values[i] /= by, rounded once (a Mean's last step). Floating types only.
+void divide(DType dtype, void* values, std::size_t count, double by);
+
+/// How to fold operands (one per node, ascending) into the root of T(0, total): slot `left` becomes
+/// slot `left` (op) slot `right`; slot 0 is the result.
+struct FoldStep {
+  std::uint16_t left, right;
+};
+/// `nodes` ascending and together the whole range; CheckFailure otherwise.
+std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total);
+
+/// Folds `in` by `steps` and stores the result to every pointer of `out`, reading each operand once
+/// and writing each output once. An output may be an operand. by: 0, or a divisor of the result.
+/// `stream`: outputs bypass the caches where they are 64-byte aligned.
+void fold(Combine op, DType dtype, std::span<const FoldStep> steps,
+          std::span<const void* const> in, std::span<void* const> out, std::size_t count,
+          double by, bool stream);
+
+/// memcpy whose stores bypass the caches when `stream` is set and `to` is 64-byte aligned.
+void copy(void* to, const void* from, std::size_t bytes, bool stream);
+
+/// "avx512", "avx2" or "sse2".
+std::string_view instruction_set() noexcept;
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,258 @@
+// The vector code of kernel/reduce.h. Included once by each reduce_<set>.cc, which is compiled for
+// that instruction set; so everything here has internal linkage and no standard header's inline
+// function is used (the linker might pick this file's copy for a machine that cannot run it).
+//
+// A vector is 64 bytes of GCC's vector extension; narrower machines get it lowered to pieces.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trireme/kernel/reduce_table.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace {
+
+template <class T>
+struct Lanes {
+  typedef T Vector __attribute__((vector_size(64)));
+};
+template <class T>
+using Vector = typename Lanes<T>::Vector;
+typedef std::uint32_t Wide __attribute__((vector_size(128)));   // 32 halves as words
+typedef float WideFloat __attribute__((vector_size(128)));
+typedef std::uint16_t Halves __attribute__((vector_size(64)));
+
+struct BF16 { std::uint16_t bits; };
+struct F16 { std::uint16_t bits; };
+
+// What a stored type computes in, and how to get there. Plain types are themselves.
+template <class T>
+struct Codec {
+  using Stored = Vector<T>;
+  using Math = Vector<T>;
+  static inline Math decode(Stored v) { return v; }
+  static inline Stored encode(Math v) { return v; }
+};
+
+template <>
+struct Codec<BF16> {
+  using Stored = Halves;
+  using Math = WideFloat;
+  static inline Math decode(Stored v) { return (Math)(__builtin_convertvector(v, Wide) << 16); }
+  static inline Stored encode(Math v) {
+    const Wide bits = (Wide)v;
+    const Wide rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;   // nearest even
+    const Wide quiet = (bits >> 16) | 0x40u;                             // NaN stays NaN
+    return __builtin_convertvector(v == v ? rounded : quiet, Halves);
+  }
+};
+
+template <>
+struct Codec<F16> {
+  using Stored = Halves;
+  using Math = WideFloat;
+#if defined(__F16C__)
+  static inline Math decode(Stored v) {
+    Math out;
+    for (int i = 0; i < 4; ++i) {
+      __m128i part;
+      __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + 16 * i, 16);
+      const __m256 wide = _mm256_cvtph_ps(part);
+      __builtin_memcpy(reinterpret_cast<char*>(&out) + 32 * i, &wide, 32);
+    }
+    return out;
+  }
+  static inline Stored encode(Math v) {
+    Stored out;
+    for (int i = 0; i < 4; ++i) {
+      __m256 wide;
+      __builtin_memcpy(&wide, reinterpret_cast<const char*>(&v) + 32 * i, 32);
+      const __m128i part = _mm256_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT);
+      __builtin_memcpy(reinterpret_cast<char*>(&out) + 16 * i, &part, 16);
+    }
+    return out;
+  }
+#else
+  // Giesen's branch-free conversions ("half_to_float_fast5", "float_to_half_fast3_rtne").
+  static inline Math decode(Stored v) {
+    const Wide bits = __builtin_convertvector(v, Wide);
+    const Wide magnitude = (bits & 0x7fffu) << 13;
+    const Wide scale_bits = Wide{} + 0x77800000u;                        // 2^112
+    const Math scaled = (Math)magnitude * (Math)scale_bits;
+    const Wide special = (Wide)scaled | 0x7f800000u;
+    const Wide value = magnitude >= (0x7c00u << 13) ? special : (Wide)scaled;
+    return (Math)(value | ((bits & 0x8000u) << 16));
+  }
+  static inline Stored encode(Math v) {
+    const Wide bits = (Wide)v;
+    const Wide sign = bits & 0x80000000u, magnitude = bits ^ sign;
+    const Wide infinite = Wide{} + 0x7c00u;
+    const Wide nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+    const Wide denormal_magic = Wide{} + ((127u - 15 + 23 - 10 + 1) << 23);
+    const Wide denormal = (Wide)((Math)magnitude + (Math)denormal_magic) - denormal_magic;
+    const Wide odd = (magnitude >> 13) & 1u;
+    const Wide normal = (magnitude + 0xc8000fffu + odd) >> 13;
+    const Wide finite = magnitude < (113u << 23) ? denormal : normal;
+    const Wide large = magnitude > 0x7f800000u ? nan : infinite;
+    const Wide value = magnitude >= ((127u + 16) << 23) ? large : finite;
+    return __builtin_convertvector(value | (sign >> 16), Halves);
+  }
+#endif
+};
+
+struct SumOp {
+  template <class V> static inline V apply(V a, V b) { return a + b; }
+};
+struct ProductOp {
+  template <class V> static inline V apply(V a, V b) { return a * b; }
+};
+struct MinOp {   // a NaN on either side wins; for integers a != a is never true
+  template <class V> static inline V apply(V a, V b) { return (a < b) | (a != a) ? a : b; }
+};
+struct MaxOp {
+  template <class V> static inline V apply(V a, V b) { return (a > b) | (a != a) ? a : b; }
+};
+
+template <class T>
+inline typename Codec<T>::Stored load(const T* from) {
+  typename Codec<T>::Stored value;
+  __builtin_memcpy(&value, from, 64);
+  return value;
+}
+
+template <class V>
+inline void store(void* to, V value) {
+  __builtin_memcpy(to, &value, 64);
+}
+
+inline void stream_store(void* to, const void* value) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(value));
+#else
+  const __m128i* parts = static_cast<const __m128i*>(value);
+  for (int i = 0; i < 4; ++i) {
+    _mm_stream_si128(static_cast<__m128i*>(to) + i, _mm_loadu_si128(parts + i));
+  }
+#endif
+}
+
+template <class Op, class T>
+inline typename Codec<T>::Stored apply(typename Codec<T>::Stored a, typename Codec<T>::Stored b) {
+  return Codec<T>::encode(Op::apply(Codec<T>::decode(a), Codec<T>::decode(b)));
+}
+
+enum class Outs { One, Two, OneStreamed, TwoStreamed, Many, ManyStreamed };
+
+template <class Op, class T, Outs kOuts>
+void combine_loop(const T* left, const T* right, T* const* outs, std::size_t num_outs,
+                  std::size_t count) {
+  constexpr std::size_t lanes = 64 / sizeof(T);
+  T* const first = outs[0];
+  T* const second = num_outs > 1 ? outs[1] : nullptr;
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = apply<Op, T>(load(left + i), load(right + i));
+    if constexpr (kOuts == Outs::One || kOuts == Outs::Two) store(first + i, value);
+    if constexpr (kOuts == Outs::Two) store(second + i, value);
+    if constexpr (kOuts == Outs::OneStreamed || kOuts == Outs::TwoStreamed) {
+      stream_store(first + i, &value);
+    }
+    if constexpr (kOuts == Outs::TwoStreamed) stream_store(second + i, &value);
+    if constexpr (kOuts == Outs::Many) {
+      for (std::size_t k = 0; k < num_outs; ++k) store(outs[k] + i, value);
+    }
+    if constexpr (kOuts == Outs::ManyStreamed) {
+      for (std::size_t k = 0; k < num_outs; ++k) stream_store(outs[k] + i, &value);
+    }
+  }
+  if (i == count) return;
+  const std::size_t rest = (count - i) * sizeof(T);
+  typename Codec<T>::Stored a{}, b{};
+  __builtin_memcpy(&a, left + i, rest);
+  __builtin_memcpy(&b, right + i, rest);
+  const auto value = apply<Op, T>(a, b);
+  for (std::size_t k = 0; k < num_outs; ++k) __builtin_memcpy(outs[k] + i, &value, rest);
+}
+
+inline bool all_aligned(void* const* outs, std::size_t num_outs) {
+  std::uintptr_t bits = 0;
+  for (std::size_t k = 0; k < num_outs; ++k) bits |= reinterpret_cast<std::uintptr_t>(outs[k]);
+  return bits % 64 == 0;
+}
+
+template <class Op, class T>
+void combine_any(const void* left, const void* right, void* const* outs, std::size_t num_outs,
+                 std::size_t count, bool stream) {
+  const T* a = static_cast<const T*>(left);
+  const T* b = static_cast<const T*>(right);
+  T* const* to = reinterpret_cast<T* const*>(outs);
+  if (stream && all_aligned(outs, num_outs)) {
+    if (num_outs == 1) {
+      combine_loop<Op, T, Outs::OneStreamed>(a, b, to, num_outs, count);
+    } else if (num_outs == 2) {
+      combine_loop<Op, T, Outs::TwoStreamed>(a, b, to, num_outs, count);
+    } else {
+      combine_loop<Op, T, Outs::ManyStreamed>(a, b, to, num_outs, count);
+    }
+    _mm_sfence();
+  } else if (num_outs == 1) {
+    combine_loop<Op, T, Outs::One>(a, b, to, num_outs, count);
+  } else if (num_outs == 2) {
+    combine_loop<Op, T, Outs::Two>(a, b, to, num_outs, count);
+  } else {
+    combine_loop<Op, T, Outs::Many>(a, b, to, num_outs, count);
+  }
+}
+
+template <class T, class Scalar>
+void divide_any(void* values, std::size_t count, double by) {
+  constexpr std::size_t lanes = 64 / sizeof(T);
+  T* const at = static_cast<T*>(values);
+  const Scalar divisor = static_cast<Scalar>(by);
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const std::size_t bytes = (count - i < lanes ? count - i : lanes) * sizeof(T);
+    typename Codec<T>::Stored value{};
+    __builtin_memcpy(&value, at + i, bytes);
+    value = Codec<T>::encode(Codec<T>::decode(value) / divisor);
+    __builtin_memcpy(at + i, &value, bytes);
+  }
+}
+
+void stream_copy(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) {
+    stream_store(static_cast<char*>(to) + i, static_cast<const char*>(from) + i);
+  }
+  _mm_sfence();
+}
+
+#define TRIREME_ROW(Op)                                                                          \
+  {                                                                                              \
+    combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
+        combine_any<Op, std::uint64_t>, combine_any<Op, std::uint32_t>,                          \
+        combine_any<Op, std::uint8_t>                                                            \
+  }
+// Sums and products wrap (unsigned); min and max compare as signed.
+#define TRIREME_SIGNED_ROW(Op)                                                                   \
+  {                                                                                              \
+    combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
+        combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                            \
+        combine_any<Op, std::uint8_t>                                                            \
+  }
+#define TRIREME_REDUCE_TABLE                                                                     \
+  {                                                                                              \
+    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),                   \
+     TRIREME_ROW(ProductOp)},                                                                    \
+        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>,          \
+         divide_any<F16, float>},                                                                \
+        stream_copy                                                                              \
+  }
+
+}  // namespace
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

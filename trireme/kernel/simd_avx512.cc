@@ -1,0 +1,21 @@
+// The vector kernels, compiled for this file's instruction set (CMakeLists.txt).
+#include "trireme/kernel/simd.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace avx512 {
+namespace {
+#include "trireme/kernel/simd_body.inc"
+}  // namespace
+const SimdTable kTable = {
+#include "trireme/kernel/simd_table.inc"
+};
+}  // namespace avx512
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme
+#endif

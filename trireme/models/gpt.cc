@@ -1,0 +1,200 @@
+#include "trireme/models/gpt.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/functions.h"
+
+// Legend: B sequences, T positions, C width, V vocabulary.
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+constexpr double kStddev = 0.02, kNormEpsilon = 1e-5;
+
+// The type of the residual stream, and of norms: at least fp32.
+at::ScalarType stream_type(at::ScalarType compute) {
+  return compute == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+struct Norm {
+  at::Tensor weight, bias;
+  at::ScalarType out_type;
+  Norm(std::int64_t width, bool with_bias, at::ScalarType compute) : out_type(compute) {
+    weight = constant_leaf({width}, 1.0, stream_type(compute));
+    if (with_bias) bias = constant_leaf({width}, 0.0, stream_type(compute));
+  }
+  at::Tensor forward(const at::Tensor& x) const {
+    return tensor::layer_norm(x, weight, bias, kNormEpsilon, out_type);
+  }
+  void append_parameters(const std::string& name, std::vector<NamedTensor>& out) const {
+    out.push_back({name + ".weight", weight, false});
+    if (bias.defined()) out.push_back({name + ".bias", bias, false});
+  }
+};
+
+class GptBlock : public Block {
+ public:
+  std::vector<NamedTensor> buffers() override { return {}; }
+  void train(bool) override {}  // the model has no dropout: training and evaluation are one
+};
+
+class Embed final : public GptBlock {
+ public:
+  Embed(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
+      : stream_type_(stream_type(context.type)),
+        weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
+        position_(layers.table(context, "position", config.block, config.width, kStddev)) {}
+  Value forward(std::span<const Value> inputs) override {
+    return {tensor::embedding(inputs[0][0], weight_, position_, stream_type_)};
+  }
+  std::vector<NamedTensor> parameters() override {
+    return {{"weight", weight_, true}, {"position", position_, true}};
+  }
+
+ private:
+  at::ScalarType stream_type_;
+  at::Tensor weight_, position_;
+};
+
+class Layer final : public GptBlock {
+ public:
+  Layer(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
+      : heads_(config.heads),
+        norm1_(config.width, config.bias, context.type),
+        norm2_(config.width, config.bias, context.type) {
+    const auto width = config.width;
+    const double residual = kStddev / std::sqrt(2.0 * config.layers);
+    const auto make = [&](const char* name, std::int64_t in, std::int64_t out, double stddev,
+                          Cut cut) {
+      return layers.linear(
+          context,
+          {.name = name, .in = in, .out = out, .bias = config.bias, .stddev = stddev, .cut = cut});
+    };
+    qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns);
+    out_ = make("attention.out", width, width, residual, Cut::Rows);
+    up_ = make("mlp.up", width, 4 * width, kStddev, Cut::Columns);
+    down_ = make("mlp.down", 4 * width, width, residual, Cut::Rows);
+  }
+  Value forward(std::span<const Value> inputs) override {
+    const at::Tensor& x_BTC = inputs[0][0];
+    const at::Tensor attended =
+        tensor::causal_attention(qkv_->forward(norm1_.forward(x_BTC)), heads_);
+    const at::Tensor middle_BTC = tensor::residual_add(x_BTC, out_->forward(attended));
+    const at::Tensor mlp = down_->forward(up_->forward_gelu(norm2_.forward(middle_BTC)));
+    return {tensor::residual_add(middle_BTC, mlp)};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all;
+    norm1_.append_parameters("norm1", all);
+    qkv_->append_parameters(all);
+    out_->append_parameters(all);
+    norm2_.append_parameters("norm2", all);
+    up_->append_parameters(all);
+    down_->append_parameters(all);
+    return all;
+  }
+
+ private:
+  std::int64_t heads_;
+  Norm norm1_, norm2_;
+  std::unique_ptr<Linear> qkv_, out_, up_, down_;
+};
+
+class Head final : public GptBlock {
+ public:
+  // Its table has the embedding's name, so that it starts with the embedding's values.
+  Head(const GptConfig& config, LayerContext context, const LayerFactory& layers)
+      : norm_(config.width, config.bias, context.type) {
+    context.block = "embed";
+    weight_ = layers.table(context, "weight", config.vocab, config.width, kStddev);
+  }
+  Value forward(std::span<const Value> inputs) override {
+    return {tensor::linear(norm_.forward(inputs[0][0]), weight_, {})};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all;
+    norm_.append_parameters("norm", all);
+    all.push_back({"weight", weight_, true});
+    return all;
+  }
+
+ private:
+  Norm norm_;
+  at::Tensor weight_;
+};
+
+void check(const GptConfig& config) {
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "config", .advice = advice});
+  };
+  if (config.layers < 1 || config.heads < 1 || config.width < 1 || config.block < 1 ||
+      config.vocab < 1) {
+    refuse("a GPT needs layers, heads, width, block and vocabulary of at least 1",
+           "Set model.layers, model.heads, model.width and model.block.");
+  }
+  if (config.width % config.heads != 0) {
+    refuse("model.width " + std::to_string(config.width) + " is not divisible by model.heads " +
+               std::to_string(config.heads),
+           "Every head takes width / heads channels.");
+  }
+}
+
+}  // namespace
+
+Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers) {
+  check(config);
+  const auto type = tensor::compute_type(config.precision);
+  Blocks blocks;
+  const auto add = [&]<class B>(const std::string& name, std::type_identity<B>) {
+    blocks.add_block({.name = name,
+                      .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
+                        const LayerContext context{
+                            .block = name, .seed = config.seed, .type = type};
+                        return std::make_shared<B>(config, context, *layers);
+                      },
+                      .reads = {},
+                      .writes = {}});
+  };
+  add("embed", std::type_identity<Embed>());
+  for (int i = 0; i < config.layers; ++i) {
+    add("layer." + std::to_string(i), std::type_identity<Layer>());
+  }
+  add("head", std::type_identity<Head>());
+  blocks.tie("head.weight", "embed.weight");
+  return blocks;
+}
+
+std::int64_t num_parameters(const GptConfig& config) {
+  const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
+  const std::int64_t norm = width * (1 + bias);
+  const std::int64_t layer = 2 * norm + 12 * width * width + bias * 9 * width;
+  return (config.vocab + config.block) * width + config.layers * layer + norm;
+}
+
+double training_flops(const GptConfig& config, std::int64_t tokens) {
+  const double width = static_cast<double>(config.width);
+  const double matrices =
+      12.0 * config.layers * width * width + static_cast<double>(config.vocab) * width;
+  // The causal half of T x T scores, twice (scores and values), 2 operations each, per layer.
+  const double attention = 2.0 * config.layers * width * static_cast<double>(config.block);
+  return 3.0 * static_cast<double>(tokens) * (2.0 * matrices + attention);
+}
+
+std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences) {
+  const std::int64_t tokens = sequences * config.block;
+  const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
+  const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
+  // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), MLP before and
+  // after GELU (8 C) in the compute type; row statistics.
+  const std::int64_t layer =
+      config.width * (2 * stream + 14 * compute) + (4 + config.heads) * stream;
+  const std::int64_t head = config.width * (stream + compute) + 2 * config.vocab * compute;
+  return tokens * (config.layers * layer + head);
+}
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// GPT (Radford et al. 2019; shapes and initial values as nanoGPT): token and position embedding,
+// pre-norm blocks of causal attention and a GELU MLP, a final norm, and a head tied to the
+// embedding.
+//
+// Blocks "embed", "layer.0" ... "layer.L-1", "head"; the output value is logits [B, T, vocab].
+// Initial values are keyed by (seed, parameter name): any rank builds any block alone, with the
+// same values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trireme/models/block.h"
+#include "trireme/models/layer_factory.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+
+struct GptConfig {
+  int layers = 4, heads = 4;
+  std::int64_t width = 128;
+  std::int64_t block = 64;  // sequence length
+  std::int64_t vocab = 256;
+  bool bias = false;               // in linear layers and norms
+  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  std::uint64_t seed = 1;
+};
+
+/// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
+Blocks make_gpt(const GptConfig& config,
+                std::shared_ptr<const LayerFactory> layers = local_layers());
+
+/// Parameters of that model; the tied head counts once.
+std::int64_t num_parameters(const GptConfig& config);
+/// Floating-point operations of one training step (forward and backward) over `tokens` tokens.
+double training_flops(const GptConfig& config, std::int64_t tokens);
+/// Bytes of activations kept between forward and backward of one micro-batch of `sequences`.
+std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences);
+
+}  // namespace models
+using models::GptConfig;
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,68 @@
+#include "trireme/models/layer_factory.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "trireme/tensor/functions.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+class LocalLinear final : public Linear {
+ public:
+  LocalLinear(const LayerContext& context, const LinearSpec& spec) : name_(spec.name) {
+    weight_ = normal_leaf({spec.out, spec.in}, spec.stddev, context.type, context.seed,
+                          context.block + "." + spec.name + ".weight");
+    if (spec.bias) bias_ = constant_leaf({spec.out}, 0.0, context.type);
+  }
+  at::Tensor forward(const at::Tensor& x) override { return tensor::linear(x, weight_, bias_); }
+  at::Tensor forward_gelu(const at::Tensor& x) override {
+    return tensor::linear_gelu(x, weight_, bias_);
+  }
+  void append_parameters(std::vector<NamedTensor>& out) const override {
+    out.push_back({name_ + ".weight", weight_, true});
+    if (bias_.defined()) out.push_back({name_ + ".bias", bias_, false});
+  }
+
+ private:
+  std::string name_;
+  at::Tensor weight_, bias_;
+};
+
+class LocalLayers final : public LayerFactory {
+ public:
+  std::unique_ptr<Linear> linear(const LayerContext& context,
+                                 const LinearSpec& spec) const override {
+    return std::make_unique<LocalLinear>(context, spec);
+  }
+  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
+                   std::int64_t width, double stddev) const override {
+    return normal_leaf({rows, width}, stddev, context.type, context.seed,
+                       context.block + "." + name);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const LayerFactory> local_layers() {
+  static const auto factory = std::make_shared<const LocalLayers>();
+  return factory;
+}
+
+at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType type) {
+  return at::full(sizes, value, at::TensorOptions().dtype(type)).set_requires_grad(true);
+}
+
+at::Tensor normal_leaf(at::IntArrayRef sizes, double stddev, at::ScalarType type,
+                       std::uint64_t seed, const std::string& global_name) {
+  at::Tensor leaf = at::empty(sizes, at::TensorOptions().dtype(type));
+  tensor::fill_normal(leaf, seed, global_name, 0.0, stddev);
+  return leaf.set_requires_grad(true);
+}
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

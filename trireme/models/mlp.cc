@@ -1,0 +1,66 @@
+#include "trireme/models/mlp.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/models/layer_factory.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+class MlpLayer final : public Block {
+ public:
+  MlpLayer(const LayerContext& context, const LinearSpec& spec, bool gelu)
+      : linear_(local_layers()->linear(context, spec)), gelu_(gelu) {}
+  Value forward(std::span<const Value> inputs) override {
+    const at::Tensor& x = inputs[0][0];
+    return {gelu_ ? linear_->forward_gelu(x) : linear_->forward(x)};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all;
+    linear_->append_parameters(all);
+    return all;
+  }
+  std::vector<NamedTensor> buffers() override { return {}; }
+  void train(bool) override {}
+
+ private:
+  std::unique_ptr<Linear> linear_;
+  bool gelu_;
+};
+
+}  // namespace
+
+Blocks make_mlp(const MlpConfig& config) {
+  if (config.widths.size() < 2) {
+    throw ConfigError(
+        "an MLP needs at least two widths",
+        {.operation = "config", .advice = "Give the input's and the output's width."});
+  }
+  const auto type = tensor::compute_type(config.precision);
+  Blocks blocks;
+  for (std::size_t i = 0; i + 1 < config.widths.size(); ++i) {
+    const LayerContext context{
+        .block = "layer." + std::to_string(i), .seed = config.seed, .type = type};
+    const LinearSpec spec{.name = "linear",
+                          .in = config.widths[i],
+                          .out = config.widths[i + 1],
+                          .bias = true,
+                          .stddev = 1.0 / std::sqrt(static_cast<double>(config.widths[i]))};
+    const bool gelu = i + 2 < config.widths.size();
+    blocks.add_block({.name = context.block,
+                      .make = [=]() -> std::shared_ptr<Block> {
+                        return std::make_shared<MlpLayer>(context, spec, gelu);
+                      },
+                      .reads = {i == 0 ? config.input : "layer." + std::to_string(i - 1)},
+                      .writes = {}});
+  }
+  return blocks;
+}
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

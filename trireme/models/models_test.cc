@@ -1,0 +1,176 @@
+// The blocks' contract: names, reads, initial values, adapters; and that a GPT learns.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme::models {
+namespace {
+
+GptConfig tiny(const std::string& precision) {
+  return {.layers = 2,
+          .heads = 2,
+          .width = 16,
+          .block = 12,
+          .vocab = 32,
+          .bias = true,
+          .precision = precision,
+          .seed = 3};
+}
+
+// A one-process runtime: builds every block, ties aliases, runs the list.
+struct Plain {
+  std::vector<std::shared_ptr<Block>> blocks;
+  std::vector<BlockSpec> specs;
+  std::map<std::string, NamedTensor> parameters;
+  explicit Plain(const Blocks& model) : specs(model.specs()) {
+    for (const auto& spec : specs) {
+      blocks.push_back(spec.make());
+      for (auto& parameter : blocks.back()->parameters()) {
+        parameters[spec.name + "." + parameter.name] = parameter;
+      }
+    }
+    for (const auto& tie : model.ties()) {
+      parameters.at(tie.alias).tensor.set_data(parameters.at(tie.owner).tensor.detach());
+    }
+  }
+  at::Tensor run(const std::string& field, const at::Tensor& input) {
+    std::map<std::string, Value> values = {{field, {input}}};
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      std::vector<Value> inputs;
+      for (const auto& name : specs[i].reads) inputs.push_back(values.at(name));
+      values[specs[i].writes] = blocks[i]->forward(inputs);
+    }
+    return values.at(specs.back().writes)[0];
+  }
+};
+
+TEST(Gpt, NamesAndCounts) {
+  const GptConfig config = tiny("fp32");
+  const Blocks model = make_gpt(config);
+  ASSERT_EQ(model.specs().size(), 4u);
+  EXPECT_EQ(model.specs()[1].name, "layer.0");
+  EXPECT_EQ(model.specs()[3].reads, std::vector<std::string>{"layer.1"});
+  EXPECT_EQ(model.ties()[0].owner, "embed.weight");
+  Plain plain(model);
+  std::int64_t count = 0;
+  for (const auto& [name, parameter] : plain.parameters) {
+    if (name != "head.weight") count += parameter.tensor.numel();
+    EXPECT_EQ(parameter.decay, parameter.tensor.dim() == 2) << name;
+    EXPECT_TRUE(parameter.tensor.is_leaf() && parameter.tensor.requires_grad()) << name;
+  }
+  EXPECT_EQ(count, num_parameters(config));
+  EXPECT_EQ(plain.parameters.count("layer.1.attention.qkv.weight"), 1u);
+}
+
+TEST(Gpt, InitialValuesAreKeyedBySeedAndName) {
+  const auto build = [](std::uint64_t seed) {
+    GptConfig config = tiny("fp32");
+    config.seed = seed;
+    return Plain(make_gpt(config));
+  };
+  Plain a = build(1), b = build(1), c = build(2);
+  const std::string name = "layer.1.mlp.down.weight";
+  EXPECT_TRUE(at::equal(a.parameters[name].tensor, b.parameters[name].tensor));
+  EXPECT_FALSE(at::equal(a.parameters[name].tensor, c.parameters[name].tensor));
+  EXPECT_FALSE(
+      at::equal(a.parameters[name].tensor, a.parameters["layer.0.mlp.down.weight"].tensor));
+  // A block alone has the values it has in the whole model, and the head starts as the embedding.
+  const auto alone = make_gpt(tiny("fp32")).specs()[3].make()->parameters();
+  EXPECT_TRUE(at::equal(alone.back().tensor,
+                        Plain(make_gpt(tiny("fp32"))).parameters["embed.weight"].tensor));
+  GptConfig wide = tiny("fp32");
+  wide.width = 128;
+  wide.layers = 8;
+  Plain large(make_gpt(wide));
+  EXPECT_NEAR(large.parameters["layer.0.mlp.up.weight"].tensor.std().item<double>(), 0.02, 2e-4);
+  EXPECT_NEAR(large.parameters[name].tensor.std().item<double>(), 0.02 / 4, 5e-5);
+}
+
+TEST(Gpt, LearnsASequenceInEveryPrecision) {
+  const at::Tensor tokens = at::arange(24).view({2, 12}).remainder(7);
+  const at::Tensor targets = (tokens + 1).remainder(7);
+  for (const char* precision : {"fp64", "fp32", "bf16"}) {
+    Plain plain(make_gpt(tiny(precision)));
+    double first = 0, last = 0;
+    for (int step = 0; step < 40; ++step) {
+      const at::Tensor loss = tensor::cross_entropy_sum(plain.run("tokens", tokens), targets) / 24;
+      last = loss.item<double>();
+      if (step == 0) first = last;
+      loss.backward();
+      for (auto& [name, parameter] : plain.parameters) {
+        ASSERT_EQ(parameter.tensor.grad().scalar_type(), parameter.tensor.scalar_type()) << name;
+        at::Tensor weight = parameter.tensor.detach();
+        weight.sub_(parameter.tensor.grad(), 0.5);
+        parameter.tensor.mutable_grad().reset();
+      }
+    }
+    EXPECT_NEAR(first, std::log(32), 0.2) << precision;
+    EXPECT_LT(last, 0.6 * first) << precision;
+  }
+}
+
+TEST(Gpt, RefusesNumbersThatDoNotFit) {
+  GptConfig config = tiny("fp32");
+  config.heads = 3;
+  EXPECT_THROW(make_gpt(config), ConfigError);
+  config = tiny("fp16");
+  EXPECT_THROW(make_gpt(config), ConfigError);
+}
+
+TEST(Mlp, ReadsItsField) {
+  Plain plain(make_mlp({.widths = {6, 5, 3}}));
+  EXPECT_EQ(plain.run("features", at::ones({4, 6})).sizes(), (std::vector<std::int64_t>{4, 3}));
+  EXPECT_THROW(make_mlp({.widths = {6}}), ConfigError);
+}
+
+TEST(Adapters, ModulesHoldersLambdasAndSequential) {
+  Blocks net;
+  net.add("in", [] { return torch::nn::Linear(4, 8); });
+  net.add("half", [] { return [](at::Tensor x) { return 0.5 * x; }; });
+  net.add("out", [] { return std::make_shared<torch::nn::LinearImpl>(8, 2); });
+  net.add("value", [] { return torch::nn::LinearImpl(2, 2); });
+  Plain plain(net);
+  EXPECT_EQ(plain.parameters.count("out.weight"), 1u);
+  EXPECT_EQ(plain.parameters.count("half.weight"), 0u);
+  const at::Tensor x = at::randn({3, 4});
+  const auto& p = plain.parameters;
+  const at::Tensor expected =
+      at::linear(at::linear(0.5 * at::linear(x, p.at("in.weight").tensor, p.at("in.bias").tensor),
+                            p.at("out.weight").tensor, p.at("out.bias").tensor),
+                 p.at("value.weight").tensor, p.at("value.bias").tensor);
+  EXPECT_TRUE(at::allclose(plain.run("tokens", x), expected));
+
+  torch::nn::Sequential sequential(torch::nn::Linear(4, 8), torch::nn::Linear(8, 2));
+  Plain children(blocks_of(sequential.ptr()));
+  EXPECT_TRUE(at::equal(children.run("tokens", x), sequential->forward(x)));
+
+  EXPECT_THROW(net.add("in", [] { return torch::nn::Linear(1, 1); }), ConfigError);
+  std::vector<Value> two = {{x}, {x}};
+  EXPECT_THROW(net.specs()[0].make()->forward(two), ConfigError);
+}
+
+TEST(Random, IsAFunctionOfItsKey) {
+  at::Tensor all = at::empty({1000}), again = at::empty({1000}), other = at::empty({1000});
+  tensor::fill_normal(all, 5, "a", 0, 1);
+  tensor::fill_normal(again, 5, "a", 0, 1);
+  tensor::fill_normal(other, 5, "b", 0, 1);
+  EXPECT_TRUE(at::equal(all, again));
+  EXPECT_LT(std::abs((all * other).mean().item<double>()), 0.1);
+  at::Tensor mask = at::empty({10000});
+  tensor::fill_dropout_mask(mask, {.seed = 1, .step = 2, .sample = 3, .layer = 4}, 0.25);
+  EXPECT_NEAR(mask.mean().item<double>(), 1.0, 0.03);
+  EXPECT_NEAR(mask.gt(0).to(at::kFloat).mean().item<double>(), 0.75, 0.02);
+}
+
+}  // namespace
+}  // namespace trireme::models

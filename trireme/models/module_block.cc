@@ -1,0 +1,81 @@
+#include "trireme/models/module_block.h"
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+class ModuleBlock final : public Block {
+ public:
+  ModuleBlock(std::shared_ptr<torch::nn::Module> module, ForwardFunction forward)
+      : module_(std::move(module)), forward_(std::move(forward)) {}
+
+  Value forward(std::span<const Value> inputs) override {
+    std::vector<at::Tensor> tensors;
+    for (const Value& value : inputs) tensors.insert(tensors.end(), value.begin(), value.end());
+    return forward_(std::move(tensors));
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> result;
+    if (!module_) return result;
+    for (const auto& item : module_->named_parameters()) {
+      result.push_back({item.key(), item.value(), item.value().dim() >= 2});
+    }
+    return result;
+  }
+  std::vector<NamedTensor> buffers() override {
+    std::vector<NamedTensor> result;
+    if (!module_) return result;
+    for (const auto& item : module_->named_buffers()) {
+      result.push_back({item.key(), item.value(), false});
+    }
+    return result;
+  }
+  void train(bool on) override {
+    if (module_) module_->train(on);
+  }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  ForwardFunction forward_;
+};
+
+}  // namespace
+
+std::shared_ptr<Block> make_block(std::shared_ptr<torch::nn::Module> module,
+                                  ForwardFunction forward) {
+  return std::make_shared<ModuleBlock>(std::move(module), std::move(forward));
+}
+
+void throw_wrong_inputs(std::size_t takes, std::size_t got) {
+  throw ConfigError(
+      "a block that takes " + std::to_string(takes) + " tensors was given " + std::to_string(got),
+      {.operation = "model", .advice = "Name the values it reads in BlockSpec::reads."});
+}
+
+Blocks blocks_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
+  Blocks blocks;
+  std::size_t index = 0;
+  for (auto& child : *sequential) {
+    blocks.add_block({.name = std::to_string(index++),
+                      .make =
+                          [child] {
+                            return make_block(
+                                child.ptr(), [child](std::vector<at::Tensor> in) mutable {
+                                  if (in.size() != 1) throw_wrong_inputs(1, in.size());
+                                  return std::vector<at::Tensor>{child.forward(in[0])};
+                                });
+                          },
+                      .reads = {},
+                      .writes = {}});
+  }
+  return blocks;
+}
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

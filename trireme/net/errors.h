@@ -1,0 +1,26 @@
+// The sentences of the transports' errors, in one place so that every transport says the same.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// PeerLost: `rank` found that `peer` is gone while doing `operation`.
+std::exception_ptr peer_lost(int rank, int peer, std::string_view operation,
+                             std::string_view detail = {});
+/// MismatchError: `rank` expected `expected` bytes from `peer`, which sent `sent`.
+std::exception_ptr length_mismatch(int rank, int peer, Tag tag, std::size_t expected,
+                                   std::size_t sent);
+/// CheckFailure unless 0 <= peer < size.
+void check_peer(int peer, int size);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,317 @@
+#include "trireme/net/sim/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+// splitmix64 (Steele, Lea, Flood 2014): one 64-bit word of state.
+std::uint64_t next_random(std::uint64_t& state) {
+  std::uint64_t z = state += 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+// The baton's thread is `rank`'s progress context.
+class Scheduler::Context {
+ public:
+  Context(Scheduler& scheduler, int rank) : scheduler_(scheduler), rank_(rank) {
+    TRIREME_CHECK(!scheduler_.ranks_[rank]->in_context);
+    scheduler_.ranks_[rank]->in_context = true;
+    ++scheduler_.depth_;
+  }
+  ~Context() {
+    scheduler_.ranks_[rank_]->in_context = false;
+    --scheduler_.depth_;
+  }
+
+ private:
+  Scheduler& scheduler_;
+  const int rank_;
+};
+
+Scheduler::Scheduler(int size, std::uint64_t seed)
+    : now_(std::chrono::duration_cast<Duration>(std::chrono::hours(1)).count()), random_(seed) {
+  for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>());
+}
+
+std::uint64_t Scheduler::draw(std::uint64_t bound) {
+  const std::uint64_t value = next_random(random_) % bound;
+  note(value);
+  return value;
+}
+
+void Scheduler::note(std::uint64_t choice) noexcept {
+  trace_ = (trace_ ^ choice) * 0x100000001b3ull + 1;
+}
+
+void Scheduler::run(const std::function<void(int rank)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size(); ++rank) {
+    ranks_[rank]->state = State::Runnable;
+    threads.emplace_back([this, rank, &body] {
+      take_baton(rank);
+      body(rank);
+      ranks_[rank]->state = State::Done;
+      pass_baton(rank);
+    });
+  }
+  ranks_[draw(ranks_.size())]->go.release();
+  all_done_.acquire();
+  for (auto& thread : threads) thread.join();
+  events_.clear();
+  for (auto& rank : ranks_) rank->tasks.clear();
+}
+
+void Scheduler::take_baton(int self) {
+  ranks_[self]->go.acquire();
+  holder_ = std::this_thread::get_id();
+  current_ = self;
+}
+
+// Runs events, tasks and polls on this thread until the seed picks a thread; hands it the baton.
+void Scheduler::pass_baton(int self) {
+  ++changes_;
+  for (;;) {
+    take_foreign_tasks();
+    const std::vector<Choice> open = choices();
+    if (open.empty()) {
+      if (idle()) continue;
+      all_done_.release();
+      return;
+    }
+    const Choice choice = open[draw(open.size())];
+    switch (choice.kind) {
+      case Choice::Tasks: run_queued(choice.rank); break;
+      case Choice::Poll: poll(choice.rank); break;
+      case Choice::Delivery: run_event(); break;
+      case Choice::Thread: {
+        if (choice.rank == self) return;
+        const bool done = ranks_[self]->state == State::Done;
+        ranks_[choice.rank]->go.release();
+        if (done) return;
+        take_baton(self);
+        return;
+      }
+    }
+  }
+}
+
+std::vector<Scheduler::Choice> Scheduler::choices() {
+  std::vector<Choice> open;
+  bool anybody = false;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Rank& one = *ranks_[rank];
+    if (one.state == State::Runnable) {
+      open.push_back({Choice::Thread, rank});
+      anybody = true;
+    }
+    if (!one.tasks.empty()) open.push_back({Choice::Tasks, rank});
+    const bool waiting = std::any_of(one.sources.begin(), one.sources.end(),
+                                     [](const auto& source) { return source->pending(); });
+    if (waiting && one.polled_at != changes_) open.push_back({Choice::Poll, rank});
+  }
+  if (anybody && !events_.empty() && events_.begin()->second.delivery) {
+    open.push_back({Choice::Delivery, events_.begin()->second.rank});
+  }
+  return open;
+}
+
+bool Scheduler::idle() {
+  TimePoint next = events_.empty() ? TimePoint::max() : events_.begin()->first;
+  bool blocked = false;
+  for (const auto& rank : ranks_) {
+    if (rank->state != State::Blocked) continue;
+    blocked = true;
+    next = std::min(next, rank->deadline);
+  }
+  if (!blocked) return false;   // all have returned: what is still under way concerns nobody
+  if (next == TimePoint::max()) {
+    declare_deadlock();
+    return true;
+  }
+  if (!events_.empty() && events_.begin()->first == next) {
+    run_event();
+    return true;
+  }
+  now_ = std::max(now_.load(), next.time_since_epoch().count());
+  for (auto& rank : ranks_) {
+    if (rank->state == State::Blocked && rank->deadline <= now()) rank->state = State::Runnable;
+  }
+  return true;
+}
+
+void Scheduler::run_event() {
+  auto node = events_.extract(events_.begin());
+  now_ = std::max(now_.load(), node.key().time_since_epoch().count());
+  run_in_context(node.mapped().rank, node.mapped().task);
+}
+
+void Scheduler::run_in_context(int rank, const Task& task) {
+  Context context(*this, rank);
+  task();
+  drain(rank);
+}
+
+void Scheduler::run_queued(int rank) {
+  Context context(*this, rank);
+  drain(rank);
+}
+
+void Scheduler::drain(int rank) {
+  Rank& one = *ranks_[rank];
+  while (!one.tasks.empty()) {
+    const Task task = std::move(one.tasks.front());
+    one.tasks.pop_front();
+    task();
+  }
+  ++changes_;
+  if (one.state == State::Blocked) one.state = State::Runnable;
+}
+
+void Scheduler::poll(int rank) {
+  Rank& one = *ranks_[rank];
+  const std::uint64_t before = changes_;
+  bool moved = false;
+  Context context(*this, rank);
+  for (std::size_t i = 0; i < one.sources.size(); ++i) {
+    const auto source = one.sources[i];
+    moved |= source->poll();
+  }
+  if (moved || !one.tasks.empty()) {
+    drain(rank);
+  } else if (changes_ == before) {
+    one.polled_at = changes_;
+  }
+}
+
+void Scheduler::declare_deadlock() {
+  deadlock_ = "deadlock: nobody can run and nothing is under way";
+  for (int rank = 0; rank < size(); ++rank) {
+    const State state = ranks_[rank]->state;
+    deadlock_ += "; rank " + std::to_string(rank) + " ";
+    if (state == State::Done) {
+      deadlock_ += "has returned";
+    } else {
+      const std::string what = describe_ ? describe_(rank) : std::string();
+      deadlock_ += "waits for " + (what.empty() ? "something that is no message" : what);
+    }
+  }
+  for (auto& rank : ranks_) {
+    if (rank->state != State::Blocked) continue;
+    rank->deadlocked = true;
+    rank->state = State::Runnable;
+  }
+}
+
+void Scheduler::take_foreign_tasks() {
+  std::vector<std::pair<int, Task>> taken;
+  {
+    std::lock_guard lock(foreign_mutex_);
+    taken.swap(foreign_);
+  }
+  for (auto& [rank, task] : taken) {
+    if (task) ranks_[rank]->tasks.push_back(std::move(task));
+    if (ranks_[rank]->state == State::Blocked) ranks_[rank]->state = State::Runnable;
+  }
+}
+
+bool Scheduler::wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline) {
+  if (ready()) return true;
+  Rank& self = *ranks_[rank];
+  TRIREME_CHECK(!self.in_context);
+  TRIREME_CHECK(holder_.load() == std::this_thread::get_id());
+  while (now() < deadline) {
+    self.state = State::Blocked;
+    self.deadline = deadline;
+    pass_baton(rank);
+    if (ready()) return true;
+    if (std::exchange(self.deadlocked, false)) throw DeadlockError(deadlock_, rank);
+  }
+  return false;
+}
+
+void Scheduler::wake(int rank) noexcept {
+  if (holder_.load() != std::this_thread::get_id()) {
+    std::lock_guard lock(foreign_mutex_);
+    foreign_.emplace_back(rank, Task());
+    return;
+  }
+  ++changes_;
+  if (ranks_[rank]->state == State::Blocked) ranks_[rank]->state = State::Runnable;
+}
+
+void Scheduler::run_task(int rank, Task task) {
+  if (holder_.load() != std::this_thread::get_id()) {
+    std::lock_guard lock(foreign_mutex_);
+    foreign_.emplace_back(rank, std::move(task));
+    return;
+  }
+  Rank& one = *ranks_[rank];
+  if (one.in_context) return task();
+  // A rank's thread that is about to start something is where the others may overtake it.
+  if (rank == current_ && depth_ == 0 && draw(2) == 0) pass_baton(rank);
+  run_in_context(rank, task);
+}
+
+void Scheduler::at(int rank, TimePoint time, Task task, bool delivery) {
+  events_.emplace(time, Event{rank, std::move(task), delivery});
+}
+
+void Scheduler::add(int rank, std::shared_ptr<ProgressSource> source) {
+  ranks_[rank]->sources.push_back(std::move(source));
+  ++changes_;
+}
+
+void Scheduler::remove(int rank, const ProgressSource* source) {
+  std::shared_ptr<ProgressSource> last;
+  auto& sources = ranks_[rank]->sources;
+  const auto at = std::find_if(sources.begin(), sources.end(),
+                               [&](const auto& one) { return one.get() == source; });
+  if (at == sources.end()) return;
+  last = std::move(*at);
+  sources.erase(at);
+}
+
+namespace {
+
+class SimWaiter final : public Waiter {
+ public:
+  SimWaiter(std::shared_ptr<Scheduler> scheduler, int rank)
+      : scheduler_(std::move(scheduler)), rank_(rank) {}
+  TimePoint now() const noexcept override { return scheduler_->now(); }
+  bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
+    return scheduler_->wait_until(rank_, ready, deadline);
+  }
+  void wake() noexcept override { scheduler_->wake(rank_); }
+  void run(std::function<void()> task) override { scheduler_->run_task(rank_, std::move(task)); }
+  void run_at(TimePoint time, std::function<void()> task) override {
+    scheduler_->at(rank_, time, std::move(task), false);
+  }
+  void add(std::shared_ptr<ProgressSource> source) override {
+    scheduler_->add(rank_, std::move(source));
+  }
+  void remove(const ProgressSource* source) override { scheduler_->remove(rank_, source); }
+
+ private:
+  const std::shared_ptr<Scheduler> scheduler_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, int rank) {
+  return std::make_shared<SimWaiter>(std::move(scheduler), rank);
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,130 @@
+// Scheduler: N rank threads on one virtual clock, one baton, every choice drawn from a seed.
+//
+// Exactly one rank thread runs at a time. When it blocks (Waiter::wait_until) or enters its
+// progress context (Waiter::run), the seed picks what happens next: another runnable thread, a
+// rank's queued task, its sources' poll, or the delivery of a message that is under way. Virtual
+// time stands still while a thread runs; when nobody can, it jumps to the next event or deadline.
+// When there is none either, that is a deadlock: every blocked rank throws DeadlockError, which
+// says what each rank waits for.
+//
+// Tasks and polls of a rank run on whichever thread holds the baton: like a background thread's
+// progress, at any point where the rank's own thread is suspended. One thread per rank may block;
+// tasks queued by foreign threads are run when the baton passes by.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// Thrown in every rank when nobody can run and nothing is under way.
+class DeadlockError : public Error {
+ public:
+  explicit DeadlockError(std::string message, int rank)
+      : Error(ExitCode::Timeout, std::move(message),
+              {.rank = rank, .advice = "Look for a receive without its send, or the reverse."}) {}
+};
+
+class Scheduler {
+ public:
+  using Task = std::function<void()>;
+
+  Scheduler(int size, std::uint64_t seed);
+
+  /// Runs body(rank) on one thread per rank until all have returned. `body` must not throw.
+  void run(const std::function<void(int rank)>& body);
+
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  TimePoint now() const noexcept { return TimePoint(Duration(now_.load())); }
+  /// Uniform in [0, bound), from the seed. Called by the thread that holds the baton.
+  std::uint64_t draw(std::uint64_t bound);
+  /// A hash over every choice made so far: equal seeds and programs give equal traces.
+  std::uint64_t trace() const noexcept { return trace_; }
+
+  // What a rank's Waiter does (see base/waiter.h).
+  bool wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline);
+  void wake(int rank) noexcept;
+  void run_task(int rank, Task task);
+  void add(int rank, std::shared_ptr<ProgressSource> source);
+  void remove(int rank, const ProgressSource* source);
+
+  /// Runs `task` in `rank`'s progress context at `time`. A `delivery` may also run early in virtual
+  /// time, while other threads are runnable (their computation takes that time); a timer may not.
+  void at(int rank, TimePoint time, Task task, bool delivery);
+  /// Whatever this returns for a blocked rank is printed in a deadlock.
+  void set_describe(std::function<std::string(int rank)> describe) {
+    describe_ = std::move(describe);
+  }
+
+ private:
+  enum class State { Runnable, Blocked, Done };
+  struct Rank {
+    std::binary_semaphore go{0};
+    State state = State::Runnable;
+    bool in_context = false;
+    bool deadlocked = false;
+    TimePoint deadline = TimePoint::max();
+    std::deque<Task> tasks;
+    std::vector<std::shared_ptr<ProgressSource>> sources;
+    std::uint64_t polled_at = ~0ull;   // value of changes_ when a poll last found nothing
+  };
+  struct Event {
+    int rank;
+    Task task;
+    bool delivery;
+  };
+  struct Choice {
+    enum Kind { Thread, Tasks, Poll, Delivery } kind;
+    int rank;
+  };
+
+  class Context;
+  void take_baton(int self);
+  void drain(int rank);                     // runs what tasks queued, inside the context
+  void pass_baton(int self);                // returns when `self` holds it again (or is done)
+  std::vector<Choice> choices();
+  bool idle();                              // advances time or declares a deadlock; false: all done
+  void run_event();
+  void run_in_context(int rank, const Task& task);
+  void run_queued(int rank);
+  void poll(int rank);
+  void declare_deadlock();
+  void take_foreign_tasks();
+  void note(std::uint64_t choice) noexcept;
+
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::multimap<TimePoint, Event> events_;
+  std::atomic<Duration::rep> now_;
+  int current_ = -1;                        // the rank whose thread holds the baton
+  int depth_ = 0;                           // progress contexts entered on the baton's thread
+  std::uint64_t random_;
+  std::uint64_t trace_ = 0;
+  std::uint64_t changes_ = 0;               // counts everything that may have changed a memory cell
+  std::atomic<std::thread::id> holder_{};   // the thread that holds the baton
+  std::binary_semaphore all_done_{0};
+  std::string deadlock_;
+  std::function<std::string(int)> describe_;
+  std::mutex foreign_mutex_;
+  std::vector<std::pair<int, Task>> foreign_;   // an empty task only wakes the rank
+};
+
+/// The Waiter of one simulated rank.
+std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, int rank);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

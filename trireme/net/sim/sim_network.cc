@@ -1,0 +1,313 @@
+#include "trireme/net/sim/sim_network.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/check.h"
+#include "trireme/net/errors.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+using Key = std::pair<int, std::uint64_t>;   // peer, tag
+
+struct Message {
+  int from = 0, to = 0;
+  Tag tag;
+  std::span<const std::byte> bytes;          // the sender's buffer, or `copy`
+  std::vector<std::byte> copy;
+  std::optional<WorkSource> source;          // of a send that waits for its receive
+  bool cancelled = false;                    // the sender's buffer may be gone
+};
+
+struct Posted {
+  std::span<std::byte> bytes;
+  WorkSource source;
+};
+
+}  // namespace
+
+struct SimNetwork::State {
+  struct Endpoint {
+    bool joined = false, left = false;
+    std::exception_ptr failure;
+    std::map<Key, std::deque<Posted>> posted;
+    std::map<Key, std::deque<std::shared_ptr<Message>>> arrived;
+    std::vector<std::shared_ptr<Message>> waiting;          // its sends without a receive yet
+    std::vector<bool> gone;                                 // peers that it knows have left
+    std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;   // to (peer, tag)
+    TimePoint last_sent{};
+    std::vector<std::weak_ptr<std::byte>> regions;
+    std::vector<std::size_t> region_bytes;
+    std::vector<std::shared_ptr<std::byte>> mapped;
+  };
+
+  std::shared_ptr<Scheduler> scheduler;
+  SimOptions options;
+  std::vector<Endpoint> ends;
+
+  TimePoint arrival(int from, int to, Tag tag, std::size_t bytes);
+  void arrive(int to, const std::shared_ptr<Message>& message);
+  void match(int to, const Posted& posted, const std::shared_ptr<Message>& message);
+  void fail_everything(int rank, const std::exception_ptr& error);
+  void peer_left(int rank, int peer);
+  std::string describe(int rank) const;
+};
+
+namespace {
+
+using State = SimNetwork::State;
+
+class SimTransport final : public Transport {
+ public:
+  SimTransport(std::shared_ptr<State> state, std::shared_ptr<Waiter> waiter, int rank)
+      : state_(std::move(state)), waiter_(std::move(waiter)), rank_(rank) {
+    TRIREME_CHECK(!end().joined);
+    end().joined = true;
+  }
+  ~SimTransport() override { leave(); }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(state_->ends.size()); }
+  std::shared_ptr<Waiter> waiter() const override { return waiter_; }
+  std::string_view name() const noexcept override { return "sim"; }
+  Work send(int peer, Tag tag, std::span<const std::byte> bytes) override;
+  Work recv(int peer, Tag tag, std::span<std::byte> bytes) override;
+  Region register_memory(std::span<std::byte> bytes, Device device) override;
+  std::span<std::byte> map(int peer, RegionId region) override;
+  void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
+  void abort(std::exception_ptr error) noexcept override {
+    if (!end().failure) state_->fail_everything(rank_, error);
+  }
+
+ private:
+  State::Endpoint& end() const { return state_->ends[static_cast<std::size_t>(rank_)]; }
+  void leave();
+
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<Waiter> waiter_;
+  const int rank_;
+};
+
+Work SimTransport::send(int peer, Tag tag, std::span<const std::byte> bytes) {
+  check_peer(peer, size());
+  if (end().failure) return Work::failed(end().failure);
+  if (end().gone[static_cast<std::size_t>(peer)]) {
+    return Work::failed(peer_lost(rank_, peer, "send"));
+  }
+  auto message = std::make_shared<Message>();
+  message->from = rank_;
+  message->to = peer;
+  message->tag = tag;
+  Work work;
+  if (bytes.size() <= kEagerBytes || state_->scheduler->draw(2) == 0) {
+    message->copy.assign(bytes.begin(), bytes.end());
+    message->bytes = message->copy;
+  } else {
+    message->bytes = bytes;
+    message->source.emplace(waiter_, nullptr, "send to " + std::to_string(peer));
+    end().waiting.push_back(message);
+    work = message->source->work();
+  }
+  const TimePoint when = state_->arrival(rank_, peer, tag, bytes.size());
+  state_->scheduler->at(
+      peer, when, [state = state_, peer, message] { state->arrive(peer, message); }, true);
+  return work;
+}
+
+Work SimTransport::recv(int peer, Tag tag, std::span<std::byte> bytes) {
+  check_peer(peer, size());
+  if (end().failure) return Work::failed(end().failure);
+  Posted posted{bytes, WorkSource(waiter_, nullptr, "recv from " + std::to_string(peer))};
+  auto& arrived = end().arrived[{peer, tag.value}];
+  while (!arrived.empty()) {
+    const auto message = std::move(arrived.front());
+    arrived.pop_front();
+    if (message->cancelled) continue;
+    state_->match(rank_, posted, message);
+    return posted.source.work();
+  }
+  if (end().gone[static_cast<std::size_t>(peer)]) {
+    return Work::failed(peer_lost(rank_, peer, "recv"));
+  }
+  end().posted[{peer, tag.value}].push_back(posted);
+  return posted.source.work();
+}
+
+Region SimTransport::register_memory(std::span<std::byte> bytes, Device) {
+  Region region{{static_cast<std::uint32_t>(end().regions.size())}, bytes, nullptr};
+  std::shared_ptr<std::byte> memory;
+  if (bytes.data() == nullptr) {
+    const std::size_t rounded = std::max(kPage, (bytes.size() + kPage - 1) / kPage * kPage);
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)), std::free);
+    TRIREME_CHECK(memory != nullptr);
+    std::memset(memory.get(), 0, rounded);
+    region.bytes = {memory.get(), bytes.size()};
+    region.owner = memory;
+  }
+  end().regions.push_back(memory);
+  end().region_bytes.push_back(bytes.size());
+  return region;
+}
+
+std::span<std::byte> SimTransport::map(int peer, RegionId region) {
+  check_peer(peer, size());
+  auto& other = state_->ends[static_cast<std::size_t>(peer)];
+  TRIREME_CHECK(region.value < other.regions.size());
+  const auto memory = other.regions[region.value].lock();
+  if (!memory) return {};
+  end().mapped.push_back(memory);   // a mapping outlives its region, as in shm
+  return {memory.get(), other.region_bytes[region.value]};
+}
+
+void SimTransport::leave() {
+  if (!end().failure) state_->fail_everything(rank_, peer_lost(rank_, rank_, "transport", "closed"));
+  end().left = true;
+  end().mapped.clear();
+  auto& scheduler = *state_->scheduler;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank_) continue;
+    const TimePoint when = std::max(scheduler.now() + state_->options.alpha, end().last_sent);
+    scheduler.at(
+        peer, when, [state = state_, peer, rank = rank_] { state->peer_left(peer, rank); }, true);
+  }
+}
+
+}  // namespace
+
+TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t bytes) {
+  auto& end = ends[static_cast<std::size_t>(from)];
+  const auto transfer = Duration(static_cast<Duration::rep>(
+      static_cast<double>(bytes) / options.bytes_per_second * 1e9));
+  const auto extra = Duration(static_cast<Duration::rep>(
+      scheduler->draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
+  auto& last = end.last_arrival[{to, tag.value}];
+  last = std::max(last, scheduler->now() + options.alpha + transfer + extra);
+  end.last_sent = std::max(end.last_sent, last);
+  return last;
+}
+
+void SimNetwork::State::arrive(int to, const std::shared_ptr<Message>& message) {
+  auto& end = ends[static_cast<std::size_t>(to)];
+  if (message->cancelled || end.failure) return;
+  const Key key{message->from, message->tag.value};
+  auto& posted = end.posted[key];
+  if (posted.empty()) {
+    end.arrived[key].push_back(message);
+    return;
+  }
+  const Posted first = std::move(posted.front());
+  posted.pop_front();
+  match(to, first, message);
+}
+
+void SimNetwork::State::match(int to, const Posted& posted,
+                              const std::shared_ptr<Message>& message) {
+  if (message->source) {
+    scheduler->at(
+        message->from, scheduler->now() + options.alpha,
+        [this, message] {
+          std::erase(ends[static_cast<std::size_t>(message->from)].waiting, message);
+          message->source->complete();
+        },
+        true);
+  }
+  if (posted.bytes.size() != message->bytes.size()) {
+    posted.source.fail(length_mismatch(to, message->from, message->tag, posted.bytes.size(),
+                                       message->bytes.size()));
+    return;
+  }
+  if (!posted.bytes.empty()) {
+    std::memcpy(posted.bytes.data(), message->bytes.data(), posted.bytes.size());
+  }
+  posted.source.complete();
+}
+
+void SimNetwork::State::fail_everything(int rank, const std::exception_ptr& error) {
+  auto& end = ends[static_cast<std::size_t>(rank)];
+  end.failure = error;
+  const auto posted = std::exchange(end.posted, {});
+  const auto waiting = std::exchange(end.waiting, {});
+  end.arrived.clear();
+  for (const auto& message : waiting) message->cancelled = true;
+  for (const auto& message : waiting) message->source->fail(error);
+  for (const auto& [key, queue] : posted) {
+    for (const auto& one : queue) one.source.fail(error);
+  }
+}
+
+void SimNetwork::State::peer_left(int rank, int peer) {
+  auto& end = ends[static_cast<std::size_t>(rank)];
+  end.gone[static_cast<std::size_t>(peer)] = true;
+  if (end.failure) return;
+  std::vector<WorkSource> lost;
+  for (auto& [key, queue] : end.posted) {
+    if (key.first != peer) continue;
+    for (const auto& one : queue) lost.push_back(one.source);
+    queue.clear();
+  }
+  std::vector<WorkSource> unsent;
+  for (const auto& message : end.waiting) {
+    if (message->to != peer) continue;
+    message->cancelled = true;
+    unsent.push_back(*message->source);
+  }
+  std::erase_if(end.waiting, [](const auto& message) { return message->cancelled; });
+  for (const auto& source : lost) source.fail(peer_lost(rank, peer, "recv"));
+  for (const auto& source : unsent) source.fail(peer_lost(rank, peer, "send"));
+}
+
+std::string SimNetwork::State::describe(int rank) const {
+  std::string text;
+  for (const auto& [key, queue] : ends[static_cast<std::size_t>(rank)].posted) {
+    for (const auto& one : queue) {
+      text += (text.empty() ? "" : " and ") + std::to_string(one.bytes.size()) + " bytes from rank " +
+              std::to_string(key.first) + " (tag " + std::to_string(key.second) + ")";
+    }
+  }
+  for (const auto& message : ends[static_cast<std::size_t>(rank)].waiting) {
+    text += (text.empty() ? "" : " and ") + std::string("a receiver of ") +
+            std::to_string(message->bytes.size()) + " bytes at rank " +
+            std::to_string(message->to) + " (tag " +
+            std::to_string(message->tag.value) + ")";
+  }
+  return text;
+}
+
+SimNetwork::SimNetwork(int size, SimOptions options)
+    : scheduler_(std::make_shared<Scheduler>(size, options.seed)),
+      state_(std::make_shared<State>()) {
+  state_->scheduler = scheduler_;
+  state_->options = options;
+  state_->ends.resize(static_cast<std::size_t>(size));
+  for (auto& end : state_->ends) end.gone.resize(static_cast<std::size_t>(size));
+  scheduler_->set_describe(
+      [state = std::weak_ptr(state_)](int rank) {
+        const auto alive = state.lock();
+        return alive ? alive->describe(rank) : std::string();
+      });
+}
+
+SimNetwork::~SimNetwork() = default;
+
+std::shared_ptr<Waiter> SimNetwork::waiter(int rank) const {
+  return make_sim_waiter(scheduler_, rank);
+}
+
+std::shared_ptr<Transport> SimNetwork::transport(int rank) {
+  return std::make_shared<SimTransport>(state_, waiter(rank), rank);
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "trireme/tensor/convert.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include "trireme/base/check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+
+DType dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return DType::F64;
+    case at::kFloat:
+      return DType::F32;
+    case at::kBFloat16:
+      return DType::BF16;
+    case at::kHalf:
+      return DType::F16;
+    case at::kLong:
+      return DType::I64;
+    case at::kInt:
+      return DType::I32;
+    case at::kShort:
+      return DType::I16;
+    case at::kChar:
+      return DType::I8;
+    case at::kByte:
+      return DType::U8;
+    case at::kBool:
+      return DType::Bool;
+    default:
+      throw ConfigError(std::string("tensors of type ") + c10::toString(type) +
+                            " cannot be communicated or saved",
+                        {.advice = "Convert it to a float, integer or bool type."});
+  }
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+      return at::kDouble;
+    case DType::F32:
+      return at::kFloat;
+    case DType::BF16:
+      return at::kBFloat16;
+    case DType::F16:
+      return at::kHalf;
+    case DType::I64:
+      return at::kLong;
+    case DType::I32:
+      return at::kInt;
+    case DType::I16:
+      return at::kShort;
+    case DType::I8:
+      return at::kChar;
+    case DType::U8:
+      return at::kByte;
+    case DType::Bool:
+      return at::kBool;
+  }
+  TRIREME_CHECK(static_cast<int>(dtype) == -1);
+  return at::kFloat;
+}
+
+Buffer to_buffer(const at::Tensor& tensor) {
+  TRIREME_CHECK(tensor.is_contiguous());
+  Device device;
+  if (tensor.is_cuda()) device = {DeviceKind::Cuda, tensor.get_device()};
+  return {.data = tensor.data_ptr(),
+          .count = static_cast<std::size_t>(tensor.numel()),
+          .dtype = dtype_of(tensor),
+          .device = device,
+          .owner = std::make_shared<at::Tensor>(tensor.detach())};
+}
+
+at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes) {
+  TRIREME_CHECK(static_cast<std::size_t>(c10::multiply_integers(sizes)) <= buffer.count);
+  auto options = at::TensorOptions().dtype(scalar_type_of(buffer.dtype));
+  if (buffer.device.kind == DeviceKind::Cuda) {
+    options =
+        options.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index)));
+  }
+  return at::from_blob(
+      buffer.data, sizes, [owner = buffer.owner](void*) {}, options);
+}
+
+at::Tensor view_of(const Buffer& buffer) {
+  return view_of(buffer, {static_cast<std::int64_t>(buffer.count)});
+}
+
+at::ScalarType compute_type(std::string_view precision) {
+  if (precision == "fp64") return at::kDouble;
+  if (precision == "fp32") return at::kFloat;
+  if (precision == "bf16") return at::kBFloat16;
+  throw ConfigError("train.precision is '" + std::string(precision) + "'",
+                    {.operation = "config", .advice = "Choose fp64, fp32 or bf16."});
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,36 @@
+#include "trireme/tensor/determinism.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <malloc.h>
+
+#include "trireme/base/check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+
+void set_up_process(const ProcessSetup& setup) {
+  // OMP_DYNAMIC in the environment would let OpenMP take fewer threads under load. The runtime is
+  // the one LibTorch brought, so it is asked by name instead of linking another.
+  if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {
+    set_dynamic(0);
+  }
+  at::set_num_threads(setup.kernel_threads);  // also MKL's count, and mkl_set_dynamic(false)
+  TRIREME_CHECK(at::get_num_threads() == setup.kernel_threads);
+  if (setup.reproducible) {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // NaN fills cost a pass
+    at::globalContext().setBenchmarkCuDNN(false);
+  }
+  // Activations are allocated and freed every step: keep their pages instead of giving them back to
+  // the system and faulting them in again.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2147483647);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

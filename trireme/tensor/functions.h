@@ -1,0 +1,47 @@
+// Our autograd functions: the pieces of a transformer, each one node of the graph with a backward
+// of its own (functions/*.cc), in fp64, fp32 and bf16.
+//
+// In bf16 the products are bf16 with fp32 sums inside; norms, softmax and losses compute in fp32
+// and residual streams stay fp32, as under PyTorch's autocast. With one kernel thread a result is a
+// function of its inputs' values alone. Errors: CheckFailure where shapes disagree. Thread safe.
+// Legend: B sequences, T positions, C width, V vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+
+/// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined): [..., out] in
+/// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// gelu(linear(x)), tanh form (Hendrycks & Gimpel 2016, arXiv:1606.08415).
+at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// x * 0.5 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+at::Tensor gelu_tanh(const at::Tensor& x);
+
+/// Layer norm over the last dim (Ba et al. 2016, arXiv:1607.06450); weight and bias (may be
+/// undefined) [C] in x's type; the result has type `out_type`.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type);
+
+/// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):
+/// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
+at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
+
+/// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined):
+/// [B, T, C] in `out_type`. ConfigError for a token outside 0 ... V-1.
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position,
+                     at::ScalarType out_type);
+
+/// stream + update in the stream's type (fp32 stream, bf16 update: no copy of the update).
+at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,100 @@
+#include "trireme/tensor/random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/philox.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+using kernel::PhiloxBlock;
+
+std::array<double, 4> normals(const PhiloxBlock& words) {
+  std::array<double, 4> values;
+  for (int pair = 0; pair < 2; ++pair) {
+    const double radius = std::sqrt(-2.0 * std::log(double{kernel::open_unit(words[2 * pair])}));
+    const double angle = 2.0 * std::numbers::pi * kernel::unit(words[2 * pair + 1]);
+    values[2 * pair] = radius * std::cos(angle);
+    values[2 * pair + 1] = radius * std::sin(angle);
+  }
+  return values;
+}
+std::array<double, 4> uniforms(const PhiloxBlock& words) {
+  std::array<double, 4> values;
+  for (int i = 0; i < 4; ++i) values[i] = kernel::unit(words[i]);
+  return values;
+}
+
+// Element i is value i % 4 of counter block i / 4, rounded to fp32 first.
+template <class Draw>
+void fill(at::Tensor out, std::uint64_t seed, std::uint64_t stream, double shift, double scale,
+          Draw draw) {
+  TRIREME_CHECK(out.is_contiguous());
+  at::Tensor values = out.scalar_type() == at::kFloat
+                          ? out.detach()
+                          : at::empty({out.numel()}, at::TensorOptions().dtype(at::kFloat));
+  float* data = values.data_ptr<float>();
+  const std::int64_t count = out.numel();
+  for (std::int64_t begin = 0; begin < count; begin += 4) {
+    const auto block = draw(kernel::philox(seed, stream, static_cast<std::uint64_t>(begin / 4)));
+    for (std::int64_t i = begin; i < std::min(begin + 4, count); ++i) {
+      data[i] = static_cast<float>(shift + scale * block[static_cast<std::size_t>(i - begin)]);
+    }
+  }
+  if (!values.is_alias_of(out)) out.detach().copy_(values.view(out.sizes()));
+}
+
+void seed_generator(std::uint64_t seed) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+}  // namespace
+
+void fill_normal(at::Tensor out, std::uint64_t seed, std::string_view name, double mean,
+                 double stddev) {
+  fill(std::move(out), seed, kernel::stream_of(name), mean, stddev, normals);
+}
+
+void fill_uniform(at::Tensor out, std::uint64_t seed, std::string_view name, double low,
+                  double high) {
+  fill(std::move(out), seed, kernel::stream_of(name), low, high - low, uniforms);
+}
+
+std::uint64_t StreamKey::stream() const noexcept {
+  const auto mixed = kernel::philox(static_cast<std::uint64_t>(step),
+                                    static_cast<std::uint64_t>(sample), std::uint64_t{layer});
+  return std::uint64_t{mixed[0]} << 32 | mixed[1];
+}
+
+void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p) {
+  fill(std::move(out), key.seed, key.stream(), 0.0, 1.0, [p](const PhiloxBlock& words) {
+    auto values = uniforms(words);
+    for (double& value : values) value = value < p ? 0.0 : 1.0 / (1.0 - p);
+    return values;
+  });
+}
+
+void seed_default_generator(std::uint64_t seed, std::string_view name) {
+  const auto words = kernel::philox(seed, kernel::stream_of(name), 0);
+  seed_generator(std::uint64_t{words[0]} << 32 | words[1]);
+}
+
+void seed_default_generator(const StreamKey& key) {
+  const auto words = kernel::philox(key.seed, key.stream(), 0);
+  seed_generator(std::uint64_t{words[0]} << 32 | words[1]);
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme
