@@ -7,24 +7,6 @@
 
 namespace trireme {
 inline namespace v0 {
-namespace {
-
-void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
-  const auto other = job.input_plan();
-  if (other != nullptr && other.use_count() > 2) {  // more than the Job's own and ours
-    throw ConfigError("a second Sampler would take over this Job's plan",
-                      {.operation = "input",
-                       .advice = "Give the one that is not for training {.follow = false}."});
-  }
-  job.set_input_plan(std::move(state));
-}
-
-}  // namespace
-
-Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
-    : state_(std::make_shared<input::SamplerState>(n, options, job.rank(), job.size())) {
-  if (options.follow) publish(job, state_);
-}
 Sampler::Sampler(std::shared_ptr<input::SamplerState> state) : state_(std::move(state)) {}
 Sampler::~Sampler() = default;
 Sampler::Sampler(const Sampler&) = default;

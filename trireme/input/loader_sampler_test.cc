@@ -25,7 +25,9 @@ class Numbers final
     : public torch::data::datasets::BatchDataset<Numbers, std::vector<std::size_t>> {
  public:
   explicit Numbers(std::size_t n) : n_(n) {}
-  std::vector<std::size_t> get_batch(std::vector<std::size_t> samples) override { return samples; }
+  std::vector<std::size_t> get_batch(c10::ArrayRef<std::size_t> samples) override {
+    return samples.vec();
+  }
   std::optional<std::size_t> size() const override { return n_; }
 
  private:
