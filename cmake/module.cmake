@@ -12,31 +12,68 @@ if(TRIREME_SANITIZE)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
 endif()
 
+# Two precompiled headers: GoogleTest for the tests of the floors without LibTorch (their sources
+# stand on their own includes), and LibTorch's (2-17 s a header alone) with GoogleTest for the other
+# floors. `make soak` builds without them.
+function(trireme_pch name)
+  file(WRITE ${PROJECT_BINARY_DIR}/${name}.cc "")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${name}.cc)
+  target_compile_options(${name} PRIVATE ${TRIREME_WARNINGS})
+  target_precompile_headers(${name} PRIVATE <algorithm> <chrono> <cstdint> <functional> <map> <memory>
+    <optional> <span> <string> <string_view> <vector> ${ARGN})
+  if(TRIREME_TESTS)
+    target_link_libraries(${name} PRIVATE GTest::gmock)
+    target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
+  endif()
+endfunction()
+
+if(TRIREME_PCH)
+  trireme_pch(trireme_pch_tests)
+  if(TRIREME_LIBTORCH)
+    trireme_pch(trireme_pch_torch <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
+      <torch/csrc/autograd/function.h> <torch/nn/module.h> <torch/optim/optimizer.h>)
+    target_include_directories(trireme_pch_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+    target_link_libraries(trireme_pch_torch PUBLIC ${TORCH_LIBRARIES})
+  endif()
+endif()
+
+# A file with flags of its own (-mavx2) cannot use a header that was compiled without them.
+function(trireme_skip_pch_where_flags_differ target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    get_source_file_property(flags ${source} COMPILE_OPTIONS)
+    if(flags)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
+endfunction()
+
 function(trireme_options target libtorch)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                               $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>)
   target_compile_options(${target} PRIVATE ${TRIREME_WARNINGS})
+  # Programs too, so that all share one precompiled header (-fPIE would be another one).
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC)
   if(libtorch)
     target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
     target_link_libraries(${target} PUBLIC ${TORCH_LIBRARIES})
-    if(TRIREME_PCH)
-      target_precompile_headers(${target} REUSE_FROM trireme_pch_torch)
-    endif()
+  endif()
+  set(pch "")
+  get_target_property(kind ${target} TYPE)
+  if(libtorch)
+    set(pch trireme_pch_torch)
+  elseif(kind STREQUAL EXECUTABLE AND TRIREME_TESTS)
+    set(pch trireme_pch_tests)
+  endif()
+  if(TRIREME_PCH AND pch)
+    target_precompile_headers(${target} REUSE_FROM ${pch})
+    target_compile_definitions(${target} PRIVATE $<$<BOOL:${TRIREME_TESTS}>:GTEST_HAS_PTHREAD=1>)
+    # At the folder's end, when its files have their flags; EVAL because DEFER reads names late.
+    cmake_language(EVAL CODE
+      "cmake_language(DEFER CALL trireme_skip_pch_where_flags_differ [[${target}]])")
   endif()
 endfunction()
-
-# One precompiled header for the LibTorch floors (each of its headers costs 2-17 s alone).
-if(TRIREME_LIBTORCH AND TRIREME_PCH)
-  file(WRITE ${PROJECT_BINARY_DIR}/pch_torch.cc "")
-  add_library(trireme_pch_torch STATIC ${PROJECT_BINARY_DIR}/pch_torch.cc)
-  target_include_directories(trireme_pch_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(trireme_pch_torch PUBLIC ${TORCH_LIBRARIES})
-  target_compile_options(trireme_pch_torch PRIVATE ${TRIREME_WARNINGS})
-  target_precompile_headers(trireme_pch_torch PRIVATE
-    <vector> <string> <map> <memory> <functional> <chrono> <span> <ATen/ATen.h>
-    <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/function.h>
-    <torch/nn/module.h> <torch/optim/optimizer.h>)
-endif()
 
 function(trireme_module name)
   cmake_parse_arguments(ARG "LIBTORCH" "" "DEPS;LIBRARIES;SOURCES" ${ARGN})
