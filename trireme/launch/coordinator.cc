@@ -202,12 +202,23 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
                                   wire::JoinReply* reply) {
   std::lock_guard lock(mutex_);
   JoinTranscript transcript;
-  if (Status status = check_join(*request, transcript); !status.ok()) {
-    return answer(context, status);
-  }
+  Status status = check_join(*request, transcript);
   const int rank = static_cast<int>(transcript.rank);
-  if (auto refusal = members_.join(rank, request->host(), request->identity(), steady_now())) {
-    return answer(context, Status(StatusCode::FAILED_PRECONDITION, *refusal));
+  if (status.ok()) {
+    const auto refusal =
+        members_.join(rank, request->host(), request->identity(), steady_now());
+    if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
+  }
+  if (!status.ok()) {
+    // A rank that proved the secret was refused for a reason that everybody should read.
+    if (status.error_code() == StatusCode::FAILED_PRECONDITION && rank < members_.size()) {
+      record({rank, request->host(), -1, "join",
+              "rank " + std::to_string(rank) + " on host " + request->host() + " was refused: " +
+                  status.error_message() +
+                  ". Start every rank from the same build, with the same configuration.",
+              static_cast<int>(ExitCode::Refused)});
+    }
+    return answer(context, status);
   }
   tokens_[rank] = random_bytes(kSecretBytes);
   reply->set_token(tokens_[rank]);

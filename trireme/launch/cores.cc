@@ -58,6 +58,7 @@ CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind
   CoreShare share;
   usable = std::clamp(usable, 1, static_cast<int>(cores.size()));
   share.per_rank = std::max(1, usable / ranks);
+  share.overcommitted = ranks > usable;
   if (bind == Bind::None || ranks > usable) return share;
   for (int rank = 0; rank < ranks; ++rank) {
     if (bind == Bind::Core) {

@@ -19,6 +19,7 @@ std::vector<std::vector<int>> numa_nodes();
 
 struct CoreShare {
   int per_rank = 1;                        // for thread pools
+  bool overcommitted = false;              // more ranks than cores
   std::vector<std::vector<int>> pinned;    // by rank; empty: not pinned
 };
 /// `usable`: how many of `cores` the cgroup quota lets run. More ranks than cores: nobody is pinned.

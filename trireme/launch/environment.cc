@@ -39,6 +39,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get) {
   rank.secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");
   rank.status_descriptor = number(get, "TRIREME_STATUS_FD", -1);
   rank.cores = number(get, "TRIREME_CORES", 0);
+  rank.shared_cores = number(get, "TRIREME_SHARED_CORES", 0) != 0;
   if (rank.rank < 0 || rank.rank >= rank.size) {
     throw ConfigError("TRIREME_RANK and TRIREME_SIZE do not name a rank",
                       {.operation = "join", .advice = "Start ranks by `trireme launch`."});

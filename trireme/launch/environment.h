@@ -23,6 +23,7 @@ struct RankEnvironment {
   std::string secret_file;
   int status_descriptor = -1;
   int cores = 0;                    // that the launcher gives this rank; 0: not said
+  bool shared_cores = false;        // more ranks than cores on this host
 };
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;

@@ -66,7 +66,7 @@ void pipe_or_throw(int ends[2]) {
 }  // namespace
 
 Supervisor::Supervisor(const LaunchOptions& options)
-    : options_(options), host_(observe::host_name()) {
+    : options_(options), host_(observe::host_name()), ranks_(std::max(options.ranks, 0)) {
   if (options.ranks < 1 || options.command.empty()) {
     throw ConfigError("needs at least one rank and a program",
                       {.operation = "launch",
@@ -89,13 +89,14 @@ Supervisor::Supervisor(const LaunchOptions& options)
             waiter_->run([this, failure] { on_reported(failure); });
           },
   });
-  ranks_.resize(static_cast<std::size_t>(options.ranks));
 }
 
 Supervisor::~Supervisor() {
-  kill_all(SIGKILL);
+  // Only where starting failed half-way is anybody left.
+  waiter_->run([this] { kill_all(SIGKILL); });
+  waiter_->wait_until([this] { return all_ended(); }, waiter_->now() + std::chrono::seconds(5));
   coordinator_.reset();   // its callbacks use the waiter
-  if (signals_) waiter_->remove(signals_.get());
+  waiter_.reset();        // its sources and timers use everything else
 }
 
 // On loopback the ranks inherit a fresh one; elsewhere it must be the user's.
@@ -128,7 +129,7 @@ void Supervisor::start_all() {
 }
 
 std::vector<std::string> Supervisor::environment_of(int rank, int secret, int status,
-                                                    int cores) const {
+                                                    const CoreShare& share) const {
   std::vector<std::string> result = options_.environment;
   const auto put = [&](const std::string& name, const std::string& value) {
     result.push_back(name + "=" + value);
@@ -142,7 +143,8 @@ std::vector<std::string> Supervisor::environment_of(int rank, int secret, int st
   put("TRIREME_EPOCH", "0");
   put("TRIREME_SECRET_FD", std::to_string(secret));
   put("TRIREME_STATUS_FD", std::to_string(status));
-  put("TRIREME_CORES", std::to_string(cores));
+  put("TRIREME_CORES", std::to_string(share.per_rank));
+  put("TRIREME_SHARED_CORES", share.overcommitted ? "1" : "0");
   for (char** variable = environ; *variable; ++variable) {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('=') + 1);
@@ -171,7 +173,7 @@ void Supervisor::start_rank(int rank, int secret, const CoreShare& share) {
   const int nothing = reads ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
   const Process process = spawn(
       {.command = options_.command,
-       .environment = environment_of(rank, secret, status, share.per_rank),
+       .environment = environment_of(rank, secret, status, share),
        .input = nothing,
        .output = output[1],
        .error = error[1],
@@ -288,7 +290,7 @@ void Supervisor::suspend() {
 }
 
 bool Supervisor::all_ended() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid < 0 || rank.ended; });
 }
 
 bool Supervisor::output_finished() const {

@@ -3,6 +3,7 @@
 // Everything but the constructor and run() happens in its Waiter's progress context.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@ class Supervisor {
  private:
   struct Rank {
     pid_t pid = -1;
-    bool ended = false;
+    std::atomic<bool> ended{false};   // after `exit` is set
     std::optional<Exit> exit;
     std::unique_ptr<StatusPage> status;
   };
@@ -36,7 +37,7 @@ class Supervisor {
   std::string make_secret(bool& inherited);
   void start_all();
   void start_rank(int rank, int secret, const CoreShare& share);
-  std::vector<std::string> environment_of(int rank, int secret, int status, int cores) const;
+  std::vector<std::string> environment_of(int rank, int secret, int status, const CoreShare& share) const;
   void add(std::shared_ptr<DescriptorSource> source);
   void add_pipe(int rank, bool error, int descriptor);
 
@@ -62,7 +63,7 @@ class Supervisor {
   std::string secret_;
   bool secret_inherited_ = true;
   std::unique_ptr<Coordinator> coordinator_;
-  std::vector<Rank> ranks_;
+  std::vector<Rank> ranks_;    // never resized
   std::vector<std::shared_ptr<LineSource>> pipes_;
   int stop_signal_ = 0;
   bool ending_ = false;        // end_all() was called
