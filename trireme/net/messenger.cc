@@ -244,9 +244,10 @@ void Messenger::fail_all(int peer, const std::exception_ptr& send_error,
 
 void Messenger::lose(int peer, std::string_view detail) {
   Peer& one = at(peer);
-  if (one.gone || failure_) return;
+  if (one.gone) return;
   one.gone = true;
   one.detail = detail;
+  if (failure_) return;   // all that was pending has failed already
   std::erase_if(one.unexpected, [](const auto& message) { return !message.whole; });
   fail_all(peer, peer_lost(rank_, peer, "send", detail), peer_lost(rank_, peer, "recv", detail));
 }
