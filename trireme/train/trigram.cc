@@ -65,8 +65,8 @@ struct Order {
 }  // namespace
 
 double trigram_loss(std::string_view train, std::string_view validation) {
-  TRIREME_CHECK(train.size() >= 3);
-  TRIREME_CHECK(validation.size() >= 3);
+  TRIREME_CHECK(train.size() >= 3u);
+  TRIREME_CHECK(validation.size() >= 3u);
   const Alphabet alphabet(train);
   const std::size_t n = alphabet.size;
   Order one(1, n), two(n, n), three(n * n, n);
