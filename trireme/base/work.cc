@@ -10,6 +10,29 @@ inline namespace v0 {
 
 using detail::WorkState;
 
+namespace {
+
+// Tells the owner that a thread blocks, for as long as it does.
+class WaitNotice {
+ public:
+  WaitNotice(WorkOwner* owner, Waiter& waiter, std::string_view description, TimePoint start)
+      : owner_(owner), waiter_(waiter), description_(description), start_(start) {
+    if (owner_) owner_->on_wait_begin(description_);
+  }
+  ~WaitNotice() {
+    if (owner_) owner_->on_wait_end(description_, waiter_.now() - start_);
+  }
+  WaitNotice(const WaitNotice&) = delete;
+
+ private:
+  WorkOwner* const owner_;
+  Waiter& waiter_;
+  const std::string_view description_;
+  const TimePoint start_;
+};
+
+}  // namespace
+
 detail::WorkState::~WorkState() {
   if (status.load(std::memory_order_acquire) == Failed && !seen.load() && owner) {
     owner->on_unseen_failure(error);
@@ -37,6 +60,7 @@ void Work::wait(Deadline deadline) const {
     Waiter& waiter = *state_->waiter;
     WorkOwner* owner = state_->owner.get();
     const TimePoint start = waiter.now();
+    const WaitNotice notice(owner, waiter, state_->description, start);
     TimePoint until = deadline.or_else(owner ? owner->timeout() : Deadline::never()).from(start);
     while (!waiter.wait_until(ready, until)) {
       const TimePoint now = waiter.now();

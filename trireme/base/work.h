@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/base/buffer.h"
@@ -31,6 +32,12 @@ class WorkOwner {
   /// TimePoint::max().
   virtual TimePoint on_deadline(TimePoint now, Duration waited) = 0;
   virtual void on_unseen_failure(std::exception_ptr error) noexcept = 0;
+  /// A user thread begins, and ends, a blocking wait for `description`. Work that was already done
+  /// is not announced.
+  virtual void on_wait_begin(std::string_view description) noexcept { (void)description; }
+  virtual void on_wait_end(std::string_view description, Duration waited) noexcept {
+    (void)description, (void)waited;
+  }
 };
 
 namespace detail {

@@ -84,13 +84,18 @@ struct CommunicatorOptions {
   std::shared_ptr<PeerWatch> watch = nullptr;
   std::vector<std::string> host_of_rank = {};
   bool reproducible = true;
+  /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
+  std::function<void(std::string_view)> on_stall = nullptr;
 };
+
+class Engine;
 
 class Communicator final {
  public:
   Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options);
   ~Communicator();
   Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
   int rank() const noexcept;
   int size() const noexcept;
@@ -128,8 +133,9 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
-  struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::string choose(std::string_view wanted, std::size_t bytes) const;
+  void require(bool condition, std::string_view operation, const std::string& what) const;
+  std::shared_ptr<Engine> engine_;
 };
 
 }  // namespace comm

@@ -27,6 +27,10 @@ struct Tag {
   friend auto operator<=>(Tag, Tag) = default;
 };
 
+/// A send of at most this many bytes ends without its receive being posted, as long as few are
+/// under way; a larger one may wait for it.
+inline constexpr std::size_t kEagerBytes = 4096;
+
 /// A registration. Every rank numbers its own from 0 in the order of its calls, so ranks that
 /// register in the same order may use one id for all.
 struct RegionId {
@@ -56,6 +60,9 @@ class Transport {
   /// A peer's region in this process; empty where impossible. The peer must have registered it
   /// before (a message received from it after the registration proves that).
   virtual std::span<std::byte> map(int peer, RegionId region) = 0;
+  /// Tells `peer` that mapped memory which it watches has changed: if it sleeps, it wakes and its
+  /// ProgressSources are polled. Write the memory first. Costs a fence when the peer is awake.
+  virtual void notify(int peer) noexcept = 0;
   /// Every pending and every later Work fails now, here, with `error`; peers are not told.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };

@@ -42,6 +42,10 @@ void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptio
       context.size = size;
       context.waiter = network.waiter(rank);
       context.transport = network.transport(rank);
+      comm::CommunicatorOptions world;
+      world.algorithm = options.algorithm;
+      world.timeout = options.timeout;
+      context.world = std::make_shared<comm::Communicator>(context.transport, std::move(world));
       body(context);
     } catch (...) {
       if (first) return;   // one rank runs at a time: no race; the others fail because of this one

@@ -17,7 +17,6 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kEagerBytes = 4096;
 constexpr std::size_t kPage = 4096;
 
 using Key = std::pair<int, std::uint64_t>;   // peer, tag
@@ -86,6 +85,7 @@ class SimTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override;
   Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int peer, RegionId region) override;
+  void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   void abort(std::exception_ptr error) noexcept override {
     if (!end().failure) state_->fail_everything(rank_, error);
   }

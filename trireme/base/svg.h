@@ -1,0 +1,51 @@
+// A small SVG writer: lines, paths, rectangles and text, with escaping and rounded numbers.
+//
+// Used for plots and drawings that the project writes itself. A value that builds one string; not
+// thread safe. Coordinates are user units (pixels at 100 %), y grows downwards.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+
+struct SvgStyle {
+  std::string_view stroke = "none";
+  double width = 1;
+  std::string_view fill = "none";
+  double opacity = 1;
+  std::string_view dashes = {};   // "4 3"
+};
+
+struct SvgText {
+  double size = 12;
+  std::string_view fill = "#333333";
+  std::string_view anchor = "start";   // start | middle | end
+  bool bold = false;
+  double rotate = 0;                   // degrees, around its own position
+};
+
+class Svg {
+ public:
+  Svg(double width, double height, std::string_view title);
+  void line(double x1, double y1, double x2, double y2, const SvgStyle& style);
+  void path(std::span<const std::pair<double, double>> points, const SvgStyle& style);
+  void rectangle(double x, double y, double width, double height, const SvgStyle& style,
+                 double radius = 0);
+  void circle(double x, double y, double radius, const SvgStyle& style);
+  void text(double x, double y, std::string_view text, const SvgText& style = {});
+  /// The whole document. Once, as the last call.
+  std::string finish();
+
+ private:
+  std::string out_;
+};
+
+/// & < > " as entities; control bytes become spaces.
+std::string svg_escaped(std::string_view text);
+
+}  // namespace v0
+}  // namespace trireme

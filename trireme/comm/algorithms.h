@@ -1,0 +1,18 @@
+// The algorithms that ship, one file each; docs/algorithms.md states their steps and bytes.
+#pragma once
+
+#include "trireme/comm/program.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+void ring(Algorithm& a);                     // all_reduce: reduce-scatter, then all-gather
+void naive(Algorithm& a);                    // all_reduce: everyone to everyone
+void binomial_broadcast(Algorithm& a);       // broadcast from a.root
+void pairwise_all_gather(Algorithm& a);      // all_gather(v): everyone's piece to everyone
+void pairwise_reduce_scatter(Algorithm& a);  // reduce_scatter: everyone's piece r to rank r
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,196 @@
+#include "trireme/comm/communicator.h"
+
+#include <numeric>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/operation.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// Up to here one round of messages beats the ring's 2(n-1) rounds and direct's two.
+constexpr std::size_t kNaiveBytes = 4096;
+
+Operation operation_of(OpKind kind, const Buffer& like, std::size_t count, const OpOptions& options) {
+  Operation op;
+  op.kind = kind;
+  op.dtype = like.dtype;
+  op.count = count;
+  op.label = options.label;
+  return op;
+}
+
+std::string text(std::size_t number) { return std::to_string(number); }
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
+    : engine_(std::make_shared<Engine>(std::move(transport), std::move(options))) {
+  choose(engine_->options().algorithm, 0);   // refuse an unknown name now
+}
+
+Communicator::~Communicator() {
+  engine_->abort(std::make_exception_ptr(
+      Error(ExitCode::UserCode, "communicator " + name() + " was destroyed with calls under way",
+            {.rank = rank(), .advice = "Wait for all Works before the Job ends."})));
+}
+
+int Communicator::rank() const noexcept { return engine_->rank(); }
+int Communicator::size() const noexcept { return engine_->size(); }
+const std::string& Communicator::name() const noexcept { return engine_->options().name; }
+std::string_view Communicator::transport_name() const noexcept {
+  return engine_->transport().name();
+}
+std::shared_ptr<Waiter> Communicator::waiter() const { return engine_->transport().waiter(); }
+std::exception_ptr Communicator::failure() const noexcept { return engine_->failure(); }
+Duration Communicator::time_waited() const noexcept { return engine_->time_waited(); }
+void Communicator::abort(std::exception_ptr error) noexcept { engine_->abort(std::move(error)); }
+Arena Communicator::allocate(std::size_t bytes, Device device) {
+  return engine_->allocate(bytes, device);
+}
+
+void Communicator::require(bool condition, std::string_view operation, const std::string& what) const {
+  if (condition) return;
+  throw ConfigError(what, {.rank = rank(), .operation = std::string(operation),
+                           .advice = "Correct the call."});
+}
+
+// The same on all ranks, since it depends on nothing but the call, the group and the transport.
+std::string Communicator::choose(std::string_view wanted, std::size_t bytes) const {
+  if (wanted.empty()) wanted = engine_->options().algorithm;
+  if (wanted == "auto") {
+    if (bytes <= kNaiveBytes || size() == 1) return "naive";
+    return engine_->can_map() ? "direct" : "ring";
+  }
+  if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
+    throw ConfigError("algorithm direct needs memory that ranks share; transport " +
+                          std::string(transport_name()) + " cannot map it",
+                      {.rank = rank(), .operation = "all_reduce",
+                       .advice = "Use algorithm auto or ring, or transport shm."});
+  }
+  if (wanted != "naive" && wanted != "ring" && wanted != "direct") {
+    throw ConfigError("unknown algorithm " + std::string(wanted),
+                      {.rank = rank(), .operation = "all_reduce",
+                       .advice = "Choose auto, naive, ring or direct."});
+  }
+  return std::string(wanted);
+}
+
+Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
+  require(kernel::can_combine(inout.dtype), "all_reduce",
+          std::string(trireme::name_of(inout.dtype)) + " cannot be reduced");
+  require(op != ReduceOp::Mean || kernel::can_divide(inout.dtype), "all_reduce",
+          "the Mean of integers is not defined");
+  Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
+  operation.op = op;
+  operation.total = static_cast<std::uint32_t>(size());
+  operation.algorithm = choose(options.algorithm, inout.bytes());
+  operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
+  operation.out = std::move(inout);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
+                              const OpOptions& options) {
+  require(kernel::can_combine(out.dtype), "all_reduce",
+          std::string(trireme::name_of(out.dtype)) + " cannot be reduced");
+  require(total > 0, "all_reduce", "a sum of no leaves");
+  const auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size(), rank()), total);
+  require(terms.size() == nodes.size(), "all_reduce",
+          text(terms.size()) + " terms given, " + text(nodes.size()) + " are this rank's of " +
+              text(total) + " leaves");
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    require(terms[i].first == nodes[i].first && terms[i].count == nodes[i].count, "all_reduce",
+            "term " + text(i) + " is [" + text(terms[i].first) + ", +" + text(terms[i].count) +
+                "), must be [" + text(nodes[i].first) + ", +" + text(nodes[i].count) + ")");
+    require(terms[i].value.count == out.count && terms[i].value.dtype == out.dtype, "all_reduce",
+            "term " + text(i) + " differs from `out` in count or type");
+  }
+  Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
+  operation.total = total;
+  operation.algorithm = choose(options.algorithm, out.bytes());
+  operation.terms.assign(terms.begin(), terms.end());
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
+  require(root >= 0 && root < size(), "broadcast", "root " + std::to_string(root) + " of " +
+                                                       std::to_string(size()) + " ranks");
+  Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
+  operation.root = root;
+  operation.in = inout;
+  operation.out = std::move(inout);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::all_gather(Buffer in, Buffer out, const OpOptions& options) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), in.count);
+  return all_gather_v(std::move(in), std::move(out), counts, options);
+}
+
+Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
+                                const OpOptions& options) {
+  require(counts.size() == static_cast<std::size_t>(size()), "all_gather",
+          text(counts.size()) + " counts for " + std::to_string(size()) + " ranks");
+  const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  require(in.count == counts[static_cast<std::size_t>(rank())], "all_gather",
+          "in holds " + text(in.count) + " elements, counts says " +
+              text(counts[static_cast<std::size_t>(rank())]));
+  require(out.count == sum && out.dtype == in.dtype, "all_gather",
+          "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
+  Operation operation = operation_of(OpKind::AllGather, out, sum, options);
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options) {
+  require(kernel::can_combine(in.dtype), "reduce_scatter",
+          std::string(trireme::name_of(in.dtype)) + " cannot be reduced");
+  require(op != ReduceOp::Mean || kernel::can_divide(in.dtype), "reduce_scatter",
+          "the Mean of integers is not defined");
+  require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size()),
+          "reduce_scatter", "in holds " + text(in.count) + " elements, out " + text(out.count) +
+                                ", the group " + std::to_string(size()) + " ranks");
+  Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
+  operation.op = op;
+  operation.total = static_cast<std::uint32_t>(size());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::barrier(const OpOptions& options) {
+  return engine_->submit(operation_of(OpKind::Barrier, {}, 0, options), options.deadline);
+}
+
+Work Communicator::send(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
+  require(peer >= 0 && peer < size() && peer != rank(), "send",
+          "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks");
+  Operation operation = operation_of(OpKind::Send, buffer, buffer.count, options);
+  operation.root = peer;
+  operation.user_tag = tag;
+  operation.in = std::move(buffer);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
+  require(peer >= 0 && peer < size() && peer != rank(), "recv",
+          "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks");
+  Operation operation = operation_of(OpKind::Recv, buffer, buffer.count, options);
+  operation.root = peer;
+  operation.user_tag = tag;
+  operation.out = std::move(buffer);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

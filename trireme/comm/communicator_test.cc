@@ -1,0 +1,244 @@
+#include "trireme/comm/communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::comm {
+namespace {
+
+using testing::RankContext;
+using testing::run_ranks;
+using ::testing::HasSubstr;
+
+TEST(Communicator, AllReducesASpan) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    for (std::size_t count : {0u, 1u, 16u, 17u, 1000u, 5000u}) {
+      run_ranks(size, [&](RankContext& rank) {
+        std::vector<float> x(count, float(rank.rank + 1));
+        all_reduce(*rank.world, x, Sum);
+        EXPECT_EQ(x, std::vector<float>(count, float(size * (size + 1) / 2)));
+        std::vector<double> mean(count, double(rank.rank));
+        all_reduce(*rank.world, mean, Mean);
+        EXPECT_EQ(mean, std::vector<double>(count, double(size * (size - 1) / 2) / size));
+        std::vector<std::int32_t> most(count, rank.rank);
+        all_reduce(*rank.world, most, Max);
+        EXPECT_EQ(most, std::vector<std::int32_t>(count, size - 1));
+      });
+    }
+  }
+}
+
+TEST(Communicator, MovesData) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    for (std::size_t count : {0u, 1u, 9u, 3000u}) {
+      run_ranks(size, [&](RankContext& rank) {
+        for (int root = 0; root < size; ++root) {
+          std::vector<std::int64_t> x(count, rank.rank == root ? 42 + root : -1);
+          broadcast(*rank.world, x, root);
+          EXPECT_EQ(x, std::vector<std::int64_t>(count, 42 + root));
+        }
+        std::vector<float> in(count, float(rank.rank)), out(count * size), all;
+        for (int r = 0; r < size; ++r) all.insert(all.end(), count, float(r));
+        all_gather(*rank.world, in, out);
+        EXPECT_EQ(out, all);
+        std::vector<float> piece(count);
+        reduce_scatter(*rank.world, out, piece, Sum);
+        EXPECT_EQ(piece, std::vector<float>(count, float(size * rank.rank)));
+        EXPECT_EQ(out, all);   // the input is not scratch
+        barrier(*rank.world);
+      });
+    }
+  }
+}
+
+TEST(Communicator, GathersPiecesOfDifferentCounts) {
+  run_ranks(3, [](RankContext& rank) {
+    const std::size_t counts[] = {5, 0, 2000};
+    std::vector<std::uint8_t> in(counts[rank.rank], std::uint8_t(rank.rank)), out(2005), expected(5, 0);
+    expected.resize(2005, 2);
+    rank.world->all_gather_v(buffer_of(in), buffer_of(out), counts).wait();
+    EXPECT_EQ(out, expected);
+  });
+}
+
+TEST(Communicator, SendsAndReceives) {
+  run_ranks(3, [](RankContext& rank) {
+    for (std::size_t count : {0u, 1u, 10000u}) {
+      std::vector<float> out(count, float(rank.rank)), in(count);
+      const int next = (rank.rank + 1) % 3, prev = (rank.rank + 2) % 3;
+      const Work works[] = {rank.world->send(buffer_of(out), next, 7),
+                            rank.world->recv(buffer_of(in), prev, 7)};
+      Work::all(works).wait();
+      EXPECT_EQ(in, std::vector<float>(count, float(prev)));
+    }
+  });
+}
+
+TEST(Communicator, ManyOperationsMayBeUnderWay) {
+  run_ranks(3, [](RankContext& rank) {
+    std::vector<std::vector<float>> x;
+    std::vector<Work> works;
+    for (int i = 0; i < 40; ++i) x.emplace_back(1 + i * 37, float(i + rank.rank));
+    for (auto& one : x) works.push_back(async::all_reduce(*rank.world, one, Sum));
+    Work::all(works).wait();
+    for (int i = 0; i < 40; ++i) EXPECT_EQ(x[i].back(), float(3 * i + 3));
+  });
+}
+
+TEST(Communicator, EveryRankSeesBothSidesOfAMismatch) {
+  for (std::size_t count : {4u, 100u, 100000u}) {
+    std::atomic<int> seen{0};
+    run_ranks(3, [&](RankContext& rank) {
+      std::vector<float> x(count, 1.0f);
+      barrier(*rank.world);
+      try {
+        rank.rank == 1 ? broadcast(*rank.world, x, 0) : all_reduce(*rank.world, x, Sum);
+      } catch (const MismatchError& error) {
+        ++seen;
+        const std::string what = error.what();
+        EXPECT_THAT(what, HasSubstr("all_reduce(Sum, F32, " + std::to_string(count) + ""));
+        EXPECT_THAT(what, HasSubstr("rank 1 called broadcast(root 0, F32, " + std::to_string(count)));
+        EXPECT_THAT(what, HasSubstr("as call 2"));
+        EXPECT_FALSE(error.advice().empty());
+      }
+      EXPECT_EQ(x, std::vector<float>(count, 1.0f));   // not touched
+      EXPECT_THROW(barrier(*rank.world), MismatchError);   // broken for good
+    });
+    EXPECT_EQ(seen, 3);
+  }
+}
+
+TEST(Communicator, ADifferentCountIsAMismatchAndNotACrash) {
+  std::atomic<int> seen{0};
+  run_ranks(2, [&](RankContext& rank) {
+    std::vector<float> x(rank.rank == 0 ? 100 : 5000, 1.0f);
+    try {
+      all_reduce(*rank.world, x, Sum);
+    } catch (const MismatchError& error) {
+      ++seen;
+      EXPECT_THAT(error.what(), HasSubstr("rank 0 called all_reduce(Sum, F32, 100"));
+    }
+  });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(Communicator, ADeadlineNamesWhoDidNotCome) {
+  std::atomic<int> seen{0};
+  run_ranks(3, [&](RankContext& rank) {
+    if (rank.rank == 1) return rank.waiter->sleep(std::chrono::minutes(2));
+    std::vector<float> x(10, 1.0f);
+    try {
+      all_reduce(*rank.world, x, Sum, {.label = "bucket 2"});
+    } catch (const TimeoutError& error) {
+      ++seen;
+      EXPECT_EQ(error.operation(), "all_reduce");
+      EXPECT_EQ(error.label(), "bucket 2");
+      EXPECT_EQ(error.peer(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("waited 30.0 s for rank 1"));
+    }
+    EXPECT_GE(rank.world->time_waited(), std::chrono::seconds(30));
+  });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(Communicator, AnOperationsOwnDeadlineCounts) {
+  run_ranks(2, [&](RankContext& rank) {
+    if (rank.rank == 1) return rank.waiter->sleep(std::chrono::seconds(20));
+    const TimePoint start = rank.waiter->now();
+    EXPECT_THROW(barrier(*rank.world, {.deadline = Deadline::in(std::chrono::seconds(3))}), TimeoutError);
+    EXPECT_LT(rank.waiter->now() - start, std::chrono::seconds(4));
+  });
+}
+
+class Patience final : public PeerWatch {
+ public:
+  explicit Patience(int times) : times_(times) {}
+  Verdict ask(std::string_view operation, Duration) override {
+    EXPECT_EQ(operation, "barrier");
+    return {.keep_waiting = times_-- > 0, .explanation = "rank 1 is in user code since 45 s"};
+  }
+  void activity(std::string_view, bool waiting) noexcept override { waiting ? ++began : ++ended; }
+  int began = 0, ended = 0;
+
+ private:
+  int times_;
+};
+
+TEST(Communicator, APeerInUserCodeIsWaitedFor) {
+  run_ranks(2, [&](RankContext& rank) {
+    std::vector<std::string> lines;
+    auto watch = std::make_shared<Patience>(3);
+    CommunicatorOptions options;
+    options.timeout = std::chrono::seconds(5);
+    options.watch = watch;
+    options.on_stall = [&](std::string_view line) { lines.emplace_back(line); };
+    Communicator world(rank.transport, options);
+    if (rank.rank == 1) rank.waiter->sleep(std::chrono::seconds(18));
+    barrier(world);
+    if (rank.rank == 1) return;
+    ASSERT_EQ(lines.size(), 3u);
+    EXPECT_THAT(lines[0], HasSubstr("rank 1 is in user code since 45 s; rank 0 waits in barrier since 5.0 s"));
+    EXPECT_EQ(watch->began, 1);
+    EXPECT_EQ(watch->ended, 1);
+  });
+}
+
+TEST(Communicator, AbortFailsWhatIsOpenAndWhatComes) {
+  run_ranks(2, [&](RankContext& rank) {
+    if (rank.rank == 1) return rank.waiter->sleep(std::chrono::seconds(1));
+    std::vector<float> x(10);
+    const Work open = async::all_reduce(*rank.world, x, Sum);
+    rank.world->abort(std::make_exception_ptr(PeerLost("rank 1 was killed", {.peer = 1})));
+    EXPECT_THROW(open.wait(), PeerLost);
+    EXPECT_THROW(barrier(*rank.world), PeerLost);
+    EXPECT_TRUE(rank.world->failure());
+  });
+}
+
+TEST(Communicator, ADeadPeerEndsTheOthers) {
+  std::atomic<int> seen{0};
+  run_ranks(3, [&](RankContext& rank) {
+    if (rank.rank == 2) {
+      rank.world.reset();
+      rank.transport.reset();
+      return;
+    }
+    std::vector<float> x(100000);
+    try {
+      all_reduce(*rank.world, x, Sum);
+    } catch (const PeerLost& error) {
+      ++seen;
+      EXPECT_EQ(error.peer(), 2);
+      EXPECT_EQ(error.operation(), "all_reduce");
+    }
+  });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(Communicator, RefusesWrongCalls) {
+  run_ranks(2, [](RankContext& rank) {
+    std::vector<std::int64_t> integers(3);
+    std::vector<float> x(3), y(7);
+    Communicator& world = *rank.world;
+    EXPECT_THROW(all_reduce(world, integers, Mean), ConfigError);
+    EXPECT_THROW(broadcast(world, x, 2), ConfigError);
+    EXPECT_THROW(all_gather(world, x, y), ConfigError);
+    EXPECT_THROW((void)world.send(buffer_of(x), rank.rank), ConfigError);
+    EXPECT_THROW(all_reduce(world, x, Sum, {.algorithm = "fastest"}), ConfigError);
+    const Term wrong[] = {{buffer_of(x), 0, 1}};
+    EXPECT_THROW((void)world.all_reduce(wrong, 4, buffer_of(x)), ConfigError);
+    barrier(world);   // and none of this broke it
+  });
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,104 @@
+#include "trireme/comm/operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+std::uint64_t hash_of(const std::vector<std::size_t>& counts) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;   // FNV-1a over words
+  for (std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
+  return counts.empty() ? 0 : hash;
+}
+
+std::string text_of(const std::array<char, 16>& name) {
+  return {name.data(), strnlen(name.data(), name.size())};
+}
+
+}  // namespace
+
+std::string_view name_of(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::AllReduce: return "all_reduce";
+    case OpKind::Broadcast: return "broadcast";
+    case OpKind::AllGather: return "all_gather";
+    case OpKind::ReduceScatter: return "reduce_scatter";
+    case OpKind::Barrier: return "barrier";
+    case OpKind::Send: return "send";
+    case OpKind::Recv: return "recv";
+  }
+  return "unknown operation";
+}
+
+std::string_view name_of(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::Sum: return "Sum";
+    case ReduceOp::Mean: return "Mean";
+    case ReduceOp::Min: return "Min";
+    case ReduceOp::Max: return "Max";
+    case ReduceOp::Product: return "Product";
+  }
+  return "unknown reduction";
+}
+
+std::string title_of(const Operation& operation) {
+  std::string title(name_of(operation.kind));
+  if (!operation.label.empty()) title += " " + operation.label;
+  return title;
+}
+
+Header header_of(const Operation& operation, std::uint32_t epoch) {
+  Header header;
+  header.kind = operation.kind == OpKind::Recv ? OpKind::Send : operation.kind;
+  header.op = operation.op;
+  header.dtype = operation.dtype;
+  header.root = operation.root;
+  header.total = operation.total;
+  header.epoch = epoch;
+  header.count = operation.count;
+  header.sequence = operation.sequence;
+  header.detail = hash_of(operation.counts);
+  const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
+  std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
+  return header;
+}
+
+bool same_call(const Header& a, const Header& b) noexcept {
+  return a.magic == b.magic && a.version == b.version && a.kind == b.kind && a.op == b.op &&
+         a.dtype == b.dtype && a.root == b.root && a.total == b.total && a.epoch == b.epoch &&
+         a.count == b.count && a.sequence == b.sequence && a.detail == b.detail &&
+         a.algorithm == b.algorithm;
+}
+
+std::string describe(const Header& header, const Header& other) {
+  std::string text(name_of(header.kind));
+  text += "(";
+  const auto add = [&](const std::string& part) {
+    if (text.back() != '(') text += ", ";
+    text += part;
+  };
+  switch (header.kind) {
+    case OpKind::AllReduce:
+    case OpKind::ReduceScatter: add(std::string(name_of(header.op))); break;
+    case OpKind::Broadcast: add("root " + std::to_string(header.root)); break;
+    case OpKind::Send: add("tag " + std::to_string(header.root)); break;
+    default: break;
+  }
+  if (header.kind != OpKind::Barrier) {
+    add(std::string(trireme::name_of(header.dtype)));
+    add(std::to_string(header.count));
+  }
+  if (header.total != other.total) add(std::to_string(header.total) + " leaves");
+  if (header.detail != other.detail) add("counts #" + std::to_string(header.detail % 10000));
+  if (header.algorithm != other.algorithm) add("algorithm " + text_of(header.algorithm));
+  text += ") as call " + std::to_string(header.sequence);
+  if (header.epoch != other.epoch) text += " of epoch " + std::to_string(header.epoch);
+  return text;
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

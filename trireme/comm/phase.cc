@@ -1,0 +1,41 @@
+#include "trireme/comm/phase.h"
+
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
+  return std::make_shared<Phase>(engine.shared_from_this(), std::move(next));
+}
+
+void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
+  const Work work = engine_->transport().send(peer, tag, bytes);
+  ++open_;
+  work.on_settled([self = shared_from_this()](const std::exception_ptr& error) {
+    self->settle(error);
+  });
+}
+
+void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes) {
+  const Work work = engine_->transport().recv(peer, tag, bytes);
+  ++open_;
+  engine_->expect(peer, 1);
+  work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
+    if (!error) self->engine_->expect(peer, -1);   // after a failure: who did not come
+    self->settle(error);
+  });
+}
+
+void Phase::settle(const std::exception_ptr& error) {
+  if (error) engine_->fail(error);
+  if (--open_ > 0) return;
+  if (engine_->broken()) return;
+  const auto next = std::exchange(next_, nullptr);
+  next();
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

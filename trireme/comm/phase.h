@@ -1,0 +1,39 @@
+// Phase: a set of sends and receives after which something happens. Progress context only.
+//
+//     auto phase = Phase::open(engine, [..] { next(); });
+//     phase->send(…); phase->recv(…);
+//     phase->close();                       // next() may run inside
+//
+// A failure of any of them breaks the engine; then `next` never runs.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "trireme/comm/engine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+class Phase : public std::enable_shared_from_this<Phase> {
+ public:
+  static std::shared_ptr<Phase> open(Engine& engine, std::function<void()> next);
+  Phase(std::shared_ptr<Engine> engine, std::function<void()> next)
+      : engine_(std::move(engine)), next_(std::move(next)) {}
+  void send(int peer, net::Tag tag, std::span<const std::byte> bytes);
+  void recv(int peer, net::Tag tag, std::span<std::byte> bytes);
+  void close() { settle(nullptr); }
+
+ private:
+  void settle(const std::exception_ptr& error);
+  const std::shared_ptr<Engine> engine_;
+  std::function<void()> next_;
+  std::size_t open_ = 1;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

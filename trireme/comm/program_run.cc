@@ -1,0 +1,192 @@
+#include "trireme/comm/program_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/comm/combine.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+std::byte* at(const Buffer& buffer, std::size_t element) {
+  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
+}
+
+}  // namespace
+
+ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route)
+    : engine_(engine),
+      call_(std::move(call)),
+      route_(route),
+      width_(size_of(call_->operation.dtype)),
+      held_(route.num_chunks) {
+  cut_chunks();
+  place_inputs();
+}
+
+// all_gather and reduce_scatter: one chunk per rank; the others: pieces of equal size that begin at
+// a cache line.
+void ProgramRun::cut_chunks() {
+  const Operation& op = call_->operation;
+  std::size_t begin = 0;
+  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
+    std::size_t count = 0;
+    if (!op.counts.empty()) {
+      count = op.counts[chunk];
+    } else if (op.kind == OpKind::ReduceScatter) {
+      count = op.count / engine_.size();
+    } else {
+      const std::size_t line = 64 / width_, chunks = route_.num_chunks;
+      const std::size_t piece = chunks == 1 ? op.count : ((op.count + chunks - 1) / chunks + line - 1) / line * line;
+      count = std::min(piece, op.count - begin);
+    }
+    extents_.push_back({begin, count});
+    begin += count;
+  }
+}
+
+void ProgramRun::place_inputs() {
+  const Operation& op = call_->operation;
+  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
+    for (std::size_t i = 0; i < route_.initial[chunk].size(); ++i) {
+      Place place{route_.initial[chunk][i]};
+      switch (op.kind) {
+        case OpKind::AllReduce: place.data = at(op.terms[i].value, extents_[chunk].begin); break;
+        case OpKind::AllGather: place.data = at(op.in, 0); break;
+        default: place.data = at(op.in, extents_[chunk].begin); break;
+      }
+      place.writable = op.kind == OpKind::AllReduce;
+      held_[chunk].push_back(place);
+    }
+  }
+}
+
+std::byte* ProgramRun::out_of(int chunk) const {
+  const Operation& op = call_->operation;
+  if (!route_.wanted[chunk]) return nullptr;
+  return at(op.out, op.kind == OpKind::ReduceScatter ? 0 : extents_[chunk].begin);
+}
+
+ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {
+  return {node, engine_.scratch().take(bytes_of(chunk)), true, true};
+}
+
+void ProgramRun::release(const Place& place) {
+  if (place.scratch) engine_.scratch().give_back(place.data);
+}
+
+ProgramRun::Place& ProgramRun::find(int chunk, kernel::LeafRange node) {
+  auto& places = held_[chunk];
+  const auto place =
+      std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.node == node; });
+  TRIREME_CHECK((place != places.end()));
+  return *place;
+}
+
+void ProgramRun::send_ahead() {
+  if (route_.rounds.empty()) return;
+  phase_ = Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
+  post_sends(*phase_);
+  sent_ = true;
+}
+
+void ProgramRun::post_sends(Phase& phase) {
+  for (const Movement& send : route_.rounds[round_].sends) {
+    const std::size_t bytes = bytes_of(send.chunk);
+    if (bytes == 0) continue;
+    for (const kernel::LeafRange& node : send.nodes) {
+      phase.send(send.peer, tag_of(Channel::Data), {find(send.chunk, node).data, bytes});
+    }
+  }
+}
+
+void ProgramRun::post_receives(Phase& phase) {
+  arriving_.clear();
+  for (const Movement& receive : route_.rounds[round_].receives) {
+    const std::size_t bytes = bytes_of(receive.chunk);
+    auto& places = arriving_.emplace_back();
+    for (const kernel::LeafRange& node : receive.nodes) {
+      std::byte* out = out_of(receive.chunk);
+      const bool straight = receive.copy && out && receive.nodes.size() == 1;
+      places.push_back(straight ? Place{node, out, true, false} : take(receive.chunk, node));
+      if (bytes > 0) phase.recv(receive.peer, tag_of(Channel::Data), {places.back().data, bytes});
+    }
+  }
+}
+
+void ProgramRun::begin_round() {
+  if (round_ == route_.rounds.size()) return end();
+  if (!sent_) {
+    phase_ = Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
+    post_sends(*phase_);
+  }
+  sent_ = false;
+  const auto phase = std::exchange(phase_, nullptr);
+  post_receives(*phase);
+  phase->close();
+}
+
+void ProgramRun::end_round() {
+  const RouteRound& round = route_.rounds[round_];
+  for (std::size_t i = 0; i < round.receives.size(); ++i) {
+    auto& held = held_[round.receives[i].chunk];
+    if (round.receives[i].copy) {
+      for (const Place& old : held) release(old);
+      held.clear();
+    }
+    held.insert(held.end(), arriving_[i].begin(), arriving_[i].end());
+  }
+  for (const auto& [chunk, merges] : round.merges) {
+    for (const kernel::Merge& one : merges) merge(chunk, one);
+  }
+  ++round_;
+  begin_round();
+}
+
+// The sum goes where it is wanted if it is the whole sum, else over one of its operands.
+void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
+  const Operation& op = call_->operation;
+  Place& left = find(chunk, merge.left);
+  Place& right = find(chunk, merge.right);
+  const kernel::LeafRange node{merge.left.first, merge.left.count + merge.right.count};
+  Place sum{node};
+  if (node.count == op.total && out_of(chunk)) {
+    sum.data = out_of(chunk);
+  } else if (left.writable || right.writable) {
+    sum = left.writable ? left : right;
+    sum.node = node;
+  } else {
+    sum = take(chunk, node);
+  }
+  kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
+                  extents_[chunk].count);
+  for (const Place* used : {&left, &right}) {
+    if (used->data != sum.data) release(*used);
+  }
+  std::erase_if(held_[chunk], [&](const Place& place) {
+    return place.node == merge.left || place.node == merge.right;
+  });
+  held_[chunk].push_back(sum);
+}
+
+void ProgramRun::end() {
+  const Operation& op = call_->operation;
+  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
+    if (std::byte* out = out_of(chunk); out && extents_[chunk].count > 0) {
+      const std::byte* sum = find(chunk, {0, op.total}).data;
+      if (sum != out) std::memcpy(out, sum, bytes_of(chunk));
+      if (op.op == ReduceOp::Mean) kernel::divide(op.dtype, out, extents_[chunk].count, op.total);
+    }
+    for (const Place& place : held_[chunk]) release(place);
+  }
+  engine_.finish(call_);
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// ProgramRun: executes one rank's Route over the transport. Rounds follow one another; the terms of
+// a chunk travel one message each, straight out of where they lie. Progress context only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/phase.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
+ public:
+  ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route);
+  /// Sends what the first round sends, before the ranks have agreed: small messages only.
+  void send_ahead();
+  void run() { begin_round(); }
+
+ private:
+  struct Place {
+    kernel::LeafRange node;
+    std::byte* data = nullptr;
+    bool writable = true;
+    bool scratch = false;
+  };
+  struct Extent {
+    std::size_t begin = 0, count = 0;
+  };
+  void cut_chunks();
+  void place_inputs();
+  void post_sends(Phase& phase);
+  void post_receives(Phase& phase);
+  void begin_round();
+  void end_round();
+  void merge(int chunk, const kernel::Merge& merge);
+  void end();
+  Place take(int chunk, kernel::LeafRange node);
+  void release(const Place& place);
+  Place& find(int chunk, kernel::LeafRange node);
+  std::size_t bytes_of(int chunk) const { return extents_[chunk].count * width_; }
+  std::byte* out_of(int chunk) const;
+
+  Engine& engine_;
+  const std::shared_ptr<Call> call_;
+  const Route& route_;
+  const std::size_t width_;
+  std::vector<Extent> extents_;                // of the whole buffer, elements
+  std::vector<std::vector<Place>> held_;       // per chunk
+  std::vector<std::vector<Place>> arriving_;   // per receive of the round
+  std::size_t round_ = 0;
+  std::shared_ptr<Phase> phase_;
+  bool sent_ = false;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

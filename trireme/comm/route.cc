@@ -1,0 +1,191 @@
+#include "trireme/comm/route.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+using kernel::LeafRange;
+using Nodes = std::vector<LeafRange>;
+
+// Runs the program on sets of leaf ranges instead of data.
+class Resolver {
+ public:
+  Resolver(std::string_view name, const Program& program, const Layout& layout)
+      : name_(name), program_(program), layout_(layout) {
+    const int size = static_cast<int>(program.rounds_of_rank.size());
+    routes_.resize(size);
+    held_.resize(size);
+    started_.assign(size, false);
+    for (int rank = 0; rank < size; ++rank) {
+      routes_[rank].num_chunks = program.num_chunks;
+      for (int chunk = 0; chunk < program.num_chunks; ++chunk) {
+        held_[rank].push_back(layout.initial(rank, chunk));
+        routes_[rank].wanted.push_back(layout.wanted(rank, chunk));
+      }
+      routes_[rank].initial = held_[rank];
+    }
+  }
+
+  std::vector<Route> run() {
+    const int size = static_cast<int>(routes_.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < size; ++rank) moved |= advance(rank);
+    }
+    for (int rank = 0; rank < size; ++rank) check_end(rank);
+    for (const auto& [key, messages] : in_flight_) {
+      if (!messages.empty()) {
+        refuse(std::get<1>(key), "never receives what rank " + std::to_string(std::get<0>(key)) +
+                                     " sends of chunk " + std::to_string(std::get<2>(key)));
+      }
+    }
+    return std::move(routes_);
+  }
+
+ private:
+  // Starts rank's next round, or ends it when all its messages are there.
+  bool advance(int rank) {
+    const auto& rounds = program_.rounds_of_rank[rank];
+    auto& done = routes_[rank].rounds;
+    const std::size_t index = started_[rank] ? done.size() - 1 : done.size();
+    if (index == rounds.size()) return false;
+    const Round& round = rounds[index];
+    bool moved = false;
+    if (!started_[rank]) {
+      done.emplace_back();
+      for (const Transfer& send : round.sends) {
+        const Nodes& nodes = held_[rank][send.chunk];
+        done.back().sends.push_back({send.peer, send.chunk, false, nodes});
+        in_flight_[{rank, send.peer, send.chunk}].push_back(nodes);
+      }
+      started_[rank] = moved = true;
+    }
+    std::map<std::tuple<int, int>, std::size_t> needed;
+    for (const Transfer& receive : round.receives) {
+      if (in_flight_[{receive.peer, rank, receive.chunk}].size() <
+          ++needed[{receive.peer, receive.chunk}]) {
+        return moved;
+      }
+    }
+    finish(rank, round, done.back());
+    started_[rank] = false;
+    return true;
+  }
+
+  void finish(int rank, const Round& round, RouteRound& out) {
+    std::vector<int> touched;
+    for (const Transfer& receive : round.receives) {
+      auto& queue = in_flight_[{receive.peer, rank, receive.chunk}];
+      const Nodes nodes = std::move(queue.front());
+      queue.pop_front();
+      Nodes& held = held_[rank][receive.chunk];
+      if (receive.copy) {
+        for (const Transfer& send : round.sends) {
+          if (send.chunk == receive.chunk) {
+            refuse(rank, "copies into chunk " + text(send.chunk) + " while it sends it");
+          }
+        }
+        held = nodes;
+      } else {
+        held.insert(held.end(), nodes.begin(), nodes.end());
+        touched.push_back(receive.chunk);
+      }
+      out.receives.push_back({receive.peer, receive.chunk, receive.copy, nodes});
+    }
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    for (int chunk : touched) merge(rank, chunk, out);
+  }
+
+  void merge(int rank, int chunk, RouteRound& out) {
+    Nodes& held = held_[rank][chunk];
+    std::sort(held.begin(), held.end());
+    for (std::size_t i = 1; i < held.size(); ++i) {
+      if (held[i].first < held[i - 1].end()) {
+        refuse(rank, "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk));
+      }
+    }
+    auto merges = kernel::merges(held, layout_.total);
+    if (!merges.empty()) out.merges.push_back({chunk, std::move(merges)});
+  }
+
+  void check_end(int rank) {
+    const auto& rounds = program_.rounds_of_rank[rank];
+    if (started_[rank] || routes_[rank].rounds.size() != rounds.size()) {
+      refuse(rank, "waits for ever in round " + std::to_string(routes_[rank].rounds.size() - 1));
+    }
+    for (int chunk = 0; chunk < program_.num_chunks; ++chunk) {
+      if (!routes_[rank].wanted[chunk]) continue;
+      if (held_[rank][chunk] != Nodes{{0, layout_.total}}) {
+        refuse(rank, "ends without the whole sum of chunk " + text(chunk));
+      }
+    }
+  }
+
+  static std::string text(int number) { return std::to_string(number); }
+  [[noreturn]] void refuse(int rank, const std::string& why) {
+    throw ConfigError("algorithm " + name_ + " on " + std::to_string(routes_.size()) +
+                          " ranks: rank " + text(rank) + " " + why,
+                      {.operation = "algorithm", .advice = "Correct the algorithm."});
+  }
+
+  const std::string name_;
+  const Program& program_;
+  const Layout& layout_;
+  std::vector<Route> routes_;
+  std::vector<std::vector<Nodes>> held_;                               // [rank][chunk]
+  std::vector<bool> started_;
+  std::map<std::tuple<int, int, int>, std::deque<Nodes>> in_flight_;   // from, to, chunk
+};
+
+}  // namespace
+
+Layout all_reduce_layout(int size, std::uint32_t total) {
+  return {total,
+          [=](int rank, int) {
+            return kernel::maximal_nodes(kernel::contiguous_share(total, size, rank), total);
+          },
+          [](int, int) { return true; }};
+}
+
+Layout broadcast_layout(int root) {
+  return {1, [=](int rank, int) { return rank == root ? Nodes{{0, 1}} : Nodes{}; },
+          [](int, int) { return true; }};
+}
+
+Layout all_gather_layout() {
+  return {1, [](int rank, int chunk) { return rank == chunk ? Nodes{{0, 1}} : Nodes{}; },
+          [](int, int) { return true; }};
+}
+
+Layout reduce_scatter_layout(int size) {
+  return {static_cast<std::uint32_t>(size),
+          [](int rank, int) { return Nodes{{static_cast<std::uint32_t>(rank), 1}}; },
+          [](int rank, int chunk) { return rank == chunk; }};
+}
+
+std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout) {
+  return Resolver(name, program, layout).run();
+}
+
+std::size_t terms_sent(const Route& route) {
+  std::size_t count = 0;
+  for (const RouteRound& round : route.rounds) {
+    for (const Movement& send : round.sends) count += send.nodes.size();
+  }
+  return count;
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

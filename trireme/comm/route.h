@@ -1,0 +1,61 @@
+// Route: a program with the terms filled in. Which leaf ranges every rank holds of every chunk is
+// computed for all ranks at once, without data; so each rank knows the sizes of all its messages and
+// the additions it has to make, and a program that adds wrongly is refused before it runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/program.h"
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+struct Movement {
+  int peer = 0, chunk = 0;
+  bool copy = false;
+  std::vector<kernel::LeafRange> nodes;   // ascending; one message each
+};
+
+struct RouteRound {
+  std::vector<Movement> sends, receives;
+  struct ChunkMerges {
+    int chunk;
+    std::vector<kernel::Merge> merges;
+  };
+  std::vector<ChunkMerges> merges;        // after all receives
+};
+
+struct Route {
+  int num_chunks = 1;
+  std::vector<std::vector<kernel::LeafRange>> initial;   // per chunk: what this rank starts with
+  std::vector<bool> wanted;                              // per chunk: must end as the root here
+  std::vector<RouteRound> rounds;
+};
+
+/// Who holds what at the beginning, and who must hold the whole sum of what at the end.
+struct Layout {
+  std::uint32_t total = 1;
+  std::function<std::vector<kernel::LeafRange>(int rank, int chunk)> initial;
+  std::function<bool(int rank, int chunk)> wanted;
+};
+Layout all_reduce_layout(int size, std::uint32_t total);
+Layout broadcast_layout(int root);
+Layout all_gather_layout();
+Layout reduce_scatter_layout(int size);
+
+/// One route per rank. ConfigError (naming `name`, rank, round and chunk) where the program waits
+/// for ever, leaves a message unread, counts a leaf twice, copies over what it sends, or ends
+/// without the sum.
+std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout);
+
+/// How many chunk-sized terms `route` sends.
+std::size_t terms_sent(const Route& route);
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,39 @@
+#include "trireme/comm/scratch.h"
+
+#include <algorithm>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+std::byte* Scratch::take(std::size_t bytes) {
+  Block* best = nullptr;   // the smallest that fits
+  for (Block& block : blocks_) {
+    if (block.in_use || block.bytes < bytes) continue;
+    if (!best || block.bytes < best->bytes) best = &block;
+  }
+  if (!best) {
+    const std::size_t rounded = std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
+    auto* data = static_cast<std::byte*>(::operator new[](rounded, std::align_val_t(64)));
+    blocks_.push_back({std::unique_ptr<std::byte[], Free>(data), rounded, false});
+    best = &blocks_.back();
+  }
+  best->in_use = true;
+  return best->data.get();
+}
+
+void Scratch::give_back(std::byte* data) noexcept {
+  for (Block& block : blocks_) {
+    if (block.data.get() == data) block.in_use = false;
+  }
+}
+
+void Scratch::trim(std::size_t bytes) noexcept {
+  std::size_t all = 0;
+  for (const Block& block : blocks_) all += block.bytes;
+  if (all > bytes) std::erase_if(blocks_, [](const Block& block) { return !block.in_use; });
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// safetensors: named tensors in one file, without code or objects in it.
+//
+//     8 bytes: length n of the header, little-endian · n bytes: JSON, padded with spaces · data
+//     {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"k": "v"}}
+//
+// The format of https://github.com/huggingface/safetensors. Reading is strict: a file that Python's
+// safetensors refuses is refused here, and nothing is allocated that the file's own length does not
+// bound. Damage throws CheckpointError naming file and byte. Immutable after opening, thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/weights_hash.h"
+#include "trireme/format/mapped_file.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace format {
+
+/// A tensor as raw memory: name, dtype, shape, row-major little-endian bytes. Does not own them.
+using TensorView = HashedTensor;
+
+struct Safetensors {
+  std::vector<TensorView> tensors;              // in the order of their bytes
+  std::map<std::string, std::string> metadata;  // "__metadata__"
+};
+
+/// Reads `file`; the views point into it. `title` stands for it in errors. The type of a tensor
+/// must be one of base/dtype.h.
+Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);
+
+/// Writes a whole file, piece by piece, to `sink`. Larger element types come first, so that every
+/// tensor is aligned; of one type, in name order: equal tensors give equal files. Names must differ
+/// from one another and from "__metadata__" (CheckFailure).
+void write_safetensors(std::vector<TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(std::span<const std::byte>)>& sink);
+
+/// A mapped file; the views stay valid as long as it lives.
+class SafetensorsFile {
+ public:
+  /// Throws ConfigError where `path` cannot be read, CheckpointError where it is damaged.
+  explicit SafetensorsFile(const std::string& path) : SafetensorsFile(MappedFile(path)) {}
+  explicit SafetensorsFile(MappedFile file);
+
+  const std::vector<TensorView>& tensors() const noexcept { return content_.tensors; }
+  const std::map<std::string, std::string>& metadata() const noexcept { return content_.metadata; }
+  /// Null where there is none of that name.
+  const TensorView* find(std::string_view name) const noexcept;
+  const std::string& path() const noexcept { return file_.path(); }
+
+ private:
+  MappedFile file_;
+  Safetensors content_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+}  // namespace format
+}  // namespace v0
+}  // namespace trireme

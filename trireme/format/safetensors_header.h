@@ -1,0 +1,32 @@
+// The JSON header of a safetensors file, read with nlohmann's SAX parser: no tree is built, depth
+// is bounded by the grammar, and a key that comes twice is seen. Internal to format/.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace format {
+
+struct HeaderEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<std::uint64_t> shape;
+  std::vector<std::uint64_t> offsets;  // two: begin and end in the data
+};
+
+struct Header {
+  std::vector<HeaderEntry> entries;  // in file order
+  std::map<std::string, std::string> metadata;
+};
+
+/// Throws std::runtime_error with the byte of `json` and the reason.
+Header parse_header(std::string_view json);
+
+}  // namespace format
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// How a group of ranks gets its Transport: one function per kind, all over one Exchange.
+//
+// An Exchange all-gathers one short string per rank (the launch module's coordinator provides it).
+// Both functions are collective and block, through the waiter, up to `timeout`; they throw
+// TimeoutError or PeerLost naming the rank that did not come, RefusedError on a wrong secret or
+// version, ResourceError when the system has no more descriptors or memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/clock.h"
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// Collective: every rank's `mine`, in rank order.
+using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
+
+struct ConnectOptions {
+  int rank = 0;
+  int size = 1;
+  std::string secret;                 // the job's; proves that both ends belong to it
+  std::string host = "127.0.0.1";     // tcp: the address to listen on, IPv4 or IPv6
+  std::uint32_t epoch = 0;            // of the membership; both ends must agree
+  Duration timeout = std::chrono::seconds(30);
+};
+
+/// All ranks on this host, as processes or threads (each with its own waiter).
+std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,
+                                       const ConnectOptions& options, const Exchange& exchange);
+/// The same over sockets that are already connected: sockets[peer] is an AF_UNIX stream socket to
+/// `peer` (-1 for oneself). Takes them over.
+std::shared_ptr<Transport> make_shm(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
+                                    std::vector<int> sockets);
+/// Loopback or a network.
+std::shared_ptr<Transport> connect_tcp(std::shared_ptr<Waiter> waiter,
+                                       const ConnectOptions& options, const Exchange& exchange);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

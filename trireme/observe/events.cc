@@ -1,0 +1,121 @@
+#include "trireme/observe/events.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void cannot_write(const std::string& path) {
+  throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
+                      {.operation = "events",
+                       .advice = "Free some space there, or give another --out."});
+}
+
+// The object of a line, or null where the line is none (the last one of a killed run).
+Json parse(const std::string& line) { return Json::parse(line, nullptr, false); }
+
+}  // namespace
+
+Event& Event::merge(const std::string& prefix, const Event& other) {
+  for (const auto& [name, value] : other.fields_) {
+    if (name != "event") set(prefix + name, value);
+  }
+  return *this;
+}
+
+std::string Event::line() const {
+  Json object;
+  for (const auto& [name, value] : fields_) {
+    std::visit([&, &key = name](const auto& held) { object[key] = held; }, value);
+  }
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Event step_event(const StepFigures& figures) {
+  Event event("step");
+  event.set("step", figures.step)
+      .set("loss", figures.loss)
+      .set("step_seconds", figures.step_seconds)
+      .set("tokens_per_second", figures.tokens_per_second)
+      .set("communication_seconds", figures.communication_seconds)
+      .set("input_seconds", figures.input_seconds)
+      .set("learning_rate", figures.learning_rate)
+      .set("gradient_norm", figures.gradient_norm);
+  return event;
+}
+
+Event validation_event(long step, double loss, long tokens, std::optional<double> trigram) {
+  Event event("validation");
+  event.set("step", step).set("loss", loss).set("tokens", tokens);
+  if (trigram) event.set("trigram_loss", *trigram);
+  return event;
+}
+
+EventWriter::~EventWriter() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void EventWriter::open(const std::string& path) {
+  path_ = path;
+  file_ = std::fopen(path.c_str(), "ae");
+  if (file_ == nullptr) cannot_write(path);
+}
+
+void EventWriter::write(const Event& event) {
+  const std::string line = event.line() + "\n";
+  if (echo_) {
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (file_ == nullptr) return;
+  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0) {
+    cannot_write(path_);
+  }
+}
+
+History read_history(const std::string& path) {
+  History history;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const Json event = parse(line);
+    if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
+    const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
+    const std::string kind = event.value("event", "");
+    if (kind == "step") history.training.push_back(point);
+    if (kind == "validation") {
+      history.validation.push_back(point);
+      if (event.contains("trigram_loss")) history.trigram = event["trigram_loss"].get<double>();
+    }
+  }
+  return history;
+}
+
+void keep_until(const std::string& path, long step) {
+  std::ifstream file(path);
+  if (!file) return;
+  const std::string next = path + ".new";
+  {
+    std::ofstream out(next, std::ios::trunc);
+    for (std::string line; std::getline(file, line);) {
+      const Json event = parse(line);
+      if (event.is_object() && event.value("step", 0L) <= step) out << line << '\n';
+    }
+    if (!out.flush()) cannot_write(next);
+  }
+  std::filesystem::rename(next, path);
+}
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,77 @@
+// Events: what a run reports, one JSON object a line, under the stable names of API.md.
+//
+// EventWriter appends them to events.jsonl and, with --json, to standard output. One per run, on
+// rank 0; not thread safe. Each line is written and flushed whole, so a reader may follow the file.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+
+/// An event as ordered fields; `line()` is its JSON text. Numbers that are not finite become null.
+class Event {
+ public:
+  using Value = std::variant<bool, long, double, std::string>;
+  explicit Event(std::string_view kind) { set("event", std::string(kind)); }
+  Event& set(std::string name, Value value) {
+    fields_.emplace_back(std::move(name), std::move(value));
+    return *this;
+  }
+  /// Every field of `other` except "event", with `prefix` before its name.
+  Event& merge(const std::string& prefix, const Event& other);
+  std::string line() const;
+
+ private:
+  std::vector<std::pair<std::string, Value>> fields_;
+};
+
+struct StepFigures {
+  long step = 0;                 // 1 = the first
+  double loss = 0;               // training, mean over the global batch, nats
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double communication_seconds = 0, input_seconds = 0;   // rank 0 blocked on them
+  double learning_rate = 0, gradient_norm = 0;
+};
+Event step_event(const StepFigures& figures);
+Event validation_event(long step, double loss, long tokens, std::optional<double> trigram);
+
+class EventWriter {
+ public:
+  EventWriter() = default;
+  ~EventWriter();
+  EventWriter(const EventWriter&) = delete;
+  EventWriter& operator=(const EventWriter&) = delete;
+  /// Appends to `path`. Throws ResourceError.
+  void open(const std::string& path);
+  void echo_to_stdout(bool on) noexcept { echo_ = on; }
+  /// Throws ResourceError where the disk is full.
+  void write(const Event& event);
+
+ private:
+  std::FILE* file_ = nullptr;
+  std::string path_;
+  bool echo_ = false;
+};
+
+/// What a run's events.jsonl holds, for plots and for going on.
+struct History {
+  std::vector<std::pair<double, double>> training, validation;   // (step, loss)
+  std::optional<double> trigram;
+};
+/// A missing file is an empty history; lines that are no events (a torn last line) are left out.
+History read_history(const std::string& path);
+/// Keeps the lines whose "step" is at most `step`: what a resumed run repeats is written again.
+void keep_until(const std::string& path, long step);
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

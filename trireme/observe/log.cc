@@ -1,0 +1,48 @@
+#include "trireme/observe/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+spdlog::level::level_enum level_of(Level level) {
+  switch (level) {
+    case Level::Debug: return spdlog::level::debug;
+    case Level::Info: return spdlog::level::info;
+    case Level::Warning: return spdlog::level::warn;
+    default: return spdlog::level::err;
+  }
+}
+
+spdlog::logger& logger() {
+  static const std::shared_ptr<spdlog::logger> instance = [] {
+    auto made = std::make_shared<spdlog::logger>(
+        "trireme", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");
+    made->flush_on(spdlog::level::debug);
+    const char* wanted = std::getenv("TRIREME_LOG");
+    made->set_level(wanted != nullptr ? spdlog::level::from_str(wanted) : spdlog::level::info);
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+void log(Level level, std::string_view text) {
+  const char* prefix = level == Level::Warning ? "warning: " : level == Level::Error ? "error: " : "";
+  logger().log(level_of(level), "{}{}", prefix, text);
+}
+
+void set_level(Level level) { logger().set_level(level_of(level)); }
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "trireme/observe/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+// The number after `name` in a file of "Name:   123 kB" lines, in bytes.
+std::int64_t kilobytes(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, name.size(), name) == 0) {
+      std::istringstream rest(line.substr(name.size()));
+      std::int64_t value = 0;
+      rest >> value;
+      return value * 1024;
+    }
+  }
+  return 0;
+}
+
+// CPU quota in cores: cgroup v2 "max 100000" or v1's two files. 0 = none.
+double cgroup_quota() {
+  double quota = 0, period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {
+    return period > 0 ? quota / period : 0;
+  }
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (v1_quota >> quota && v1_period >> period && quota > 0 && period > 0) return quota / period;
+  return 0;
+}
+
+int affinity_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+Cores decide_cores(int online, int affinity, double quota) {
+  Cores cores{.online = online, .affinity = affinity, .quota = quota};
+  cores.usable = std::min(online, affinity);
+  std::string why = affinity < online
+                        ? "the affinity mask allows " + std::to_string(affinity)
+                        : "neither affinity mask nor cgroup quota take any away";
+  // A quota of 1.5 cores keeps two threads half busy better than one.
+  if (quota > 0 && std::ceil(quota) < cores.usable) {
+    cores.usable = std::max(1, static_cast<int>(std::ceil(quota)));
+    std::ostringstream text;
+    text << "the cgroup quota is " << quota;
+    why = text.str();
+  }
+  cores.reason = std::to_string(cores.usable) + " of the machine's " + std::to_string(online) +
+                 (online == 1 ? " core: " : " cores: ") + why;
+  return cores;
+}
+
+Cores usable_cores() {
+  return decide_cores(static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))),
+                      affinity_count(), cgroup_quota());
+}
+
+std::int64_t memory_total() { return kilobytes("/proc/meminfo", "MemTotal:"); }
+std::int64_t memory_available() { return kilobytes("/proc/meminfo", "MemAvailable:"); }
+std::int64_t resident_bytes() { return kilobytes("/proc/self/status", "VmRSS:"); }
+std::int64_t peak_resident_bytes() { return kilobytes("/proc/self/status", "VmHWM:"); }
+
+std::int64_t memory_limit() {
+  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  if (std::int64_t value = 0; std::ifstream("/sys/fs/cgroup/memory.max") >> value) limit = value;
+  return std::min(limit, memory_total());
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, 10, "model name") != 0) continue;
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// What this machine gives this process: cores, memory, names. Read from /proc, sysfs and cgroups.
+//
+// Pure reads; thread safe; a file that is missing is "unknown", never an error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+
+struct Cores {
+  int usable = 1;            // min(affinity, quota rounded up), at least 1
+  int online = 1;            // of the machine
+  int affinity = 1;          // in this process's mask
+  double quota = 0;          // of its cgroup, in cores; 0 = none
+  std::string reason;        // "2 of the machine's 8 cores: the affinity mask allows 2"
+};
+Cores usable_cores();
+/// The part of usable_cores() that decides; for tests.
+Cores decide_cores(int online, int affinity, double quota);
+
+/// Bytes; 0 where unknown.
+std::int64_t memory_total();
+std::int64_t memory_available();
+/// The smaller of memory_total() and the cgroup's limit.
+std::int64_t memory_limit();
+/// Resident now, and the highest since the start.
+std::int64_t resident_bytes();
+std::int64_t peak_resident_bytes();
+
+std::string processor_name();
+std::string host_name();
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

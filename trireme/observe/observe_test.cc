@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+
+#include "trireme/observe/events.h"
+#include "trireme/observe/machine.h"
+#include "trireme/observe/progress.h"
+
+namespace trireme {
+namespace {
+
+using observe::Event;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A folder of its own, removed at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = ::testing::TempDir() + "observe-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// What a Progress writes, as one string.
+std::string shown(observe::ProgressOptions options,
+                  const std::function<void(observe::Progress&)>& act) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  options.stream = stream;
+  {
+    observe::Progress progress(options);
+    act(progress);
+  }
+  std::fclose(stream);
+  std::string out(text, size);
+  std::free(text);
+  return out;
+}
+
+observe::StepFigures figures(long step) {
+  return {.step = step, .loss = 2.5, .step_seconds = 0.5, .tokens_per_second = 12345,
+          .communication_seconds = 0.05, .input_seconds = 0.01};
+}
+
+TEST(Event, KeepsOrderAndStableNames) {
+  EXPECT_EQ(observe::step_event({.step = 3, .loss = 1.5, .step_seconds = 0.25}).line(),
+            R"({"event":"step","step":3,"loss":1.5,"step_seconds":0.25,"tokens_per_second":0.0,)"
+            R"("communication_seconds":0.0,"input_seconds":0.0,"learning_rate":0.0,)"
+            R"("gradient_norm":0.0})");
+  EXPECT_EQ(observe::validation_event(7, 2.0, 640, 1.75).line(),
+            R"({"event":"validation","step":7,"loss":2.0,"tokens":640,"trigram_loss":1.75})");
+}
+
+TEST(Event, NotFiniteIsNullAndTextIsEscaped) {
+  EXPECT_EQ(Event("x").set("a", std::nan("")).set("b", std::string("q\"\n\xff")).line(),
+            "{\"event\":\"x\",\"a\":null,\"b\":\"q\\\"\\n\xEF\xBF\xBD\"}");
+}
+
+TEST(Event, MergePrefixes) {
+  EXPECT_EQ(Event("plan").merge("predicted_", Event("m").set("bytes", 5L)).line(),
+            R"({"event":"plan","predicted_bytes":5})");
+}
+
+TEST(History, RoundTripLeavesOutATornLine) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  {
+    observe::EventWriter writer;
+    writer.open(path);
+    writer.write(observe::validation_event(0, 5.5, 64, std::nullopt));
+    for (long step = 1; step <= 4; ++step) writer.write(observe::step_event(figures(step)));
+    writer.write(observe::validation_event(4, 2.25, 64, 1.75));
+  }
+  std::ofstream(path, std::ios::app) << R"({"event":"step","st)";
+  const observe::History history = observe::read_history(path);
+  EXPECT_EQ(history.training.size(), 4u);
+  EXPECT_THAT(history.validation, ElementsAre(std::pair(0., 5.5), std::pair(4., 2.25)));
+  EXPECT_EQ(history.trigram, 1.75);
+  observe::keep_until(path, 2);
+  EXPECT_EQ(observe::read_history(path).training.size(), 2u);
+  EXPECT_EQ(observe::read_history(path).validation.size(), 1u);
+}
+
+TEST(Progress, PlainLinesAtRoundSteps) {
+  const std::string text = shown({.steps = 200}, [](observe::Progress& progress) {
+    for (long step = 1; step <= 20; ++step) progress.step(figures(step));
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("step 1 of 200 · loss 2.500 · 12,345 tokens/s · "
+                                    "communication 10 % · input 2 %\n"),
+                          HasSubstr("step 10 of 200"), HasSubstr("· 1 min 30 s left\n"),
+                          Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
+}
+
+TEST(Progress, LiveLineIsClippedAndMovesBelowLines) {
+  const std::string text =
+      shown({.steps = 10, .terminal = true, .columns = 20}, [](observe::Progress& progress) {
+        progress.step(figures(1));
+        progress.line("hello");
+      });
+  EXPECT_EQ(text, "\rstep 1 of 10 · loss\x1b[K\r\x1b[Khello\nstep 1 of 10 · loss\n");
+}
+
+TEST(Progress, ValidationStandsInTheLine) {
+  const std::string text = shown({.steps = 1}, [](observe::Progress& progress) {
+    progress.validation(1.25);
+    progress.step(figures(1));
+  });
+  EXPECT_THAT(text, HasSubstr("· validation 1.250 ·"));
+}
+
+TEST(Words, AreForPeople) {
+  EXPECT_EQ(observe::grouped(1234567), "1,234,567");
+  EXPECT_EQ(observe::grouped(-123), "-123");
+  EXPECT_EQ(observe::bytes_text(999), "999 bytes");
+  EXPECT_EQ(observe::bytes_text(1.44e6), "1.4 MB");
+  EXPECT_EQ(observe::bytes_text(820e3), "820 kB");
+  EXPECT_EQ(observe::duration_text(0.42), "0.42 s");
+  EXPECT_EQ(observe::duration_text(200), "3 min 20 s");
+  EXPECT_EQ(observe::duration_text(3900), "1 h 5 min");
+}
+
+TEST(Cores, TheTightestLimitDecidesAndIsNamed) {
+  EXPECT_EQ(observe::decide_cores(8, 8, 0).usable, 8);
+  const auto masked = observe::decide_cores(8, 2, 0);
+  EXPECT_EQ(masked.usable, 2);
+  EXPECT_THAT(masked.reason, HasSubstr("affinity mask allows 2"));
+  const auto limited = observe::decide_cores(8, 8, 1.5);
+  EXPECT_EQ(limited.usable, 2);
+  EXPECT_THAT(limited.reason, HasSubstr("quota is 1.5"));
+}
+
+TEST(Machine, KnowsItself) {
+  EXPECT_GE(observe::usable_cores().usable, 1);
+  EXPECT_GT(observe::memory_total(), 0);
+  EXPECT_GT(observe::resident_bytes(), 0);
+  EXPECT_GE(observe::peak_resident_bytes(), observe::resident_bytes() / 2);
+}
+
+}  // namespace
+}  // namespace trireme

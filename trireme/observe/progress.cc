@@ -1,0 +1,141 @@
+#include "trireme/observe/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+std::string formatted(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string percent(double part, double whole) {
+  return formatted("%.0f %%", whole > 0 ? 100 * part / whole : 0);
+}
+
+int columns_of(std::FILE* stream) {
+  winsize size{};
+  if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+// Cuts after `columns` characters, counting UTF-8 continuation bytes as nothing.
+std::string clipped(const std::string& text, int columns) {
+  int seen = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
+    if (++seen > columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string grouped(long value) {
+  std::string out = std::to_string(value);
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t i = out.size(); i > first + 3; i -= 3) out.insert(i - 3, 1, ',');
+  return out;
+}
+
+std::string bytes_text(double bytes) {
+  const char* unit = "bytes";
+  for (const char* larger : {"kB", "MB", "GB", "TB"}) {
+    if (bytes < 999.5) break;
+    bytes /= 1000;
+    unit = larger;
+  }
+  return formatted(bytes < 99.95 && unit[0] != 'b' ? "%.1f " : "%.0f ", bytes) + unit;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 10) return formatted(seconds < 1 ? "%.2f s" : "%.1f s", seconds);
+  const long whole = std::lround(seconds);
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3600) {
+    const long rest = whole % 60;
+    return std::to_string(whole / 60) + " min" + (rest > 0 ? " " + std::to_string(rest) + " s" : "");
+  }
+  const long minutes = whole / 60;
+  return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min";
+}
+
+Progress::Progress(ProgressOptions options) : options_(options), done_(options.first) {}
+
+Progress::~Progress() { finish(); }
+
+std::optional<double> Progress::seconds_left() const {
+  if (seen_ < 2) return std::nullopt;
+  return pace_ * static_cast<double>(options_.steps - done_);
+}
+
+std::string Progress::text(const StepFigures& figures) const {
+  std::string out = "step " + grouped(figures.step) + " of " + grouped(options_.steps);
+  out += " · loss " + formatted("%.3f", loss_);
+  if (validation_) out += " · validation " + formatted("%.3f", *validation_);
+  out += " · " + grouped(std::lround(figures.tokens_per_second)) + " tokens/s";
+  out += " · communication " + percent(figures.communication_seconds, figures.step_seconds);
+  out += " · input " + percent(figures.input_seconds, figures.step_seconds);
+  if (const auto left = seconds_left(); left && done_ < options_.steps) {
+    out += " · " + duration_text(std::round(*left)) + " left";
+  }
+  return out;
+}
+
+bool Progress::due(long step) const {
+  // Some twenty lines a run: at 1-2-5 steps, which read better in a log than odd ones.
+  const double rough = std::max(1.0, static_cast<double>(options_.steps) / 20);
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  const double factor = rough <= power ? 1 : rough <= 2 * power ? 2 : rough <= 5 * power ? 5 : 10;
+  const long distance = std::max(1L, std::lround(factor * power));
+  return step % distance == 0 || step == 1 || step == options_.steps;
+}
+
+void Progress::step(const StepFigures& figures) {
+  ++seen_;
+  done_ = figures.step;
+  // The first step pays for memory and kernels; the pace forgets it.
+  const double keep = seen_ <= 2 ? 0 : 0.9;
+  pace_ = keep * pace_ + (1 - keep) * figures.step_seconds;
+  loss_ = seen_ == 1 ? figures.loss : 0.95 * loss_ + 0.05 * figures.loss;
+  if (seen_ < 20) loss_ = figures.loss;
+  if (options_.terminal) {
+    const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
+    live_ = clipped(text(figures), columns - 1);
+    std::fprintf(options_.stream, "\r%s\x1b[K", live_.c_str());
+    std::fflush(options_.stream);
+  } else if (due(figures.step)) {
+    std::fprintf(options_.stream, "%s\n", text(figures).c_str());
+    std::fflush(options_.stream);
+  }
+}
+
+void Progress::erase() {
+  if (!live_.empty()) std::fputs("\r\x1b[K", options_.stream);
+}
+
+void Progress::line(std::string_view text) {
+  erase();
+  std::fprintf(options_.stream, "%.*s\n", static_cast<int>(text.size()), text.data());
+  if (!live_.empty()) std::fputs(live_.c_str(), options_.stream);
+  std::fflush(options_.stream);
+}
+
+void Progress::finish() {
+  if (live_.empty()) return;
+  std::fputc('\n', options_.stream);
+  std::fflush(options_.stream);
+  live_.clear();
+}
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme
