@@ -66,7 +66,8 @@ class ShardsTest : public ::testing::Test {
 TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
   const at::Tensor w = at::randn({2, 3}), m = at::randn({2, 3}, at::kDouble);
   const at::Tensor b = at::randn({5}).to(at::kBFloat16), n = at::tensor({3, 4}, at::kLong);
-  const at::Tensor flag = at::tensor({1, 0}, at::kBool), scalar = at::scalar_tensor(2.5);
+  const at::Tensor flag = at::tensor({1, 0}, at::kInt).to(at::kBool),
+                   scalar = at::scalar_tensor(2.5);
   Part train({whole("w", w), whole("optimizer/w.exp_avg", m, DType::F64),
               whole("b", b, DType::BF16), whole("none", at::empty({0, 4}))},
              "train text");
