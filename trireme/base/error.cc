@@ -21,7 +21,7 @@ std::string where(const ErrorContext& context) {
   std::string place;
   if (context.rank >= 0) {
     append(place, "rank " + std::to_string(context.rank) +
-                      (context.host.empty() ? "" : " on " + context.host));
+                      (context.host.empty() ? "" : " on host " + context.host));
   } else if (!context.host.empty()) {
     append(place, "host " + context.host);
   }

@@ -32,8 +32,21 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration t
           nullptr, 0);
 }
 
-// A bound on every sleep: a lost wake-up costs at most this much.
+void ring(int eventfd) noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto put = write(eventfd, &one, sizeof one);
+}
+
+void drain(int eventfd) noexcept {
+  std::uint64_t value = 0;
+  [[maybe_unused]] const auto got = read(eventfd, &value, sizeof value);
+}
+
+// A bound on every sleep: should a wake-up ever be lost, it costs at most this much.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
+// A parked background thread looks again after the first, then ever later up to the second.
+constexpr Duration kFirstPark = std::chrono::microseconds(250);
+constexpr Duration kLongestPark = std::chrono::milliseconds(4);
 
 Duration until(TimePoint deadline, TimePoint now) noexcept {
   if (deadline <= now) return Duration::zero();
@@ -41,29 +54,35 @@ Duration until(TimePoint deadline, TimePoint now) noexcept {
   return deadline - now;
 }
 
+int milliseconds(Duration duration) noexcept {
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
+}
+
 [[noreturn]] void throw_errno(const char* call) {
   throw ResourceError(std::string(call) + " failed: " + std::strerror(errno),
                       {.operation = "waiter", .advice = "Raise the limit on open files."});
 }
 
+int checked(int descriptor, const char* call) {
+  if (descriptor < 0) throw_errno(call);
+  return descriptor;
+}
+
+void watch(int epoll, int descriptor) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_errno("epoll_ctl");
+}
+
 }  // namespace
 
-class RealWaiter::Drive {
- public:
-  explicit Drive(RealWaiter& waiter) : waiter_(waiter) { waiter_.driver_id_ = std::this_thread::get_id(); }
-  ~Drive() { waiter_.driver_id_ = std::thread::id(); }
-
- private:
-  RealWaiter& waiter_;
-};
-
 RealWaiter::RealWaiter(Duration spin) : spin_(spin) {
-  epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_ < 0) throw_errno("epoll_create1");
-  event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (event_ < 0) throw_errno("eventfd");
-  epoll_event event{.events = EPOLLIN, .data = {.fd = event_}};
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, event_, &event);
+  epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  event_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+  rest_epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  kick_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+  watch(epoll_, event_);
+  watch(rest_epoll_, epoll_);
+  watch(rest_epoll_, kick_);
   background_ = std::thread([this] { background(); });
 }
 
@@ -71,10 +90,36 @@ RealWaiter::~RealWaiter() {
   stop_ = true;
   park_.fetch_add(1);
   futex_wake(park_);
-  wake();
+  ring(kick_);
   background_.join();
-  close(event_);
-  close(epoll_);
+  for (const int descriptor : {kick_, rest_epoll_, event_, epoll_}) close(descriptor);
+}
+
+bool RealWaiter::try_take() noexcept {
+  if (driver_.load(std::memory_order_relaxed) || driver_.exchange(true)) return false;
+  driver_id_.store(std::this_thread::get_id());
+  if (armed_) arm(false);
+  return true;
+}
+
+// Sources with something under way are left armed, so that their peers wake whoever sleeps.
+// Whoever failed to take the context while we had it has queued a task or counts as a sleeper
+// before it tried again; both are looked at after the context is free, so none is forgotten.
+void RealWaiter::give_up() {
+  do {
+    bool busy = false;
+    if (any_pending()) {
+      arm(true);
+      for (int round = 0; (busy = step()) && round < 3;) ++round;
+    }
+    driver_id_.store(std::thread::id());
+    driver_.store(false);
+    if (busy) kick();   // more to do than a thread that wants to leave should do
+  } while (num_tasks_.load() > 0 && try_take() && (step(), true));
+  if (sleepers_.load() > 0) {
+    events_.fetch_add(1);
+    futex_wake(events_);
+  }
 }
 
 bool RealWaiter::wait_until(const std::function<bool()>& ready, TimePoint deadline) {
@@ -82,27 +127,35 @@ bool RealWaiter::wait_until(const std::function<bool()>& ready, TimePoint deadli
   TRIREME_CHECK(!in_context());
   users_.fetch_add(1);
   bool result = false;
+  TimePoint spin_until = now() + spin_;
   for (;;) {
     const std::uint32_t seen = events_.load();
-    if ((result = ready()) || now() >= deadline) break;
-    if (driver_.try_lock()) {
-      {
-        Drive context(*this);
-        result = drive(ready, deadline, false);
-      }
+    const TimePoint time = now();
+    if ((result = ready()) || time >= deadline) break;
+    if (try_take()) {
+      result = drive(ready, deadline);
       users_.fetch_sub(1);
-      leave();
+      give_up();
       return result;
     }
+    if (time < spin_until) {
+      __builtin_ia32_pause();
+      continue;
+    }
     sleepers_.fetch_add(1);
-    if (events_.load() == seen) futex_wait(events_, seen, until(deadline, now()));
+    // Counted as a sleeper first, then tried once more: see give_up().
+    if (!driver_.load()) {
+      sleepers_.fetch_sub(1);
+      continue;
+    }
+    if (events_.load() == seen) futex_wait(events_, seen, until(deadline, time));
     sleepers_.fetch_sub(1);
   }
   users_.fetch_sub(1);
   return result;
 }
 
-bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline, bool release) {
+bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline) {
   TimePoint spin_until = now() + spin_;
   for (;;) {
     const std::uint32_t seen = events_.load();
@@ -115,208 +168,179 @@ bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline, b
     } else if (time < spin_until) {
       __builtin_ia32_pause();
     } else {
-      sleep_in_epoll(ready, deadline, release, seen);
+      sleep_in_epoll(ready, deadline, seen);
       spin_until = now() + spin_;
     }
   }
 }
 
-// Sleeps with every source armed. `release`: the background thread lets go of the context while it
-// sleeps, so that a user thread may take it over without waking anybody.
 void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline,
-                                bool release, std::uint32_t seen) {
+                                std::uint32_t seen) {
   in_epoll_.fetch_add(1);
+  if (resting_.load()) kick();   // or the background thread would wake up with us
   arm(true);
   if (!step() && !ready() && events_.load() == seen) {
     const Duration rest = until(std::min(deadline, next_timer()), now());
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
-    if (release) {
-      driver_id_ = std::thread::id();
-      driver_.unlock();
-    }
     epoll_event happened[8];
-    const int count = epoll_wait(epoll_, happened, 8, static_cast<int>(milliseconds));
+    const int count = epoll_wait(epoll_, happened, 8, milliseconds(rest));
     for (int i = 0; i < count; ++i) {
-      if (happened[i].data.fd != event_) continue;
-      std::uint64_t value = 0;
-      [[maybe_unused]] const auto got = read(event_, &value, sizeof value);
-    }
-    if (release) {
-      // A user thread may have taken over; it needs no company: park until it leaves.
-      while (!driver_.try_lock()) {
-        const std::uint32_t word = park_.load();
-        if (stop_) {
-          driver_.lock();
-          break;
-        }
-        parked_ = true;
-        if (users_.load() > 0) futex_wait(park_, word, kLongestSleep);
-        parked_ = false;
-      }
-      driver_id_ = std::this_thread::get_id();
+      if (happened[i].data.fd == event_) drain(event_);
     }
   }
   in_epoll_.fetch_sub(1);
   arm(false);
 }
 
-void RealWaiter::leave() {
-  if (anything_pending()) arm(true);
-  driver_.unlock();
-  if (sleepers_.load() > 0) {
-    events_.fetch_add(1);
-    futex_wake(events_);
-  }
-  if (users_.load() == 0 && parked_.load() && anything_pending()) {
-    park_.fetch_add(1);
-    futex_wake(park_);
-  } else if (users_.load() == 0 && in_epoll_.load() > 0 && anything_pending()) {
-    wake();
+void RealWaiter::background() {
+  while (!stop_) {
+    rest();
+    if (stop_) return;
+    if (users_.load() > 0 || !try_take()) {
+      park();
+      continue;
+    }
+    while (step() && users_.load() == 0 && !stop_) {
+    }
+    give_up();
   }
 }
 
-void RealWaiter::background() {
-  const auto yield = [this] { return stop_.load() || users_.load() > 0 || !anything_pending(); };
-  while (!stop_) {
+// Sleeps until a descriptor, a timer or a kick; at once back if a user thread owns epoll_.
+void RealWaiter::rest() {
+  resting_.store(true);
+  if (in_epoll_.load() == 0 && num_tasks_.load() == 0 && !stop_) {
+    epoll_event happened[2];
+    epoll_wait(rest_epoll_, happened, 2, milliseconds(until(next_timer(), now())));
+  }
+  resting_.store(false);
+  drain(kick_);
+}
+
+void RealWaiter::park() {
+  Duration pause = kFirstPark;
+  while (!stop_ && (users_.load() > 0 || driver_.load())) {
     const std::uint32_t word = park_.load();
-    parked_ = true;
-    if (yield() && !stop_) futex_wait(park_, word, kLongestSleep);
-    parked_ = false;
-    if (yield() || !driver_.try_lock()) continue;
-    {
-      Drive context(*this);
-      drive(yield, TimePoint::max(), true);
-    }
-    driver_.unlock();
-    events_.fetch_add(1);
-    if (sleepers_.load() > 0) futex_wake(events_);
+    if (stop_) return;
+    futex_wait(park_, word, pause);
+    pause = std::min(2 * pause, kLongestPark);
   }
 }
+
+void RealWaiter::kick() noexcept { ring(kick_); }
 
 void RealWaiter::wake() noexcept {
   events_.fetch_add(1);
   if (sleepers_.load() > 0) futex_wake(events_);
-  if (in_epoll_.load() > 0 && !in_context()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = write(event_, &one, sizeof one);
-  }
+  if (in_epoll_.load() > 0 && !in_context()) ring(event_);
 }
 
 void RealWaiter::run(std::function<void()> task) {
   if (in_context()) return task();
+  if (num_tasks_.load() == 0 && try_take()) {
+    task();
+    step();
+    return give_up();
+  }
   {
     std::lock_guard lock(tasks_mutex_);
     tasks_.push_back(std::move(task));
+    num_tasks_.fetch_add(1);
   }
-  if (driver_.try_lock()) {
-    {
-      Drive context(*this);
-      step();
-    }
-    leave();
+  if (try_take()) {
+    step();
+    give_up();
   } else {
     wake();
-    if (users_.load() == 0 && parked_.load()) {
-      park_.fetch_add(1);
-      futex_wake(park_);
-    }
   }
 }
 
 void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
+  bool first = false;
   {
     std::lock_guard lock(tasks_mutex_);
-    timers_.emplace(time, std::move(task));
+    const auto at = timers_.emplace(time, std::move(task));
+    first = at == timers_.begin();
+    next_timer_.store(timers_.begin()->first.time_since_epoch().count());
   }
+  if (!first) return;
   wake();
-  park_.fetch_add(1);
-  futex_wake(park_);
+  if (resting_.load()) kick();
 }
 
 bool RealWaiter::step() {
   bool moved = run_tasks() | run_timers();
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const auto source = sources_[i];
-    moved |= source->poll();
+    if (ProgressSource* source = sources_[i].get()) moved |= source->poll();
   }
+  if (!removed_.empty()) compact();
   return moved;
+}
+
+void RealWaiter::compact() {
+  std::erase(sources_, nullptr);
+  const auto last = std::exchange(removed_, {});   // destroyed when nobody iterates any more
 }
 
 bool RealWaiter::run_tasks() {
   bool moved = false;
-  for (;;) {
+  while (num_tasks_.load() > 0) {
     std::function<void()> task;
     {
       std::lock_guard lock(tasks_mutex_);
-      if (tasks_.empty()) return moved;
       task = std::move(tasks_.front());
       tasks_.pop_front();
+      num_tasks_.fetch_sub(1);
     }
     task();
     moved = true;
   }
+  return moved;
 }
 
 bool RealWaiter::run_timers() {
   bool moved = false;
-  for (;;) {
+  while (next_timer() != TimePoint::max() && next_timer() <= now()) {
     std::function<void()> task;
     {
       std::lock_guard lock(tasks_mutex_);
-      if (timers_.empty() || timers_.begin()->first > now()) return moved;
       task = std::move(timers_.begin()->second);
       timers_.erase(timers_.begin());
+      next_timer_.store(timers_.empty() ? Duration::max().count()
+                                        : timers_.begin()->first.time_since_epoch().count());
     }
     task();
     moved = true;
   }
+  return moved;
 }
 
-TimePoint RealWaiter::next_timer() {
-  std::lock_guard lock(tasks_mutex_);
-  return timers_.empty() ? TimePoint::max() : timers_.begin()->first;
-}
-
-bool RealWaiter::anything_pending() {
-  {
-    std::lock_guard lock(tasks_mutex_);
-    if (!tasks_.empty() || !timers_.empty()) return true;
-  }
-  std::lock_guard lock(sources_mutex_);
+bool RealWaiter::any_pending() const {
   return std::any_of(sources_.begin(), sources_.end(),
-                     [](const auto& source) { return source->pending(); });
+                     [](const auto& source) { return source && source->pending(); });
 }
 
 void RealWaiter::arm(bool sleeping) noexcept {
-  for (const auto& source : sources_) source->arm(sleeping);
+  armed_ = sleeping;
+  for (const auto& source : sources_) {
+    if (source) source->arm(sleeping);
+  }
 }
 
 void RealWaiter::add(std::shared_ptr<ProgressSource> source) {
-  run([this, source = std::move(source)] {
-    if (const int descriptor = source->descriptor(); descriptor >= 0) {
-      epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-      epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
-    }
-    std::lock_guard lock(sources_mutex_);
-    sources_.push_back(source);
-  });
+  if (const int descriptor = source->descriptor(); descriptor >= 0) watch(epoll_, descriptor);
+  run([this, source = std::move(source)] { sources_.push_back(source); });
 }
 
 void RealWaiter::remove(const ProgressSource* source) {
   std::atomic<bool> gone{false};
   run([this, source, &gone] {
-    std::shared_ptr<ProgressSource> last;   // destroyed after the lock
-    {
-      std::lock_guard lock(sources_mutex_);
-      const auto at = std::find_if(sources_.begin(), sources_.end(),
-                                   [&](const auto& one) { return one.get() == source; });
-      if (at != sources_.end()) {
-        last = std::move(*at);
-        sources_.erase(at);
+    const auto at = std::find_if(sources_.begin(), sources_.end(),
+                                 [&](const auto& one) { return one.get() == source; });
+    if (at != sources_.end()) {
+      if ((*at)->descriptor() >= 0) {
+        epoll_ctl(epoll_, EPOLL_CTL_DEL, (*at)->descriptor(), nullptr);
       }
-    }
-    if (last && last->descriptor() >= 0) {
-      epoll_ctl(epoll_, EPOLL_CTL_DEL, last->descriptor(), nullptr);
+      removed_.push_back(std::move(*at));   // nulls the slot: a step may be iterating
     }
     gone = true;
     wake();

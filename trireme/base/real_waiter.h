@@ -1,7 +1,10 @@
 // The Waiter of a real process: futex for threads, epoll for descriptors, one background thread.
 //
-// A user thread that waits drives the progress context itself, so a blocking call switches no
-// thread; the background thread drives while operations are pending and nobody waits.
+// Whoever holds `driver_` is the progress context. A user thread that waits takes it and drives
+// progress itself, so a blocking call switches no thread: it spins for `spin`, then sleeps in
+// epoll. While no user thread waits, the background thread rests in epoll with the sources armed
+// and takes the context only when something happened. When it finds a user driving, it parks and
+// looks again a little later by itself: leaving a wait therefore costs no system call.
 #pragma once
 
 #include <atomic>
@@ -32,38 +35,49 @@ class RealWaiter final : public Waiter {
   void remove(const ProgressSource* source) override;
 
  private:
-  class Drive;                     // RAII: this thread is the progress context
+  bool try_take() noexcept;        // become the progress context
+  void give_up();                  // cease to be it; nothing is left stranded
   bool step();                     // run queued tasks, due timers, polls; true if anything moved
   bool run_tasks();
   bool run_timers();
-  bool drive(const std::function<bool()>& ready, TimePoint deadline, bool release_to_sleep);
-  void sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline, bool release,
-                      std::uint32_t seen);
+  void compact();                  // forgets removed sources
+  bool drive(const std::function<bool()>& ready, TimePoint deadline);
+  void sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline, std::uint32_t seen);
+  bool any_pending() const;
   void arm(bool sleeping) noexcept;
-  bool anything_pending();
   bool in_context() const noexcept { return driver_id_.load() == std::this_thread::get_id(); }
-  TimePoint next_timer();
-  void leave();                    // give the context up and tell whoever wants it
+  TimePoint next_timer() const noexcept { return TimePoint(Duration(next_timer_.load())); }
+  void kick() noexcept;            // gets the background thread out of its rest
   void background();
+  void rest();
+  void park();
 
   const Duration spin_;
-  std::mutex driver_;
+  std::atomic<bool> driver_{false};
   std::atomic<std::thread::id> driver_id_{};
   std::atomic<std::uint32_t> events_{0};    // futex: threads that wait without driving
   std::atomic<int> sleepers_{0};
   std::atomic<int> users_{0};               // user threads inside wait_until
+  std::atomic<int> in_epoll_{0};            // user threads that sleep in epoll (0 or 1)
   std::atomic<std::uint32_t> park_{0};      // futex: the background thread
-  std::atomic<bool> parked_{false};
-  std::atomic<int> in_epoll_{0};
+  std::atomic<bool> resting_{false};        // the background thread sleeps in rest_epoll_
   std::atomic<bool> stop_{false};
 
   std::mutex tasks_mutex_;
   std::deque<std::function<void()>> tasks_;
+  std::atomic<std::size_t> num_tasks_{0};
   std::multimap<TimePoint, std::function<void()>> timers_;
-  std::vector<std::shared_ptr<ProgressSource>> sources_;   // changed in the context only
-  std::mutex sources_mutex_;                               // for pending() from other threads
-  int epoll_ = -1;
-  int event_ = -1;
+  std::atomic<Duration::rep> next_timer_{Duration::max().count()};
+
+  // Used in the context only.
+  std::vector<std::shared_ptr<ProgressSource>> sources_;   // null where removed during a step
+  std::vector<std::shared_ptr<ProgressSource>> removed_;
+  bool armed_ = false;
+
+  int epoll_ = -1;        // the sources and event_: where a user thread sleeps
+  int event_ = -1;        // wake() for a user thread in epoll_
+  int rest_epoll_ = -1;   // epoll_ and kick_: where the background thread sleeps
+  int kick_ = -1;
   std::thread background_;
 };
 
