@@ -29,8 +29,8 @@ std::shared_ptr<GateState> gate_state(const comm::Communicator& world, const Gat
 }
 
 Work gather(comm::Communicator& world, const std::shared_ptr<GateState>& state) {
-  return world.all_gather(Buffer::of(std::span(state->mine)), Buffer::of(std::span(state->all)),
-                          {.label = "step gate"});
+  return world.all_gather(Buffer::of(std::span<std::int64_t>(state->mine)),
+                          Buffer::of(std::span(state->all)), {.label = "step gate"});
 }
 
 using Record = std::array<std::int64_t, kGateWords>;
@@ -124,8 +124,8 @@ Vote::Vote(comm::Communicator& world, const Ballot& ballot) : state_(std::make_s
   state_->mine[4] = static_cast<std::int64_t>(length);
   std::memcpy(&state_->mine[State::kHead], ballot.reason.data(), length);
   work_ = world
-              .all_gather(Buffer::of(std::span(state_->mine)), Buffer::of(std::span(state_->all)),
-                          {.label = "vote"})
+              .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
+                          Buffer::of(std::span(state_->all)), {.label = "vote"})
               .then([state = state_] {});
 }
 
