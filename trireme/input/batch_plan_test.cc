@@ -6,7 +6,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/input/philox.h"
+#include "trireme/input/random_below.h"
 
 namespace trireme::input {
 namespace {
@@ -14,15 +14,17 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Philox, MatchesTheAuthorsVectors) {  // Random123's kat_vectors, philox4x32 10
-  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
-            (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
-            (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
-            (std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  using kernel::philox;
+  using kernel::PhiloxBlock;
+  EXPECT_EQ(philox(0, PhiloxBlock{0, 0, 0, 0}),
+            (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~std::uint64_t{0}, PhiloxBlock{~0u, ~0u, ~0u, ~0u}),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, PhiloxBlock{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, NumbersStayBelowTheBoundAndSpread) {
+TEST(RandomBelow, NumbersStayBelowTheBoundAndSpread) {
   std::map<std::uint64_t, int> seen;
   for (int i = 0; i < 10000; ++i) ++seen[random_below(10, 7, 3, i)];
   ASSERT_EQ(seen.size(), 10u);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/check.h"
-#include "trireme/input/philox.h"
+#include "trireme/input/random_below.h"
 
 namespace trireme {
 inline namespace v0 {

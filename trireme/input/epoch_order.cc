@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/input/philox.h"
+#include "trireme/input/random_below.h"
 #include "trireme/input/sampler.h"
 
 namespace trireme {

@@ -24,6 +24,7 @@ struct SamplerOptions {
   std::int64_t batch = 0;  // global batch, samples
   std::uint64_t seed = 1;
   bool shuffle = true;
+  bool follow = true;  // DataParallel of the same Job follows it; false for evaluation
 };
 
 /// The global order of epoch `epoch`: a permutation of 0 … n-1, or identity.

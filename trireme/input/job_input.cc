@@ -1,0 +1,35 @@
+// What of input knows a Job: batches() and the Sampler that DataParallel follows.
+#include "trireme/base/error.h"
+#include "trireme/input/batches.h"
+#include "trireme/input/loader_sampler.h"
+#include "trireme/input/sampler_state.h"
+#include "trireme/job/job.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
+  const auto other = job.input_plan();
+  if (other != nullptr && other.use_count() > 2) {  // more than the Job's own and ours
+    throw ConfigError("a second Sampler would take over this Job's plan",
+                      {.operation = "input",
+                       .advice = "Give the one that is not for training {.follow = false}."});
+  }
+  job.set_input_plan(std::move(state));
+}
+
+}  // namespace
+
+Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
+    : state_(std::make_shared<input::SamplerState>(n, options, job.rank(), job.size())) {
+  if (options.follow) publish(job, state_);
+}
+
+Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
+                const BatchesOptions& options) {
+  return Batches(std::move(data), options, job.rank(), job.size(), job.waiter());
+}
+
+}  // namespace v0
+}  // namespace trireme

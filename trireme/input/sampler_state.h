@@ -1,0 +1,61 @@
+// What all copies of one Sampler share: the order, what the loader was given, and what step() has
+// consumed. It is the InputPlan that DataParallel follows. Thread safe (one mutex). No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/input/batch_plan.h"
+#include "trireme/input/sampler.h"
+#include "trireme/job/input_plan.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace input {
+
+class SamplerState final : public InputPlan {
+ public:
+  SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size);
+
+  /// The loader begins a pass. It goes on at the first batch that was not consumed: a new epoch
+  /// after a full pass, the rest of the epoch after a resume or a break. Where nobody consumes (no
+  /// DataParallel follows it) every pass is a new epoch.
+  void begin_pass();
+  /// The samples of this rank's next micro-batch of `micro` samples; nullopt at the epoch's end.
+  std::optional<std::vector<std::size_t>> next(std::int64_t micro);
+
+  std::optional<MicroStep> peek() override;
+  void consume() override;
+
+  std::int64_t size() const noexcept { return n_; }
+  std::string metadata() const;
+  void restored(const std::string& metadata);
+
+ private:
+  std::optional<MicroStep> peek_locked() const;
+  void learn_micro(std::int64_t micro);
+
+  const std::int64_t n_;
+  const SamplerOptions options_;
+  const int rank_, size_;
+  const std::int64_t per_epoch_;
+
+  mutable std::mutex mutex_;
+  std::int64_t micro_ = 0;        // the loader's batch size; 0 until it asks
+  std::int64_t saved_micro_ = 0;  // of the checkpoint; 0 = none
+  bool begun_ = false, consumed_any_ = false;
+  std::int64_t epoch_ = 0;       // of the pass
+  std::int64_t batch_ = 0;       // consumed: global batches since the start …
+  std::size_t micro_step_ = 0;   // … and this rank's micro-batches of the next one
+  std::int64_t next_batch_ = 0;  // given to the loader, the same two
+  std::size_t next_micro_step_ = 0;
+  std::int64_t order_epoch_ = -1;
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace input
+}  // namespace v0
+}  // namespace trireme
