@@ -1,5 +1,6 @@
 #include "trireme/tensor/functions.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
