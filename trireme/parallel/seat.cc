@@ -1,6 +1,7 @@
 #include "trireme/parallel/seat.h"
 
 #include "trireme/job/job.h"
+#include "trireme/parallel/strategy.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -15,5 +16,16 @@ Seat seat_of(Job& job) {
 }
 
 }  // namespace parallel
+
+// Here and not beside the rest, so that programs without a Job link without it.
+Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+                   const AdamW& optimizer)
+    : Strategy(parallel::seat_of(job), model, std::move(options),
+               optim::make_optimizer(optimizer)) {}
+Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+                   const Sgd& optimizer)
+    : Strategy(parallel::seat_of(job), model, std::move(options),
+               optim::make_optimizer(optimizer)) {}
+
 }  // namespace v0
 }  // namespace trireme

@@ -249,14 +249,6 @@ struct Strategy::Impl {
   int exceptions = std::uncaught_exceptions();
 };
 
-Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
-                   const AdamW& optimizer)
-    : Strategy(parallel::seat_of(job), model, std::move(options),
-               optim::make_optimizer(optimizer)) {}
-Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
-                   const Sgd& optimizer)
-    : Strategy(parallel::seat_of(job), model, std::move(options),
-               optim::make_optimizer(optimizer)) {}
 Strategy::Strategy(const parallel::Seat& seat, const models::Blocks& model, StrategyOptions options,
                    std::unique_ptr<optim::Optimizer> optimizer)
     : impl_(std::make_unique<Impl>(seat, model, std::move(options), std::move(optimizer))) {}
