@@ -10,16 +10,16 @@
 #include <fstream>
 
 #include "trireme/base/check.h"
-#include "trireme/testing/faulty_storage.h"
+#include "trireme/checkpoint/faulty_storage.h"
 
 namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using testing::Crashed;
+
 using ::testing::ElementsAre;
-using testing::FaultyStorage;
+
 using ::testing::HasSubstr;
 
 class CheckpointFolderTest : public ::testing::Test {

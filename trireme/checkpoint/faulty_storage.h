@@ -2,7 +2,8 @@
 //
 // DiskFull: that act and every later write throws ResourceError; names and removals still work.
 // Crash: that act and all after it throw Crashed; files that were not finished keep half of their
-// bytes, and folders renamed without a sync of their parent have their old names again. Tests only.
+// bytes, and folders renamed without a sync of their parent have their old names again. For tests
+// only; it lies here because testing/ may not include checkpoint/ (layers.txt).
 #pragma once
 
 #include <filesystem>
@@ -16,21 +17,21 @@
 
 namespace trireme {
 inline namespace v0 {
-namespace testing {
+namespace checkpoint {
 
 struct Crashed {};
 
-class FaultyStorage final : public checkpoint::Storage {
+class FaultyStorage final : public Storage {
  public:
   enum class Fault { None, DiskFull, Crash };
 
   explicit FaultyStorage(Fault fault = Fault::None, int fail_at = 0)
-      : inner_(checkpoint::local_storage()), fault_(fault), fail_at_(fail_at) {}
+      : inner_(local_storage()), fault_(fault), fail_at_(fail_at) {}
 
   /// Acts (creates, writes, finishes, renames, …) so far.
   int num_acts() const noexcept { return acts_; }
 
-  std::unique_ptr<checkpoint::OutputFile> create(const std::string& path) override {
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
     act(true);
     open_.push_back(path);
     return std::make_unique<File>(*this, inner_->create(path), path);
@@ -58,7 +59,7 @@ class FaultyStorage final : public checkpoint::Storage {
   }
 
  private:
-  class File final : public checkpoint::OutputFile {
+  class File final : public OutputFile {
    public:
     File(FaultyStorage& owner, std::unique_ptr<OutputFile> inner, std::string path)
         : owner_(owner), inner_(std::move(inner)), path_(std::move(path)) {}
@@ -109,6 +110,6 @@ class FaultyStorage final : public checkpoint::Storage {
   std::vector<std::pair<std::string, std::string>> renamed_;
 };
 
-}  // namespace testing
+}  // namespace checkpoint
 }  // namespace v0
 }  // namespace trireme
