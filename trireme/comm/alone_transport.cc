@@ -10,7 +10,7 @@ inline namespace v0 {
 namespace comm {
 
 Work AloneTransport::send(int peer, net::Tag, std::span<const std::byte>) {
-  TRIREME_CHECK(peer < 0);   // there is no peer
+  TRIREME_CHECK(peer < 0);  // there is no peer
   return Work();
 }
 

@@ -17,8 +17,9 @@ inline namespace v0 {
 
 /// A writable contiguous range of a type that crosses ranks.
 template <class R>
-concept Communicable = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                       requires { DTypeOf<std::ranges::range_value_t<R>>::value; };
+concept Communicable = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && requires {
+  DTypeOf<std::ranges::range_value_t<R>>::value;
+};
 
 template <Communicable R>
 Buffer buffer_of(R&& values) {

@@ -10,10 +10,14 @@ namespace comm {
 
 constexpr kernel::Combine combine_of(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::Min: return kernel::Combine::Min;
-    case ReduceOp::Max: return kernel::Combine::Max;
-    case ReduceOp::Product: return kernel::Combine::Product;
-    default: return kernel::Combine::Sum;
+    case ReduceOp::Min:
+      return kernel::Combine::Min;
+    case ReduceOp::Max:
+      return kernel::Combine::Max;
+    case ReduceOp::Product:
+      return kernel::Combine::Product;
+    default:
+      return kernel::Combine::Sum;
   }
 }
 

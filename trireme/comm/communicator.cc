@@ -16,7 +16,8 @@ namespace {
 // Up to here one round of messages beats the ring's 2(n-1) rounds and direct's two.
 constexpr std::size_t kNaiveBytes = 4096;
 
-Operation operation_of(OpKind kind, const Buffer& like, std::size_t count, const OpOptions& options) {
+Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
+                       const OpOptions& options) {
   Operation op;
   op.kind = kind;
   op.dtype = like.dtype;
@@ -30,15 +31,11 @@ std::string text(std::size_t number) { return std::to_string(number); }
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
-    : engine_(std::make_shared<Engine>(std::move(transport), std::move(options))) {
-  choose(engine_->options().algorithm, 0);   // refuse an unknown name now
+    : engine_(Engine::create(std::move(transport), std::move(options))) {
+  choose(engine_->options().algorithm, 0);  // refuse an unknown name now
 }
 
-Communicator::~Communicator() {
-  engine_->abort(std::make_exception_ptr(
-      Error(ExitCode::UserCode, "communicator " + name() + " was destroyed with calls under way",
-            {.rank = rank(), .advice = "Wait for all Works before the Job ends."})));
-}
+Communicator::~Communicator() { engine_->close(); }
 
 int Communicator::rank() const noexcept { return engine_->rank(); }
 int Communicator::size() const noexcept { return engine_->size(); }
@@ -54,31 +51,34 @@ Arena Communicator::allocate(std::size_t bytes, Device device) {
   return engine_->allocate(bytes, device);
 }
 
-void Communicator::require(bool condition, std::string_view operation, const std::string& what) const {
+void Communicator::require(bool condition, std::string_view operation,
+                           const std::string& what) const {
   if (condition) return;
-  throw ConfigError(what, {.rank = rank(), .operation = std::string(operation),
-                           .advice = "Correct the call."});
+  throw ConfigError(
+      what, {.rank = rank(), .operation = std::string(operation), .advice = "Correct the call."});
 }
 
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
 std::string Communicator::choose(std::string_view wanted, std::size_t bytes) const {
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == "auto") {
-    if (bytes <= kNaiveBytes || size() == 1) return "naive";
-    return engine_->can_map() ? "direct" : "ring";
+    if (engine_->can_map()) return "direct";
+    return bytes <= kNaiveBytes ? "naive" : "ring";
   }
   if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
     throw ConfigError("algorithm direct needs memory that ranks share; transport " +
                           std::string(transport_name()) + " cannot map it",
-                      {.rank = rank(), .operation = "all_reduce",
+                      {.rank = rank(),
+                       .operation = "all_reduce",
                        .advice = "Use algorithm auto or ring, or transport shm."});
   }
   if (wanted != "naive" && wanted != "ring" && wanted != "direct") {
     throw ConfigError("unknown algorithm " + std::string(wanted),
-                      {.rank = rank(), .operation = "all_reduce",
+                      {.rank = rank(),
+                       .operation = "all_reduce",
                        .advice = "Choose auto, naive, ring or direct."});
   }
-  return std::string(wanted);
+  return size() == 1 ? "naive" : std::string(wanted);
 }
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
@@ -120,8 +120,8 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
 }
 
 Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
-  require(root >= 0 && root < size(), "broadcast", "root " + std::to_string(root) + " of " +
-                                                       std::to_string(size()) + " ranks");
+  require(root >= 0 && root < size(), "broadcast",
+          "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
   operation.root = root;
   operation.in = inout;
@@ -157,8 +157,9 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
   require(op != ReduceOp::Mean || kernel::can_divide(in.dtype), "reduce_scatter",
           "the Mean of integers is not defined");
   require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size()),
-          "reduce_scatter", "in holds " + text(in.count) + " elements, out " + text(out.count) +
-                                ", the group " + std::to_string(size()) + " ranks");
+          "reduce_scatter",
+          "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
+              std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());

@@ -40,9 +40,9 @@ struct Term {
 };
 
 struct OpOptions {
-  std::string_view label = {};       // "bucket 2": printed in errors and traces
+  std::string_view label = {};  // "bucket 2": printed in errors and traces
   Deadline deadline = Deadline::job();
-  std::string_view algorithm = {};   // overrides the communicator's choice
+  std::string_view algorithm = {};  // overrides the communicator's choice
 };
 
 /// Memory that this group reduces without a copy. All ranks allocate in the same order.
@@ -66,9 +66,9 @@ class Arena {
 class PeerWatch {
  public:
   struct Verdict {
-    bool keep_waiting = false;       // a peer is alive in user code, or stopped in a debugger
-    std::string explanation;         // "rank 0 is in user code since 45 s (last call ...)"
-    int lost_rank = -1;              // a peer is known to be dead
+    bool keep_waiting = false;  // a peer is alive in user code, or stopped in a debugger
+    std::string explanation;    // "rank 0 is in user code since 45 s (last call ...)"
+    int lost_rank = -1;         // a peer is known to be dead
   };
   virtual ~PeerWatch() = default;
   virtual Verdict ask(std::string_view operation, Duration waited) = 0;
@@ -78,7 +78,7 @@ class PeerWatch {
 
 struct CommunicatorOptions {
   std::string name = "world";
-  std::string algorithm = "auto";    // auto | naive | ring | direct
+  std::string algorithm = "auto";  // auto | naive | ring | direct
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;

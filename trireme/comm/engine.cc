@@ -1,12 +1,13 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/comm/algorithms.h"
+#include "trireme/comm/direct_run.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
@@ -16,22 +17,8 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::size_t kSendAhead = 4096;             // bytes that leave with the header
 constexpr std::size_t kScratchKept = 64u << 20;
-constexpr std::uint64_t kTagSpace = 1ull << 63;      // ours; user tags use the rest
-
-std::string seconds(Duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(duration).count());
-  return text;
-}
-
-std::span<const std::byte> bytes_of(const Header& header) {
-  return std::as_bytes(std::span(&header, 1));
-}
-std::span<std::byte> bytes_of(Header& header) {
-  return std::as_writable_bytes(std::span(&header, 1));
-}
+constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
 /// An operation with a deadline of its own.
 class OwnDeadline final : public WorkOwner {
@@ -57,8 +44,8 @@ class OwnDeadline final : public WorkOwner {
 
 }  // namespace
 
-net::Tag tag_of(Channel channel, std::uint32_t lane) noexcept {
-  return {kTagSpace | std::uint64_t(lane) << 8 | static_cast<std::uint64_t>(channel)};
+net::Tag tag_of(Channel channel) noexcept {
+  return {kTagSpace | static_cast<std::uint64_t>(channel)};
 }
 
 Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
@@ -68,8 +55,6 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
       rank_(transport_->rank()),
       size_(transport_->size()),
       expected_(size_, 0) {}
-
-Engine::~Engine() = default;
 
 Work Engine::submit(Operation operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
@@ -84,38 +69,19 @@ Work Engine::submit(Operation operation, Deadline deadline) {
   return work;
 }
 
-Arena Engine::allocate(std::size_t bytes, Device device) {
-  Arena arena;
-  std::exception_ptr error;
-  std::atomic<bool> done{false};
-  waiter_->run([&] {
-    try {
-      const net::Region region =
-          transport_->register_memory({static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
-      std::erase_if(arenas_, [](const Known& known) { return known.owner.expired(); });
-      arenas_.push_back({{region.id, region.bytes, nullptr}, region.owner});
-      arena = Arena(region);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    done = true;
-    waiter_->wake();
-  });
-  if (!done) waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
-  if (error) std::rethrow_exception(error);
-  return arena;
-}
-
-const net::Region* Engine::arena_of(const void* data, std::size_t bytes, std::uint64_t* offset) {
-  const auto* begin = static_cast<const std::byte*>(data);
-  for (const Known& known : arenas_) {
-    const std::byte* base = known.region.bytes.data();
-    if (begin < base || begin + bytes > base + known.region.bytes.size()) continue;
-    if (known.owner.expired()) continue;
-    *offset = static_cast<std::uint64_t>(begin - base);
-    return &known.region;
+const FoldPlan& Engine::fold_plan(std::uint32_t total) {
+  auto& plan = fold_plans_[total];
+  if (plan) return *plan;
+  plan = std::make_unique<FoldPlan>();
+  std::vector<kernel::LeafRange> all;
+  for (int rank = 0; rank < size_; ++rank) {
+    auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size_, rank), total);
+    plan->most_terms = std::max(plan->most_terms, nodes.size());
+    all.insert(all.end(), nodes.begin(), nodes.end());
+    plan->nodes_of.push_back(std::move(nodes));
   }
-  return nullptr;
+  plan->steps = kernel::fold_steps(all, total);
+  return *plan;
 }
 
 void Engine::abort(std::exception_ptr error) noexcept {
@@ -132,13 +98,13 @@ void Engine::enqueue(std::shared_ptr<Call> call) {
   if (broken()) return call->source.fail(failure());
   const OpKind kind = call->operation.kind;
   if (kind == OpKind::Send || kind == OpKind::Recv) return run_point_to_point(call);
-  call->operation.sequence = ++calls_;
+  call->operation.sequence = kind == OpKind::Allocate ? ++allocations_ : ++calls_;
   queue_.push_back(std::move(call));
   pump();
 }
 
 void Engine::pump() {
-  if (pumping_) return;   // finish() inside begin(): the loop below goes on
+  if (pumping_) return;  // finish() inside begin(): the loop below goes on
   pumping_ = true;
   while (!running_ && !queue_.empty() && !broken()) {
     running_ = true;
@@ -147,62 +113,92 @@ void Engine::pump() {
   pumping_ = false;
 }
 
-void Engine::begin(const std::shared_ptr<Call>& keep) {
-  const std::shared_ptr<Call> call = keep;
-  Operation& op = call->operation;
+void Engine::begin(const std::shared_ptr<Call>& call) {
+  const Operation& op = call->operation;
   {
     std::lock_guard lock(mutex_);
     title_ = title_of(op);
   }
-  call->own = header_of(op, options_.epoch);
-  call->headers.resize(size_);
-  const bool inlined = fits_header(op, rank_, size_);
-  if (inlined) fill_header(*call, rank_);
-  call->headers[rank_] = call->own;
-  auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_agreed(call); });
+  call->own.header = header_of(op, options_.epoch);
+  if (op.kind == OpKind::Allocate) return exchange_headers(call);
+  call->inlined = fits_header(op, fold_plan(op.total));
+  if (!call->inlined && op.algorithm == "direct") {
+    call->direct = std::make_shared<DirectRun>(*this, call);
+  } else if (!call->inlined) {
+    call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+  }
+  can_map_ ? post_header(call) : exchange_headers(call);
+}
+
+void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
+  const Operation& op = call->operation;
+  if (call->inlined) fill_payload(op, rank_, call->own.payload.data());
+  if (op.kind == OpKind::Allocate) {
+    std::memcpy(call->own.payload.data(), &op.region.id, sizeof op.region.id);
+  }
+  call->envelopes.resize(static_cast<std::size_t>(size_));
+  call->envelopes[rank_] = call->own;
+  auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_envelopes(call); });
   for (int step = 1; step < size_; ++step) {
     const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
-    phase->send(to, tag_of(Channel::Header), bytes_of(std::as_const(call->own)));
-    phase->recv(from, tag_of(Channel::Header), bytes_of(call->headers[from]));
+    phase->send(to, tag_of(Channel::Header), std::as_bytes(std::span(&call->own, 1)));
+    phase->recv(from, tag_of(Channel::Header),
+                std::as_writable_bytes(std::span(&call->envelopes[from], 1)));
   }
-  if (!inlined) {
-    call->run = std::make_shared<ProgramRun>(*this, call, route_of(op));
-    if (op.count * size_of(op.dtype) <= kSendAhead) call->run->send_ahead();
-  }
+  if (call->program && op.out.bytes() <= kSendAhead) call->program->send_ahead();
   phase->close();
 }
 
-void Engine::on_agreed(const std::shared_ptr<Call>& call) {
-  if (!check_headers(*call)) return;
-  if (const auto run = call->run) return run->run();
-  complete_inline(*call, rank_, size_);
+void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
+  std::vector<const std::byte*> payloads;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!check_header(*call, peer, call->envelopes[peer].header)) return;
+    payloads.push_back(call->envelopes[peer].payload.data());
+  }
+  on_agreed(call, payloads);
+}
+
+void Engine::on_agreed(const std::shared_ptr<Call>& call,
+                       std::span<const std::byte* const> payloads) {
+  if (call->program) return call->program->run();
+  if (call->direct) {
+    wait_for(Waits::Direct);
+    return call->direct->run();
+  }
+  if (call->operation.kind == OpKind::Allocate) {
+    map_region(*call);
+    if (broken()) return;
+  } else {
+    complete_inline(call->operation, fold_plan(call->operation.total), rank_, payloads);
+  }
   finish(call);
 }
 
-bool Engine::check_headers(const Call& call) {
-  for (int peer = 0; peer < size_; ++peer) {
-    const Header& other = call.headers[peer];
-    if (same_call(call.own, other)) continue;
-    const bool own_first = rank_ < peer;
-    const auto side = [](int rank, const Header& header, const Header& against) {
-      return "rank " + std::to_string(rank) + " called " + describe(header, against);
-    };
-    const std::string a = side(rank_, call.own, other), b = side(peer, other, call.own);
-    fail(std::make_exception_ptr(MismatchError(
-        (own_first ? a + ", " + b : b + ", " + a),
-        {.rank = rank_, .operation = std::string(name_of(call.operation.kind)), .peer = peer,
-         .label = call.operation.label,
-         .advice = "All ranks must call the same operations with the same arguments in the same "
-                   "order; look for a branch that only some ranks take."})));
-    return false;
-  }
-  return true;
+bool Engine::check_header(const Call& call, int peer, const Header& other) {
+  const Header& own = call.own.header;
+  if (same_call(own, other)) return true;
+  const auto side = [](int rank, const Header& header, const Header& against) {
+    return "rank " + std::to_string(rank) + " called " + call_text(header, against);
+  };
+  const std::string a = side(rank_, own, other), b = side(peer, other, own);
+  fail(std::make_exception_ptr(MismatchError(
+      rank_ < peer ? a + ", " + b : b + ", " + a,
+      {.rank = rank_,
+       .operation = std::string(name_of(call.operation.kind)),
+       .peer = peer,
+       .label = call.operation.label,
+       .advice = "All ranks must call the same operations with the same arguments in the same "
+                 "order; look for a branch that only some ranks take."})));
+  return false;
 }
 
 void Engine::finish(const std::shared_ptr<Call>& call) {
+  const std::shared_ptr<Call> keep = call;
   running_ = false;
+  wait_for(Waits::No);
   queue_.pop_front();
-  call->run = nullptr;
+  call->program = nullptr;
+  call->direct = nullptr;
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
@@ -216,25 +212,34 @@ void Engine::fail(std::exception_ptr error) noexcept {
     failure_ = error;
     broken_.store(true, std::memory_order_release);
   }
-  transport_->abort(error);   // settles every transfer; from here on no buffer is touched
+  wait_for(Waits::No);
+  if (board_) board_->abort(error, *waiter_);
+  transport_->abort(error);  // settles every transfer; from here on no buffer is touched
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
-    call->run = nullptr;
+    call->program = nullptr;
     call->source.fail(error);
   }
+}
+
+const Operation* Engine::first_user_call() const noexcept {
+  const auto call = std::find_if(queue_.begin(), queue_.end(), [](const auto& one) {
+    return one->operation.kind != OpKind::Allocate;
+  });
+  return call == queue_.end() ? nullptr : &(*call)->operation;
 }
 
 std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    if (queue_.empty() || !running_ || !e.label().empty()) return error;
+    const Operation* op = first_user_call();
+    if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      const Operation& op = queue_.front()->operation;
       if (context.rank < 0) context.rank = rank_;
-      context.operation = std::string(name_of(op.kind));
-      context.label = op.label;
+      context.operation = std::string(name_of(op->kind));
+      context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
     } catch (...) {
       return std::current_exception();
@@ -242,54 +247,6 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
   } catch (...) {
     return error;
   }
-}
-
-// The header and the data leave together; the receiver looks at the header before it takes the data.
-void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
-  Operation& op = call->operation;
-  const net::Tag head{kTagSpace | 1ull << 62 | std::uint64_t(op.user_tag) << 8};
-  const net::Tag body{head.value | 1};
-  const int peer = op.root;
-  const bool sends = op.kind == OpKind::Send;
-  op.root = static_cast<int>(op.user_tag);
-  call->own = header_of(op, options_.epoch);
-  call->headers.resize(1);
-  const auto end = [self = shared_from_this(), call] { call->source.complete(); };
-  const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
-    if (error) self->fail(error);
-    if (self->broken()) call->source.fail(self->failure());
-    return !self->broken();
-  };
-  if (sends) {
-    const Work works[] = {transport_->send(peer, head, bytes_of(std::as_const(call->own))),
-                          transport_->send(peer, body, op.in.as_bytes())};
-    Work::all(works).on_settled([guard, end](const std::exception_ptr& error) {
-      if (guard(error)) end();
-    });
-    return;
-  }
-  expect(peer, 1);
-  const Work header = transport_->recv(peer, head, bytes_of(call->headers[0]));
-  header.on_settled([self = shared_from_this(), call, guard, end, peer, body](const auto& error) {
-    if (!guard(error)) return;
-    const Header& other = call->headers[0];
-    if (!same_call(call->own, other)) {
-      const auto text = "rank " + std::to_string(peer) + " called " + describe(other, call->own) +
-                        ", rank " + std::to_string(self->rank_) + " receives " +
-                        describe(call->own, other);
-      guard(std::make_exception_ptr(MismatchError(
-          text, {.rank = self->rank_, .operation = "recv", .peer = peer,
-                 .label = call->operation.label,
-                 .advice = "Send and receive must name the same count and type."})));
-      return;
-    }
-    self->transport_->recv(peer, body, call->operation.out.as_bytes())
-        .on_settled([self, guard, end, peer](const std::exception_ptr& failed) {
-          if (!guard(failed)) return;
-          self->expect(peer, -1);
-          end();
-        });
-  });
 }
 
 const Route& Engine::route_of(const Operation& op) {
@@ -305,70 +262,17 @@ const Route& Engine::route_of(const Operation& op) {
     case OpKind::AllReduce:
       route = resolved(op.algorithm == "ring" ? ring : naive, all_reduce_layout(size_, op.total));
       break;
-    case OpKind::Broadcast: route = resolved(binomial_broadcast, broadcast_layout(op.root)); break;
-    case OpKind::AllGather: route = resolved(pairwise_all_gather, all_gather_layout()); break;
-    default: route = resolved(pairwise_reduce_scatter, reduce_scatter_layout(size_)); break;
+    case OpKind::Broadcast:
+      route = resolved(binomial_broadcast, broadcast_layout(op.root));
+      break;
+    case OpKind::AllGather:
+      route = resolved(pairwise_all_gather, all_gather_layout());
+      break;
+    default:
+      route = resolved(pairwise_reduce_scatter, reduce_scatter_layout(size_));
+      break;
   }
   return *route;
-}
-
-std::string Engine::running_title() const {
-  std::lock_guard lock(mutex_);
-  return title_;
-}
-
-TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
-  PeerWatch::Verdict verdict;
-  const std::string title = running_title();
-  if (options_.watch) verdict = options_.watch->ask(title, waited);
-  if (verdict.keep_waiting) {
-    const std::string line = verdict.explanation + "; rank " + std::to_string(rank_) +
-                             " waits in " + title + " since " + seconds(waited);
-    options_.on_stall ? options_.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
-    return now + options_.timeout;
-  }
-  waiter_->run([self = shared_from_this(), waited, lost = verdict.lost_rank] {
-    if (!self->broken()) self->fail(self->timeout_error(waited, lost));
-  });
-  return TimePoint::max();
-}
-
-std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) const {
-  ErrorContext context{.rank = rank_, .operation = running_title()};
-  if (!queue_.empty()) {
-    context.operation = std::string(name_of(queue_.front()->operation.kind));
-    context.label = queue_.front()->operation.label;
-  }
-  const auto host = [&](int peer) {
-    const bool known = static_cast<std::size_t>(peer) < options_.host_of_rank.size();
-    return known ? " on " + options_.host_of_rank[peer] : std::string();
-  };
-  if (lost_rank >= 0) {
-    context.peer = lost_rank;
-    context.advice = "See that rank's own last lines; resume from the last checkpoint.";
-    return std::make_exception_ptr(PeerLost(
-        "rank " + std::to_string(lost_rank) + host(lost_rank) + " is lost", std::move(context)));
-  }
-  std::string missing;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (expected_[peer] <= 0) continue;
-    if (context.peer < 0) context.peer = peer;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(peer) + host(peer);
-  }
-  context.advice = "Look for a rank that stopped or took another branch; raise `timeout` if it was "
-                   "only slow.";
-  return std::make_exception_ptr(TimeoutError(
-      "waited " + seconds(waited) + " for " + (missing.empty() ? "its own sends" : "rank " + missing),
-      std::move(context)));
-}
-
-void Engine::on_wait_begin(std::string_view description) noexcept {
-  if (options_.watch) options_.watch->activity(description, true);
-}
-
-void Engine::on_wait_end(std::string_view description, Duration waited) noexcept {
-  waited_.fetch_add(waited.count(), std::memory_order_relaxed);
-  if (options_.watch) options_.watch->activity(description, false);
 }
 
 }  // namespace comm

@@ -15,37 +15,59 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/board.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/route.h"
 #include "trireme/comm/scratch.h"
+#include "trireme/kernel/reduce.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
 
+/// Data of at most this many bytes leaves together with the header.
+inline constexpr std::size_t kSendAhead = 4096;
+/// Bytes of every rank's staging area (staged direct).
+inline constexpr std::size_t kStagingBytes = 2u << 20;
+
 /// What a message is for; with the pair of ranks it is the whole tag, since operations follow one
 /// another in the same order everywhere.
-enum class Channel : std::uint32_t { Header, Data, Locations, Done, Staged };
-net::Tag tag_of(Channel channel, std::uint32_t lane = 0) noexcept;
+enum class Channel : std::uint32_t { Header, Data };
+net::Tag tag_of(Channel channel) noexcept;
 
+/// Who brings which terms of a sum, and how all of them are folded.
+struct FoldPlan {
+  std::vector<std::vector<kernel::LeafRange>> nodes_of;  // per rank
+  std::vector<kernel::FoldStep> steps;
+  std::size_t most_terms = 1;  // of one rank
+};
+
+class DirectRun;
 class ProgramRun;
 struct Call {
   Operation operation;
   WorkSource source;
-  Header own = {};
-  std::vector<Header> headers = {};   // of all ranks, once agreed
-  std::shared_ptr<ProgramRun> run = nullptr;
+  Envelope own = {};
+  std::vector<Envelope> envelopes = {};  // of the peers, where messages carry them
+  std::uint64_t number = 0;              // on the board
+  bool inlined = false;
+  std::shared_ptr<ProgramRun> program = nullptr;
+  std::shared_ptr<DirectRun> direct = nullptr;
 };
 
 class Engine final : public WorkOwner, public std::enable_shared_from_this<Engine> {
  public:
+  /// Collective, but does not wait for the peers.
+  static std::shared_ptr<Engine> create(std::shared_ptr<net::Transport> transport,
+                                        CommunicatorOptions options);
   Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options);
-  ~Engine() override;
 
   Work submit(Operation operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
   void abort(std::exception_ptr error) noexcept;
+  /// Fails what is open and leaves the Waiter alone from now on.
+  void close() noexcept;
   std::exception_ptr failure() const noexcept;
   Duration time_waited() const noexcept { return Duration(waited_.load()); }
   const CommunicatorOptions& options() const noexcept { return options_; }
@@ -57,15 +79,20 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   // In the progress context:
   net::Transport& transport() noexcept { return *transport_; }
   Scratch& scratch() noexcept { return scratch_; }
-  const net::Region& staging() const noexcept { return staging_; }
-  /// The arena that holds [data, data + bytes), with the offset in it; null if none does.
-  const net::Region* arena_of(const void* data, std::size_t bytes, std::uint64_t* offset);
+  Board& board() noexcept { return *board_; }
+  std::byte* staging_of(int rank) const noexcept { return mapped_[0][rank] + kStagingOffset; }
+  /// Start of arena number `arena` of `rank`, as this process sees it.
+  std::byte* mapped(int rank, std::uint32_t arena) const noexcept { return mapped_[arena][rank]; }
+  /// Where [data, data + bytes) lies; false if in no arena.
+  bool locate(const void* data, std::size_t bytes, Location& location) const;
   const Route& route_of(const Operation& operation);
+  const FoldPlan& fold_plan(std::uint32_t total);
   void finish(const std::shared_ptr<Call>& call);
   /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
   void fail(std::exception_ptr error) noexcept;
   bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   void expect(int peer, int change) noexcept { expected_[peer] += change; }
+  bool poll();
 
   // WorkOwner:
   Deadline timeout() const noexcept override { return Deadline::in(options_.timeout); }
@@ -75,38 +102,60 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
 
  private:
+  static constexpr std::size_t kStagingOffset = (sizeof(BoardMemory) + 4095) / 4096 * 4096;
+  class Poller;
+  enum class Waits { No, Headers, Direct };
+
+  void set_up();
+  void run_and_wait(const std::function<void()>& task);
+  void add_region(const net::Region& region);
+  void map_region(const Call& call);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);
-  void on_agreed(const std::shared_ptr<Call>& call);
-  bool check_headers(const Call& call);
+  void exchange_headers(const std::shared_ptr<Call>& call);
+  void post_header(const std::shared_ptr<Call>& call);
+  bool poll_headers(const std::shared_ptr<Call>& call);
+  void wait_for(Waits what) noexcept;
+  void on_envelopes(const std::shared_ptr<Call>& call);
+  void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
+  bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
-  std::exception_ptr timeout_error(Duration waited, int lost_rank) const;
+  std::exception_ptr timeout_error(Duration waited, int lost_rank);
+  bool owes(int peer);
   std::exception_ptr with_context(std::exception_ptr error) const noexcept;
   std::string running_title() const;
+  const Operation* first_user_call() const noexcept;
 
   const std::shared_ptr<net::Transport> transport_;
   const CommunicatorOptions options_;
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
-  net::Region staging_;
   bool can_map_ = false;
 
-  struct Known {
-    net::Region region;              // without its owner
+  struct Known {  // an arena; number 0 holds board and staging area
+    std::span<std::byte> bytes;
     std::weak_ptr<void> owner;
   };
   std::vector<Known> arenas_;
+  std::vector<std::vector<std::byte*>> mapped_;  // [arena][rank]
+  net::Region own_region_;
+  std::unique_ptr<Board> board_;
+  std::shared_ptr<Poller> poller_;
+  std::atomic<bool> pending_{false};
+  Waits waits_ = Waits::No;
+
   Scratch scratch_;
   std::map<std::string, std::unique_ptr<Route>> routes_;
-  std::deque<std::shared_ptr<Call>> queue_;   // front: running
+  std::map<std::uint32_t, std::unique_ptr<FoldPlan>> fold_plans_;
+  std::deque<std::shared_ptr<Call>> queue_;  // front: running
   bool running_ = false, pumping_ = false;
-  std::uint64_t calls_ = 0;
-  std::vector<int> expected_;                 // messages that each peer still owes
+  std::uint64_t calls_ = 0, allocations_ = 0, board_number_ = 0;
+  std::vector<int> expected_;  // messages that each peer still owes
 
-  mutable std::mutex mutex_;                  // failure_, title_
+  mutable std::mutex mutex_;  // failure_, title_
   std::exception_ptr failure_;
-  std::string title_;                         // of the running call
+  std::string title_;  // of the running call
   std::atomic<bool> broken_{false};
   std::atomic<std::int64_t> waited_{0};
 };

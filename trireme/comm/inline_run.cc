@@ -1,6 +1,7 @@
 #include "trireme/comm/inline_run.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "trireme/comm/combine.h"
@@ -11,101 +12,74 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-using kernel::LeafRange;
+constexpr std::size_t kPayload = Envelope::kPayload;
 
-std::vector<LeafRange> terms_of_rank(const Operation& op, int size, int rank) {
-  if (op.total == static_cast<std::uint32_t>(size)) return {{static_cast<std::uint32_t>(rank), 1}};
-  return kernel::maximal_nodes(kernel::contiguous_share(op.total, size, rank), op.total);
-}
-
-std::size_t largest_number_of_terms(const Operation& op, int size) {
-  std::size_t most = 1;
-  for (int rank = 0; rank < size; ++rank) most = std::max(most, terms_of_rank(op, size, rank).size());
-  return most;
-}
-
-// Every rank's terms, ascending, out of the headers.
-void all_reduce(const Call& call, int size) {
-  const Operation& op = call.operation;
+// `out` = the tree over every rank's terms, which begin at `offset` in its payload.
+void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
+          std::span<const std::byte* const> payloads) {
   const std::size_t bytes = op.out.bytes();
-  std::vector<LeafRange> nodes;
   std::vector<const void*> operands;
-  for (int rank = 0; rank < size; ++rank) {
-    const std::byte* data = call.headers[rank].payload.data();
-    for (const LeafRange& node : terms_of_rank(op, size, rank)) {
-      nodes.push_back(node);
-      operands.push_back(data);
-      data += bytes;
+  operands.reserve(plan.steps.size() + 1);
+  for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+    for (std::size_t i = 0; i < plan.nodes_of[rank].size(); ++i) {
+      operands.push_back(payloads[rank] + offset + i * bytes);
     }
   }
   void* const out[] = {op.out.data};
-  kernel::fold(combine_of(op.op), op.dtype, kernel::fold_steps(nodes, op.total), operands, out,
-               op.count, op.op == ReduceOp::Mean ? op.total : 0, false);
+  kernel::fold(combine_of(op.op), op.dtype, plan.steps, operands, out, op.out.count,
+               op.op == ReduceOp::Mean ? op.total : 0, false);
 }
 
-void reduce_scatter(const Call& call, int rank, int size) {
-  const Operation& op = call.operation;
-  std::vector<LeafRange> nodes;
-  std::vector<const void*> operands;
-  for (int peer = 0; peer < size; ++peer) {
-    nodes.push_back({static_cast<std::uint32_t>(peer), 1});
-    operands.push_back(call.headers[peer].payload.data() + rank * op.out.bytes());
-  }
-  void* const out[] = {op.out.data};
-  kernel::fold(combine_of(op.op), op.dtype, kernel::fold_steps(nodes, op.total), operands, out,
-               op.out.count, op.op == ReduceOp::Mean ? op.total : 0, false);
-}
-
-void copy_to(const Buffer& out, std::size_t offset, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(static_cast<std::byte*>(out.data) + offset, from, bytes);
+void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 }  // namespace
 
-bool fits_header(const Operation& op, int, int size) {
+bool fits_header(const Operation& op, const FoldPlan& plan) {
   const std::size_t width = size_of(op.dtype);
   switch (op.kind) {
-    case OpKind::Barrier: return true;
+    case OpKind::Barrier:
+      return true;
     case OpKind::AllReduce:
-      if (op.count * width > Header::kPayload) return false;
-      if (op.total == static_cast<std::uint32_t>(size)) return true;
-      return largest_number_of_terms(op, size) * op.count * width <= Header::kPayload;
+      return plan.most_terms * op.count * width <= kPayload;
     case OpKind::AllGather:
-      return *std::max_element(op.counts.begin(), op.counts.end()) * width <= Header::kPayload;
-    default: return op.count * width <= Header::kPayload;
+      return *std::max_element(op.counts.begin(), op.counts.end()) * width <= kPayload;
+    default:
+      return op.count * width <= kPayload;
   }
 }
 
-void fill_header(Call& call, int rank) {
-  const Operation& op = call.operation;
-  std::byte* to = call.own.payload.data();
+void fill_payload(const Operation& op, int rank, std::byte* payload) {
   if (op.kind == OpKind::AllReduce) {
     for (const Term& term : op.terms) {
-      if (op.count > 0) std::memcpy(to, term.value.data, op.out.bytes());
-      to += op.out.bytes();
+      copy(payload, static_cast<const std::byte*>(term.value.data), op.out.bytes());
+      payload += op.out.bytes();
     }
   } else if (op.kind != OpKind::Barrier && (op.kind != OpKind::Broadcast || op.root == rank)) {
-    if (op.in.count > 0) std::memcpy(to, op.in.data, op.in.bytes());
+    copy(payload, static_cast<const std::byte*>(op.in.data), op.in.bytes());
   }
 }
 
-void complete_inline(const Call& call, int rank, int size) {
-  const Operation& op = call.operation;
+void complete_inline(const Operation& op, const FoldPlan& plan, int rank,
+                     std::span<const std::byte* const> payloads) {
+  auto* out = static_cast<std::byte*>(op.out.data);
   switch (op.kind) {
-    case OpKind::AllReduce: return all_reduce(call, size);
-    case OpKind::ReduceScatter: return reduce_scatter(call, rank, size);
+    case OpKind::AllReduce:
+      return fold(op, plan, 0, payloads);
+    case OpKind::ReduceScatter:
+      return fold(op, plan, static_cast<std::size_t>(rank) * op.out.bytes(), payloads);
     case OpKind::Broadcast:
-      return copy_to(op.out, 0, call.headers[op.root].payload.data(), op.out.bytes());
-    case OpKind::AllGather: {
-      std::size_t offset = 0;
-      for (int peer = 0; peer < size; ++peer) {
+      return copy(out, payloads[static_cast<std::size_t>(op.root)], op.out.bytes());
+    case OpKind::AllGather:
+      for (std::size_t peer = 0; peer < payloads.size(); ++peer) {
         const std::size_t bytes = op.counts[peer] * size_of(op.dtype);
-        copy_to(op.out, offset, call.headers[peer].payload.data(), bytes);
-        offset += bytes;
+        copy(out, payloads[peer], bytes);
+        out += bytes;
       }
       return;
-    }
-    default: return;
+    default:
+      return;
   }
 }
 

@@ -1,5 +1,5 @@
-// Operations whose data fits into the header: one exchange of headers does all. Pure functions on a
-// Call; all algorithms share them, since the tree sum has the same bits everywhere.
+// Operations whose data fits into the header: one exchange of headers does all. Pure functions; all
+// algorithms share them, since the tree sum has the same bits everywhere.
 #pragma once
 
 #include "trireme/comm/engine.h"
@@ -9,11 +9,12 @@ inline namespace v0 {
 namespace comm {
 
 /// True on all ranks or on none.
-bool fits_header(const Operation& operation, int rank, int size);
-/// Copies this rank's data into call.own.
-void fill_header(Call& call, int rank);
-/// With all ranks' headers in call.headers, computes `out`.
-void complete_inline(const Call& call, int rank, int size);
+bool fits_header(const Operation& operation, const FoldPlan& plan);
+/// Copies this rank's data to `payload`.
+void fill_payload(const Operation& operation, int rank, std::byte* payload);
+/// Computes `out` from all ranks' payloads.
+void complete_inline(const Operation& operation, const FoldPlan& plan, int rank,
+                     std::span<const std::byte* const> payloads);
 
 }  // namespace comm
 }  // namespace v0

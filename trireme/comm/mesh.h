@@ -31,7 +31,7 @@ class Mesh {
  private:
   Communicator& world_;
   MeshShape shape_;
-  std::shared_ptr<Communicator> alone_;   // this rank only: every axis of size one
+  std::shared_ptr<Communicator> alone_;  // this rank only: every axis of size one
 };
 
 }  // namespace comm

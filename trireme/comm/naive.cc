@@ -9,7 +9,7 @@ namespace comm {
 void naive(Algorithm& a) {
   a.chunks(1);
   auto round = a.round();
-  for (int s = 1; s < a.size; ++s) {   // start with the neighbour, so that nobody is hit by all
+  for (int s = 1; s < a.size; ++s) {  // start with the neighbour, so that nobody is hit by all
     round.send((a.rank + s) % a.size, a.chunk(0));
     round.add_from((a.rank + a.size - s) % a.size, a.chunk(0));
   }

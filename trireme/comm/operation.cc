@@ -8,8 +8,8 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-std::uint64_t hash_of(const std::vector<std::size_t>& counts) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;   // FNV-1a over words
+std::uint64_t hash_of_counts(const std::vector<std::size_t>& counts) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over words
   for (std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
   return counts.empty() ? 0 : hash;
 }
@@ -22,24 +22,38 @@ std::string text_of(const std::array<char, 16>& name) {
 
 std::string_view name_of(OpKind kind) noexcept {
   switch (kind) {
-    case OpKind::AllReduce: return "all_reduce";
-    case OpKind::Broadcast: return "broadcast";
-    case OpKind::AllGather: return "all_gather";
-    case OpKind::ReduceScatter: return "reduce_scatter";
-    case OpKind::Barrier: return "barrier";
-    case OpKind::Send: return "send";
-    case OpKind::Recv: return "recv";
+    case OpKind::AllReduce:
+      return "all_reduce";
+    case OpKind::Broadcast:
+      return "broadcast";
+    case OpKind::AllGather:
+      return "all_gather";
+    case OpKind::ReduceScatter:
+      return "reduce_scatter";
+    case OpKind::Barrier:
+      return "barrier";
+    case OpKind::Send:
+      return "send";
+    case OpKind::Recv:
+      return "recv";
+    case OpKind::Allocate:
+      return "allocate";
   }
   return "unknown operation";
 }
 
 std::string_view name_of(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::Sum: return "Sum";
-    case ReduceOp::Mean: return "Mean";
-    case ReduceOp::Min: return "Min";
-    case ReduceOp::Max: return "Max";
-    case ReduceOp::Product: return "Product";
+    case ReduceOp::Sum:
+      return "Sum";
+    case ReduceOp::Mean:
+      return "Mean";
+    case ReduceOp::Min:
+      return "Min";
+    case ReduceOp::Max:
+      return "Max";
+    case ReduceOp::Product:
+      return "Product";
   }
   return "unknown reduction";
 }
@@ -60,20 +74,27 @@ Header header_of(const Operation& operation, std::uint32_t epoch) {
   header.epoch = epoch;
   header.count = operation.count;
   header.sequence = operation.sequence;
-  header.detail = hash_of(operation.counts);
+  header.detail = hash_of_counts(operation.counts);
   const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
   std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
   return header;
 }
 
 bool same_call(const Header& a, const Header& b) noexcept {
-  return a.magic == b.magic && a.version == b.version && a.kind == b.kind && a.op == b.op &&
-         a.dtype == b.dtype && a.root == b.root && a.total == b.total && a.epoch == b.epoch &&
-         a.count == b.count && a.sequence == b.sequence && a.detail == b.detail &&
-         a.algorithm == b.algorithm;
+  return std::memcmp(&a, &b, sizeof a) == 0;  // no padding
 }
 
-std::string describe(const Header& header, const Header& other) {
+std::uint64_t hash_of(const Header& header) noexcept {
+  std::uint64_t words[sizeof header / 8], hash = 0x9e3779b97f4a7c15;
+  std::memcpy(words, &header, sizeof header);
+  for (const std::uint64_t word : words) {
+    hash = (hash ^ word) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+std::string call_text(const Header& header, const Header& other) {
   std::string text(name_of(header.kind));
   text += "(";
   const auto add = [&](const std::string& part) {
@@ -82,10 +103,17 @@ std::string describe(const Header& header, const Header& other) {
   };
   switch (header.kind) {
     case OpKind::AllReduce:
-    case OpKind::ReduceScatter: add(std::string(name_of(header.op))); break;
-    case OpKind::Broadcast: add("root " + std::to_string(header.root)); break;
-    case OpKind::Send: add("tag " + std::to_string(header.root)); break;
-    default: break;
+    case OpKind::ReduceScatter:
+      add(std::string(name_of(header.op)));
+      break;
+    case OpKind::Broadcast:
+      add("root " + std::to_string(header.root));
+      break;
+    case OpKind::Send:
+      add("tag " + std::to_string(header.root));
+      break;
+    default:
+      break;
   }
   if (header.kind != OpKind::Barrier) {
     add(std::string(trireme::name_of(header.dtype)));

@@ -13,9 +13,8 @@ std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
 void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
   const Work work = engine_->transport().send(peer, tag, bytes);
   ++open_;
-  work.on_settled([self = shared_from_this()](const std::exception_ptr& error) {
-    self->settle(error);
-  });
+  work.on_settled(
+      [self = shared_from_this()](const std::exception_ptr& error) { self->settle(error); });
 }
 
 void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes) {
@@ -23,7 +22,7 @@ void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes) {
   ++open_;
   engine_->expect(peer, 1);
   work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
-    if (!error) self->engine_->expect(peer, -1);   // after a failure: who did not come
+    if (!error) self->engine_->expect(peer, -1);  // after a failure: who did not come
     self->settle(error);
   });
 }

@@ -23,7 +23,7 @@ struct Chunk {
 struct Transfer {
   int peer = 0;
   int chunk = 0;
-  bool copy = false;   // receives only: replace what is held, else add to it
+  bool copy = false;  // receives only: replace what is held, else add to it
 };
 
 /// All sends see what was held when the round began; the next round begins when all is done.
@@ -39,7 +39,7 @@ struct Program {
 class Algorithm {
  public:
   const int rank, size;
-  const int root;   // broadcast; else 0
+  const int root;  // broadcast; else 0
 
   Algorithm(int own_rank, int num_ranks, int root_rank = 0)
       : rank(own_rank), size(num_ranks), root(root_rank), num_chunks_(num_ranks) {}

@@ -42,7 +42,8 @@ void ProgramRun::cut_chunks() {
       count = op.count / engine_.size();
     } else {
       const std::size_t line = 64 / width_, chunks = route_.num_chunks;
-      const std::size_t piece = chunks == 1 ? op.count : ((op.count + chunks - 1) / chunks + line - 1) / line * line;
+      const std::size_t piece =
+          chunks == 1 ? op.count : ((op.count + chunks - 1) / chunks + line - 1) / line * line;
       count = std::min(piece, op.count - begin);
     }
     extents_.push_back({begin, count});
@@ -56,9 +57,15 @@ void ProgramRun::place_inputs() {
     for (std::size_t i = 0; i < route_.initial[chunk].size(); ++i) {
       Place place{route_.initial[chunk][i]};
       switch (op.kind) {
-        case OpKind::AllReduce: place.data = at(op.terms[i].value, extents_[chunk].begin); break;
-        case OpKind::AllGather: place.data = at(op.in, 0); break;
-        default: place.data = at(op.in, extents_[chunk].begin); break;
+        case OpKind::AllReduce:
+          place.data = at(op.terms[i].value, extents_[chunk].begin);
+          break;
+        case OpKind::AllGather:
+          place.data = at(op.in, 0);
+          break;
+        default:
+          place.data = at(op.in, extents_[chunk].begin);
+          break;
       }
       place.writable = op.kind == OpKind::AllReduce;
       held_[chunk].push_back(place);

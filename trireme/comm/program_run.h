@@ -47,9 +47,9 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   const std::shared_ptr<Call> call_;
   const Route& route_;
   const std::size_t width_;
-  std::vector<Extent> extents_;                // of the whole buffer, elements
-  std::vector<std::vector<Place>> held_;       // per chunk
-  std::vector<std::vector<Place>> arriving_;   // per receive of the round
+  std::vector<Extent> extents_;               // of the whole buffer, elements
+  std::vector<std::vector<Place>> held_;      // per chunk
+  std::vector<std::vector<Place>> arriving_;  // per receive of the round
   std::size_t round_ = 0;
   std::shared_ptr<Phase> phase_;
   bool sent_ = false;

@@ -112,7 +112,8 @@ class Resolver {
     std::sort(held.begin(), held.end());
     for (std::size_t i = 1; i < held.size(); ++i) {
       if (held[i].first < held[i - 1].end()) {
-        refuse(rank, "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk));
+        refuse(rank,
+               "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk));
       }
     }
     auto merges = kernel::merges(held, layout_.total);
@@ -143,9 +144,9 @@ class Resolver {
   const Program& program_;
   const Layout& layout_;
   std::vector<Route> routes_;
-  std::vector<std::vector<Nodes>> held_;                               // [rank][chunk]
+  std::vector<std::vector<Nodes>> held_;  // [rank][chunk]
   std::vector<bool> started_;
-  std::map<std::tuple<int, int, int>, std::deque<Nodes>> in_flight_;   // from, to, chunk
+  std::map<std::tuple<int, int, int>, std::deque<Nodes>> in_flight_;  // from, to, chunk
 };
 
 }  // namespace
@@ -159,18 +160,26 @@ Layout all_reduce_layout(int size, std::uint32_t total) {
 }
 
 Layout broadcast_layout(int root) {
-  return {1, [=](int rank, int) { return rank == root ? Nodes{{0, 1}} : Nodes{}; },
+  return {1,
+          [=](int rank, int) {
+            return rank == root ? Nodes{{0, 1}} : Nodes{};
+          },
           [](int, int) { return true; }};
 }
 
 Layout all_gather_layout() {
-  return {1, [](int rank, int chunk) { return rank == chunk ? Nodes{{0, 1}} : Nodes{}; },
+  return {1,
+          [](int rank, int chunk) {
+            return rank == chunk ? Nodes{{0, 1}} : Nodes{};
+          },
           [](int, int) { return true; }};
 }
 
 Layout reduce_scatter_layout(int size) {
   return {static_cast<std::uint32_t>(size),
-          [](int rank, int) { return Nodes{{static_cast<std::uint32_t>(rank), 1}}; },
+          [](int rank, int) {
+            return Nodes{{static_cast<std::uint32_t>(rank), 1}};
+          },
           [](int rank, int chunk) { return rank == chunk; }};
 }
 

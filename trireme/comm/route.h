@@ -1,6 +1,6 @@
 // Route: a program with the terms filled in. Which leaf ranges every rank holds of every chunk is
-// computed for all ranks at once, without data; so each rank knows the sizes of all its messages and
-// the additions it has to make, and a program that adds wrongly is refused before it runs.
+// computed for all ranks at once, without data; so each rank knows the sizes of all its messages
+// and the additions it has to make, and a program that adds wrongly is refused before it runs.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace comm {
 struct Movement {
   int peer = 0, chunk = 0;
   bool copy = false;
-  std::vector<kernel::LeafRange> nodes;   // ascending; one message each
+  std::vector<kernel::LeafRange> nodes;  // ascending; one message each
 };
 
 struct RouteRound {
@@ -27,13 +27,13 @@ struct RouteRound {
     int chunk;
     std::vector<kernel::Merge> merges;
   };
-  std::vector<ChunkMerges> merges;        // after all receives
+  std::vector<ChunkMerges> merges;  // after all receives
 };
 
 struct Route {
   int num_chunks = 1;
-  std::vector<std::vector<kernel::LeafRange>> initial;   // per chunk: what this rank starts with
-  std::vector<bool> wanted;                              // per chunk: must end as the root here
+  std::vector<std::vector<kernel::LeafRange>> initial;  // per chunk: what this rank starts with
+  std::vector<bool> wanted;                             // per chunk: must end as the root here
   std::vector<RouteRound> rounds;
 };
 

@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-double factor_of_ring(int size) {   // against 2(n-1) chunks per rank
+double factor_of_ring(int size) {  // against 2(n-1) chunks per rank
   const Program program = record("ring", ring, size);
   std::size_t sent = 0;
   for (const Route& route : resolve("ring", program, all_reduce_layout(size, size))) {
@@ -37,7 +37,8 @@ TEST(Route, EveryAlgorithmReachesTheSum) {
       const Program program = record("binomial", binomial_broadcast, size, root);
       EXPECT_NO_THROW(resolve("binomial", program, broadcast_layout(root)));
     }
-    EXPECT_NO_THROW(resolve("gather", record("gather", pairwise_all_gather, size), all_gather_layout()));
+    EXPECT_NO_THROW(
+        resolve("gather", record("gather", pairwise_all_gather, size), all_gather_layout()));
     const Program scatter = record("scatter", pairwise_reduce_scatter, size);
     EXPECT_NO_THROW(resolve("scatter", scatter, reduce_scatter_layout(size)));
   }
@@ -82,11 +83,12 @@ TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
                   },
                   3),
               HasSubstr("twice"));
-  EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.rank, a.chunk(0)); }, 3), HasSubstr("names peer 0"));
-  EXPECT_THAT(refusal(
-                  [](Algorithm& a) { a.send(a.next(), a.chunk(0)).copy_from(a.prev(), a.chunk(0)); },
-                  2),
-              HasSubstr("while it sends it"));
+  EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.rank, a.chunk(0)); }, 3),
+              HasSubstr("names peer 0"));
+  EXPECT_THAT(
+      refusal([](Algorithm& a) { a.send(a.next(), a.chunk(0)).copy_from(a.prev(), a.chunk(0)); },
+              2),
+      HasSubstr("while it sends it"));
   EXPECT_THAT(refusal(
                   [](Algorithm& a) {
                     naive(a);

@@ -19,14 +19,22 @@ constexpr std::size_t kBlockBytes = 2048;
 
 int kind_of(DType dtype) noexcept {
   switch (dtype) {
-    case DType::F64: return 0;
-    case DType::F32: return 1;
-    case DType::BF16: return 2;
-    case DType::F16: return 3;
-    case DType::I64: return 4;
-    case DType::I32: return 5;
-    case DType::U8: return 6;
-    default: return -1;
+    case DType::F64:
+      return 0;
+    case DType::F32:
+      return 1;
+    case DType::BF16:
+      return 2;
+    case DType::F16:
+      return 3;
+    case DType::I64:
+      return 4;
+    case DType::I32:
+      return 5;
+    case DType::U8:
+      return 6;
+    default:
+      return -1;
   }
 }
 
@@ -99,7 +107,7 @@ void copy(void* to, const void* from, std::size_t bytes, bool stream) {
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
   std::vector<LeafRange> left(nodes.begin(), nodes.end());
   TRIREME_CHECK(std::is_sorted(left.begin(), left.end()));
-  const auto slot_of = [&](LeafRange node) {   // partial sums stand where their first operand does
+  const auto slot_of = [&](LeafRange node) {  // partial sums stand where their first operand does
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), LeafRange{node.first, 0});
     return static_cast<std::uint16_t>(at - nodes.begin());
   };
@@ -112,13 +120,12 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
   return steps;
 }
 
-void fold(Combine op, DType dtype, std::span<const FoldStep> steps,
-          std::span<const void* const> in, std::span<void* const> out, std::size_t count,
-          double by, bool stream) {
+void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
+          std::span<void* const> out, std::size_t count, double by, bool stream) {
   const CombineFn function = combine_function(op, dtype);
   const std::size_t width = size_of(dtype);
   TRIREME_CHECK(steps.size() + 1 == in.size());
-  if (steps.size() == 1 && by == 0) {   // two operands: one pass, no blocks
+  if (steps.size() == 1 && by == 0) {  // two operands: one pass, no blocks
     return function(in[0], in[1], out.data(), out.size(), count, stream);
   }
   const std::size_t block = kBlockBytes / width;

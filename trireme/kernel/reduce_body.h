@@ -23,12 +23,16 @@ struct Lanes {
 };
 template <class T>
 using Vector = typename Lanes<T>::Vector;
-typedef std::uint32_t Wide __attribute__((vector_size(128)));   // 32 halves as words
+typedef std::uint32_t Wide __attribute__((vector_size(128)));  // 32 halves as words
 typedef float WideFloat __attribute__((vector_size(128)));
 typedef std::uint16_t Halves __attribute__((vector_size(64)));
 
-struct BF16 { std::uint16_t bits; };
-struct F16 { std::uint16_t bits; };
+struct BF16 {
+  std::uint16_t bits;
+};
+struct F16 {
+  std::uint16_t bits;
+};
 
 // What a stored type computes in, and how to get there. Plain types are themselves.
 template <class T>
@@ -46,8 +50,8 @@ struct Codec<BF16> {
   static inline Math decode(Stored v) { return (Math)(__builtin_convertvector(v, Wide) << 16); }
   static inline Stored encode(Math v) {
     const Wide bits = (Wide)v;
-    const Wide rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;   // nearest even
-    const Wide quiet = (bits >> 16) | 0x40u;                             // NaN stays NaN
+    const Wide rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // nearest even
+    const Wide quiet = (bits >> 16) | 0x40u;                            // NaN stays NaN
     return __builtin_convertvector(v == v ? rounded : quiet, Halves);
   }
 };
@@ -82,7 +86,7 @@ struct Codec<F16> {
   static inline Math decode(Stored v) {
     const Wide bits = __builtin_convertvector(v, Wide);
     const Wide magnitude = (bits & 0x7fffu) << 13;
-    const Wide scale_bits = Wide{} + 0x77800000u;                        // 2^112
+    const Wide scale_bits = Wide{} + 0x77800000u;  // 2^112
     const Math scaled = (Math)magnitude * (Math)scale_bits;
     const Wide special = (Wide)scaled | 0x7f800000u;
     const Wide value = magnitude >= (0x7c00u << 13) ? special : (Wide)scaled;
@@ -106,16 +110,28 @@ struct Codec<F16> {
 };
 
 struct SumOp {
-  template <class V> static inline V apply(V a, V b) { return a + b; }
+  template <class V>
+  static inline V apply(V a, V b) {
+    return a + b;
+  }
 };
 struct ProductOp {
-  template <class V> static inline V apply(V a, V b) { return a * b; }
+  template <class V>
+  static inline V apply(V a, V b) {
+    return a * b;
+  }
 };
-struct MinOp {   // a NaN on either side wins; for integers a != a is never true
-  template <class V> static inline V apply(V a, V b) { return (a < b) | (a != a) ? a : b; }
+struct MinOp {  // a NaN on either side wins; for integers a != a is never true
+  template <class V>
+  static inline V apply(V a, V b) {
+    return (a < b) | (a != a) ? a : b;
+  }
 };
 struct MaxOp {
-  template <class V> static inline V apply(V a, V b) { return (a > b) | (a != a) ? a : b; }
+  template <class V>
+  static inline V apply(V a, V b) {
+    return (a > b) | (a != a) ? a : b;
+  }
 };
 
 template <class T>
@@ -230,26 +246,26 @@ void stream_copy(void* to, const void* from, std::size_t bytes) {
   _mm_sfence();
 }
 
-#define TRIREME_ROW(Op)                                                                          \
-  {                                                                                              \
+#define TRIREME_ROW(Op)                                                                           \
+  {                                                                                               \
     combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
-        combine_any<Op, std::uint64_t>, combine_any<Op, std::uint32_t>,                          \
-        combine_any<Op, std::uint8_t>                                                            \
+        combine_any<Op, std::uint64_t>, combine_any<Op, std::uint32_t>,                           \
+        combine_any<Op, std::uint8_t>                                                             \
   }
 // Sums and products wrap (unsigned); min and max compare as signed.
-#define TRIREME_SIGNED_ROW(Op)                                                                   \
-  {                                                                                              \
+#define TRIREME_SIGNED_ROW(Op)                                                                    \
+  {                                                                                               \
     combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
-        combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                            \
-        combine_any<Op, std::uint8_t>                                                            \
+        combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                             \
+        combine_any<Op, std::uint8_t>                                                             \
   }
-#define TRIREME_REDUCE_TABLE                                                                     \
-  {                                                                                              \
-    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),                   \
-     TRIREME_ROW(ProductOp)},                                                                    \
-        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>,          \
-         divide_any<F16, float>},                                                                \
-        stream_copy                                                                              \
+#define TRIREME_REDUCE_TABLE                                                            \
+  {                                                                                     \
+    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),          \
+     TRIREME_ROW(ProductOp)},                                                           \
+        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
+         divide_any<F16, float>},                                                       \
+        stream_copy                                                                     \
   }
 
 }  // namespace

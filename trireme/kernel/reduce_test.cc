@@ -44,7 +44,7 @@ TEST(Reduce, SumsOfFloats) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(out[i], a[i] + b[i]);
   combine(Combine::Product, DType::F32, a.data(), b.data(), out.data(), a.size());
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(out[i], a[i] * b[i]);
-  combine(Combine::Min, DType::F32, a.data(), b.data(), a.data(), a.size());   // in place
+  combine(Combine::Min, DType::F32, a.data(), b.data(), a.data(), a.size());  // in place
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_LE(a[i], b[i]);
 }
 
@@ -133,7 +133,7 @@ TEST(Reduce, InstructionSetsAgreeOnNumbers) {
   for (int kind = 0; kind < kNumKinds; ++kind) {
     const std::size_t width = size_of(kKinds[kind]);
     auto a = random_bytes(301 * width, random), b = random_bytes(301 * width, random);
-    if (kind < 4) {   // keep clear of NaN, whose payload is the hardware's
+    if (kind < 4) {  // keep clear of NaN, whose payload is the hardware's
       for (std::size_t i = 0; i < 301; ++i) {
         a[i * width + width - 1] &= std::byte(0xbf);
         b[i * width + width - 1] &= std::byte(0xbf);
@@ -163,7 +163,8 @@ TEST(Reduce, FoldGivesTheTreeAndWritesEveryOutput) {
           nodes.push_back({i, 1});
           for (float& v : leaves[i]) v = normal(random);
         }
-        const auto tree = [&](auto&& self, std::uint32_t a, std::uint32_t b, std::size_t i) -> float {
+        const auto tree = [&](auto&& self, std::uint32_t a, std::uint32_t b,
+                              std::size_t i) -> float {
           if (b - a == 1) return leaves[a][i];
           const std::uint32_t c = a + (b - a) / 2;
           return self(self, a, c, i) + self(self, c, b, i);
@@ -172,7 +173,7 @@ TEST(Reduce, FoldGivesTheTreeAndWritesEveryOutput) {
         for (std::size_t i = 0; i < count; ++i) expected[i] = tree(tree, 0, total, i) / 3.0f;
         std::vector<const void*> in;
         for (auto& leaf : leaves) in.push_back(leaf.data());
-        void* out[] = {leaves.back().data(), second.data()};   // in place over the last operand
+        void* out[] = {leaves.back().data(), second.data()};  // in place over the last operand
         fold(Combine::Sum, DType::F32, fold_steps(nodes, total), in, out, count, 3, stream);
         EXPECT_EQ(leaves.back(), expected);
         EXPECT_EQ(second, expected);

@@ -80,7 +80,7 @@ LeafRange contiguous_share(std::uint32_t total, int size, int rank) {
 std::vector<Merge> merges(std::vector<LeafRange>& nodes, std::uint32_t total) {
   std::sort(nodes.begin(), nodes.end());
   std::vector<Merge> result;
-  std::vector<LeafRange> open;   // siblings are neighbours, so a stack finds them all
+  std::vector<LeafRange> open;  // siblings are neighbours, so a stack finds them all
   for (const LeafRange& node : nodes) {
     open.push_back(node);
     while (open.size() > 1) {

@@ -26,7 +26,7 @@ std::vector<float> random_leaves(std::uint32_t total, std::mt19937& random) {
   return leaves;
 }
 
-TEST(TreeSum, NodesOfFive) {   // T(0,5) = ((0 1) (2 (3 4)))
+TEST(TreeSum, NodesOfFive) {  // T(0,5) = ((0 1) (2 (3 4)))
   EXPECT_TRUE(is_node({0, 5}, 5));
   EXPECT_TRUE(is_node({0, 2}, 5));
   EXPECT_TRUE(is_node({2, 3}, 5));
@@ -47,7 +47,7 @@ TEST(TreeSum, MaximalNodesOfRandomRanges) {
     const std::uint32_t first = random() % total, count = random() % (total - first + 1);
     const auto nodes = maximal_nodes({first, count}, total);
     std::uint32_t at = first;
-    for (const LeafRange& node : nodes) {   // they tile the range
+    for (const LeafRange& node : nodes) {  // they tile the range
       EXPECT_EQ(node.first, at);
       EXPECT_TRUE(is_node(node, total));
       at = node.end();
@@ -55,7 +55,7 @@ TEST(TreeSum, MaximalNodesOfRandomRanges) {
     EXPECT_EQ(at, first + count);
     EXPECT_LE(nodes.size(), std::max(1u, 2 * log2_up(total)));
     auto reduced = nodes;
-    EXPECT_TRUE(merges(reduced, total).empty());   // maximal: no two are siblings
+    EXPECT_TRUE(merges(reduced, total).empty());  // maximal: no two are siblings
   }
 }
 
@@ -76,7 +76,7 @@ TEST(TreeSum, SharesTileAndPowersOfTwoGiveOneNode) {
   }
 }
 
-TEST(TreeSum, ThreeRanksHoldSevenTermsOfTwelve) {   // the figure of NUMERICS.md
+TEST(TreeSum, ThreeRanksHoldSevenTermsOfTwelve) {  // the figure of NUMERICS.md
   std::size_t terms = 0;
   for (int rank = 0; rank < 3; ++rank) {
     terms += maximal_nodes(contiguous_share(12, 3, rank), 12).size();
@@ -111,7 +111,7 @@ TEST(TreeSum, MergesGiveTheRecursiveSum) {
   }
 }
 
-TEST(TreeSum, DiffersFromRankOrder) {   // otherwise the tests above would prove nothing
+TEST(TreeSum, DiffersFromRankOrder) {  // otherwise the tests above would prove nothing
   std::mt19937 random(3);
   int different = 0;
   for (int round = 0; round < 100; ++round) {

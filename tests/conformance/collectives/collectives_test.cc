@@ -1,0 +1,298 @@
+// One suite, every (algorithm, transport) pair. The reference gathers all leaves and adds them by
+// the recursion of NUMERICS.md, in the type itself. A new algorithm or transport is one line below.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/collectives/groups.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme {
+namespace {
+
+using comm::Communicator;
+using comm::Term;
+using kernel::LeafRange;
+using Bytes = std::vector<std::byte>;
+
+constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
+                            DType::I64, DType::I32, DType::U8};
+constexpr std::size_t kCounts[] = {0, 1, 7, 4096 + 3, 100'000};
+
+struct Pair {
+  std::string transport, algorithm;
+};
+
+// Numbers that are not exact in any order: the wrong order shows.
+Bytes leaf(DType dtype, std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed * 977 + static_cast<std::uint64_t>(dtype));
+  Bytes bytes(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = (double(random() >> 11) * 0x1p-53 - 0.5) * double(1 << (random() % 8));
+    const float narrow = float(value);
+    std::uint32_t bits;
+    std::memcpy(&bits, &narrow, 4);
+    const std::uint16_t half =
+        std::uint16_t(bits >> 16 & 0x8000) | std::uint16_t(random() % 0x5000);
+    const std::uint16_t brain = std::uint16_t(bits >> 16);
+    const std::uint64_t integer = random();
+    const void* from = dtype == DType::F64    ? static_cast<const void*>(&value)
+                       : dtype == DType::F32  ? static_cast<const void*>(&narrow)
+                       : dtype == DType::BF16 ? static_cast<const void*>(&brain)
+                       : dtype == DType::F16  ? static_cast<const void*>(&half)
+                                              : &integer;
+    std::memcpy(&bytes[i * size_of(dtype)], from, size_of(dtype));
+  }
+  return bytes;
+}
+
+Bytes tree(kernel::Combine op, DType dtype, const std::vector<Bytes>& leaves, LeafRange node) {
+  if (node.count == 1) return leaves[node.first];
+  const std::uint32_t half = node.count / 2;
+  Bytes left = tree(op, dtype, leaves, {node.first, half});
+  const Bytes right = tree(op, dtype, leaves, {node.first + half, node.count - half});
+  kernel::combine(op, dtype, left.data(), right.data(), left.data(), left.size() / size_of(dtype));
+  return left;
+}
+
+Buffer buffer_over(Bytes& bytes, DType dtype) {
+  return {bytes.data(), bytes.size() / size_of(dtype), dtype, {}, {}, {}};
+}
+
+class Collectives : public ::testing::TestWithParam<Pair> {
+ protected:
+  void run(int size, const std::function<void(Communicator&)>& body, std::uint64_t seed = 1) {
+    test::run_group({GetParam().transport, GetParam().algorithm, size, seed}, body);
+  }
+};
+
+struct Case {
+  DType dtype;
+  std::size_t count;
+  ReduceOp op;
+  std::vector<Bytes> leaves;
+  Bytes expected;
+};
+
+std::vector<Case> plain_cases(int size) {
+  std::vector<Case> cases;
+  for (DType dtype : kTypes) {
+    for (std::size_t count : kCounts) {
+      std::vector<Bytes> leaves;
+      for (int r = 0; r < size; ++r) leaves.push_back(leaf(dtype, count, r + 1));
+      for (auto [op, combine] :
+           {std::pair(Sum, kernel::Combine::Sum), std::pair(Min, kernel::Combine::Min),
+            std::pair(Max, kernel::Combine::Max), std::pair(Product, kernel::Combine::Product)}) {
+        if (op != Sum && count > 7) continue;
+        cases.push_back(
+            {dtype, count, op, leaves, tree(combine, dtype, leaves, {0, std::uint32_t(size)})});
+      }
+    }
+  }
+  return cases;
+}
+
+TEST_P(Collectives, PlainBuffersEqualTheReference) {
+  for (int size : {1, 2, 3, 4, 5, 8}) {
+    if (size > test::most_ranks(GetParam().transport)) continue;
+    const std::vector<Case> cases = plain_cases(size);
+    run(size, [&](Communicator& world) {
+      for (const Case& one : cases) {
+        Bytes mine = one.leaves[world.rank()];
+        world.all_reduce(buffer_over(mine, one.dtype), one.op).wait();
+        ASSERT_EQ(mine, one.expected) << name_of(one.dtype) << " " << one.count << " on " << size;
+      }
+    });
+  }
+}
+
+// 1 … 13 leaves over any number of ranks; some ranks hold several terms, some none. Once in memory
+// of the test's own, once in an arena.
+TEST_P(Collectives, TermsEqualTheReference) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    if (size > test::most_ranks(GetParam().transport)) continue;
+    run(size, [&](Communicator& world) {
+      comm::Arena arena = world.allocate(16 * 4160 * 4);
+      for (std::uint32_t total = 1; total <= 13; ++total) {
+        for (std::size_t count : {1u, 7u, 4096u + 3}) {
+          for (bool in_arena : {false, true}) {
+            std::vector<Bytes> leaves;
+            for (std::uint32_t i = 0; i < total; ++i)
+              leaves.push_back(leaf(DType::F32, count, i + 7));
+            std::vector<Bytes> sums;
+            sums.reserve(16);
+            std::vector<Term> terms;
+            const LeafRange share = kernel::contiguous_share(total, size, world.rank());
+            for (const LeafRange& node : kernel::maximal_nodes(share, total)) {
+              sums.push_back(tree(kernel::Combine::Sum, DType::F32, leaves, node));
+              Buffer value = buffer_over(sums.back(), DType::F32);
+              if (in_arena) {
+                value = arena.buffer(terms.size() * 4160 * 4, count, DType::F32);
+                std::memcpy(value.data, sums.back().data(), value.bytes());
+              }
+              terms.push_back({value, node.first, node.count});
+            }
+            Bytes own(count * 4);
+            Buffer out = buffer_over(own, DType::F32);
+            if (in_arena)
+              out =
+                  arena.buffer(terms.empty() ? 0 : (total % 2) * 15 * 4160 * 4, count, DType::F32);
+            world.all_reduce(terms, total, out).wait();
+            const Bytes expected = tree(kernel::Combine::Sum, DType::F32, leaves, {0, total});
+            ASSERT_EQ(std::memcmp(out.data, expected.data(), expected.size()), 0)
+                << total << " leaves of " << count << " on " << size << " arena " << in_arena;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Collectives, MeanIsTheSumDividedOnce) {
+  for (int size : {1, 2, 3, 5}) {
+    if (size > test::most_ranks(GetParam().transport)) continue;
+    run(size, [&](Communicator& world) {
+      for (std::size_t count : {1u, 5000u}) {
+        std::vector<float> sum(count), mean(count);
+        for (std::size_t i = 0; i < count; ++i) mean[i] = sum[i] = 0.1f * float(world.rank() + i);
+        all_reduce(world, sum, Sum);
+        all_reduce(world, mean, Mean);
+        for (float& value : sum) value /= float(size);
+        ASSERT_EQ(mean, sum);
+      }
+    });
+  }
+}
+
+TEST_P(Collectives, ArenasAndOrdinaryMemoryMayMeet) {
+  if (test::most_ranks(GetParam().transport) < 3) return;
+  run(3, [&](Communicator& world) {
+    comm::Arena arena = world.allocate(400'000);
+    for (std::size_t count : {20u, 100'000u}) {
+      std::vector<float> own(count, float(world.rank() + 1));
+      Buffer buffer = buffer_of(own);
+      if (world.rank() == 1) {
+        buffer = arena.buffer(0, count, DType::F32);
+        std::memcpy(buffer.data, own.data(), buffer.bytes());
+      }
+      world.all_reduce(buffer, Sum).wait();
+      const auto* values = static_cast<const float*>(buffer.data);
+      ASSERT_EQ(std::vector<float>(values, values + count), std::vector<float>(count, 6.0f));
+    }
+  });
+}
+
+TEST_P(Collectives, MovingOperations) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    if (size > test::most_ranks(GetParam().transport)) continue;
+    run(size, [&](Communicator& world) {
+      for (std::size_t count : {0u, 1u, 7u, 4096u + 3, 30'000u}) {
+        const int root = int(count) % size;
+        std::vector<std::int32_t> x(count, world.rank() == root ? 5 : -1);
+        broadcast(world, x, root);
+        ASSERT_EQ(x, std::vector<std::int32_t>(count, 5));
+        std::vector<float> in(count, float(world.rank())), out(count * size), piece(count), all;
+        for (int r = 0; r < size; ++r) all.insert(all.end(), count, float(r));
+        all_gather(world, in, out);
+        ASSERT_EQ(out, all);
+        reduce_scatter(world, out, piece, Sum);
+        ASSERT_EQ(piece, std::vector<float>(count, float(world.rank() * size)));
+        if (size > 1) {
+          const int next = (world.rank() + 1) % size, prev = (world.rank() + size - 1) % size;
+          const Work works[] = {world.send(buffer_of(in), next),
+                                world.recv(buffer_of(piece), prev)};
+          Work::all(works).wait();
+          ASSERT_EQ(piece, std::vector<float>(count, float(prev)));
+        }
+      }
+      std::vector<std::size_t> counts;
+      std::vector<std::uint8_t> all;
+      for (int r = 0; r < size; ++r) {
+        counts.push_back(std::size_t(r) * 1777);
+        all.insert(all.end(), counts.back(), std::uint8_t(r));
+      }
+      std::vector<std::uint8_t> in(counts[world.rank()], std::uint8_t(world.rank())),
+          out(all.size());
+      world.all_gather_v(buffer_of(in), buffer_of(out), counts).wait();
+      ASSERT_EQ(out, all);
+    });
+  }
+}
+
+TEST_P(Collectives, AMismatchIsSeenByEveryRank) {
+  std::atomic<int> seen{0};
+  run(2, [&](Communicator& world) {
+    std::vector<float> x(2000, 1.0f);
+    try {
+      all_reduce(world, x, world.rank() == 0 ? Sum : Max);
+    } catch (const MismatchError& error) {
+      ++seen;
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 0 called all_reduce(Sum, F32, 2000"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 called all_reduce(Max, F32, 2000"));
+    }
+    EXPECT_EQ(x, std::vector<float>(2000, 1.0f));
+  });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_P(Collectives, ADeadlineExpires) {
+  std::atomic<int> seen{0};
+  run(2, [&](Communicator& world) {
+    std::vector<float> x(2000, 1.0f);
+    if (world.rank() == 1) {  // comes too late
+      world.waiter()->sleep(std::chrono::milliseconds(400));
+      EXPECT_ANY_THROW(all_reduce(world, x, Sum));
+      return;
+    }
+    try {
+      all_reduce(world, x, Sum, {.deadline = Deadline::in(std::chrono::milliseconds(100))});
+    } catch (const TimeoutError& error) {
+      ++seen;
+      EXPECT_EQ(error.peer(), 1);
+    }
+    EXPECT_TRUE(world.failure());
+  });
+  EXPECT_EQ(seen, 1);
+}
+
+// The simulated network draws who runs next and how long a message takes from the seed.
+TEST(CollectivesOnSim, AHundredSeeds) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    for (const char* algorithm : {"naive", "ring", "direct"}) {
+      const int size = 2 + int(seed % 4);
+      test::run_group({"sim", algorithm, size, seed}, [&](Communicator& world) {
+        comm::Arena arena = world.allocate(6000 * 4);
+        std::vector<std::vector<float>> x;
+        std::vector<Work> works;
+        for (std::size_t count : {1u, 6000u, 300u, 5000u})
+          x.emplace_back(count, float(world.rank()));
+        Buffer shared = arena.buffer(0, 6000, DType::F32);
+        std::fill_n(static_cast<float*>(shared.data), 6000, 1.0f);
+        for (auto& one : x) works.push_back(async::all_reduce(world, one, Sum));
+        works.push_back(world.all_reduce(shared, Sum));
+        Work::all(works).wait();
+        const float sum = float(size * (size - 1) / 2);
+        for (auto& one : x) ASSERT_EQ(one, std::vector<float>(one.size(), sum)) << seed;
+        ASSERT_EQ(static_cast<const float*>(shared.data)[5999], float(size)) << seed;
+        barrier(world);
+      });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, Collectives,
+                         ::testing::Values(Pair{"sim", "naive"}, Pair{"sim", "ring"},
+                                           Pair{"sim", "direct"}, Pair{"sim", "auto"}),
+                         [](const auto& info) {
+                           return info.param.transport + "_" + info.param.algorithm;
+                         });
+
+}  // namespace
+}  // namespace trireme

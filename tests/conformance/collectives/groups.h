@@ -1,0 +1,23 @@
+// Groups of ranks over any transport, each rank a thread with its own Waiter; for the suite only.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "trireme/comm/communicator.h"
+
+namespace trireme::test {
+
+struct Group {
+  std::string transport, algorithm;
+  int size = 2;
+  std::uint64_t seed = 1;  // sim
+};
+
+/// Runs `body` on every rank; the first exception is rethrown here.
+void run_group(const Group& group, const std::function<void(comm::Communicator&)>& body);
+
+/// Real transports run on the machine's two cores: fewer ranks suffice there.
+inline int most_ranks(const std::string& transport) { return transport == "sim" ? 8 : 5; }
+
+}  // namespace trireme::test

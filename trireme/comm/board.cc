@@ -1,0 +1,68 @@
+#include "trireme/comm/board.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// How long a peer may need for the block that it is writing. One that is stopped in a debugger at
+// that very place is not waited for longer; it looks at `aborted` before its next block.
+constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
+
+}  // namespace
+
+void Board::notify_peers() noexcept {
+  for (int peer = 0; peer < transport_.size(); ++peer) {
+    if (peer != transport_.rank()) transport_.notify(peer);
+  }
+}
+
+int Board::first_aborted() const noexcept {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank != transport_.rank() && boards_[rank]->aborted.load()) return rank;
+  }
+  return -1;
+}
+
+std::exception_ptr Board::error_of(int rank) const {
+  const BoardMemory& board = *boards_[rank];
+  try {
+    const std::string reason(board.abort_reason,
+                             strnlen(board.abort_reason, sizeof board.abort_reason));
+    throw_error(ExitCode(board.abort_code), "rank " + std::to_string(rank) + " gave up: " + reason,
+                {.rank = transport_.rank(),
+                 .peer = board.abort_peer < 0 ? rank : board.abort_peer,
+                 .advice = "See that rank's own last lines."});
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
+  BoardMemory& board = own();
+  if (board.aborted.load()) return;
+  const ErrorReport report = describe(error);
+  board.abort_code = report.exit_code;
+  board.abort_peer = report.context.peer;
+  const std::size_t length = std::min(report.sentence.size(), sizeof board.abort_reason - 1);
+  std::memcpy(board.abort_reason, report.sentence.data(), length);
+  board.abort_reason[length] = '\0';
+  board.aborted.store(1);  // before the look at `writing`: a peer stores that and looks at this
+  notify_peers();
+  const TimePoint until = waiter.now() + kLongestBlock;
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank == transport_.rank()) continue;
+    while (boards_[rank]->writing.load() != 0 && waiter.now() < until) sched_yield();
+  }
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

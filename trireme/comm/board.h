@@ -1,0 +1,86 @@
+// Board: what one rank shows its peers in shared memory, and how it reads theirs.
+//
+// A rank writes only its own board. Operation s uses slot s % 2: a rank posts s + 2 only when all
+// have posted s + 1, and so have read s. All counters only grow. The first line of a slot is a
+// whole small operation: number, hash of the fingerprint, data. Progress context only, except
+// memory that a peer reads. After every change the peers are notified, since they may sleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/operation.h"
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+/// A buffer inside the arena that all ranks allocated as number `arena`.
+struct Location {
+  std::uint32_t arena = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t offset = 0;
+};
+
+struct BoardMemory {
+  static constexpr std::size_t kMaxLocations = 66;  // 64 terms, out, and one to spare
+  static constexpr std::uint32_t kNotMapped = ~0u;
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> ready;
+    std::uint64_t hash;
+    std::byte payload[Envelope::kPayload];
+    Header header;
+    std::uint32_t num_locations;  // kNotMapped: some buffer is in no arena
+    Location locations[kMaxLocations];
+  };
+  Slot slots[2];
+  alignas(64) std::atomic<std::uint64_t> done;     // last operation whose results it has written
+  alignas(64) std::atomic<std::uint64_t> staged;   // staged direct: pieces copied in …
+  alignas(64) std::atomic<std::uint64_t> reduced;  // … and slices reduced
+  alignas(64) std::atomic<std::uint64_t> writing;  // operation during which it writes to peers
+  alignas(64) std::atomic<std::uint32_t> aborted;  // 1: it gave up, for this reason:
+  std::int32_t abort_code;
+  std::int32_t abort_peer;  // the rank at fault, -1 if unknown
+  char abort_reason[400];
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+class Board {
+ public:
+  /// `boards`: every rank's memory as this process sees it.
+  Board(net::Transport& transport, std::vector<BoardMemory*> boards)
+      : transport_(transport), boards_(std::move(boards)) {}
+
+  BoardMemory& own() noexcept { return *boards_[transport_.rank()]; }
+  BoardMemory& of(int rank) noexcept { return *boards_[rank]; }
+  BoardMemory::Slot& slot(int rank, std::uint64_t number) noexcept {
+    return boards_[rank]->slots[number % 2];
+  }
+  void notify_peers() noexcept;
+  /// True when `counter` of every rank has reached `value`.
+  template <class Counter>
+  bool all_reached(Counter BoardMemory::*counter, std::uint64_t value) const noexcept {
+    for (const BoardMemory* board : boards_) {
+      if ((board->*counter).load(std::memory_order_acquire) < value) return false;
+    }
+    return true;
+  }
+  /// A peer that gave up; -1 if none has.
+  int first_aborted() const noexcept;
+  /// The error that `rank` gave up with, as this rank reports it.
+  std::exception_ptr error_of(int rank) const;
+  /// Tells the peers, and waits until none of them writes into this rank's memory any more.
+  void abort(const std::exception_ptr& error, Waiter& waiter) noexcept;
+
+ private:
+  net::Transport& transport_;
+  std::vector<BoardMemory*> boards_;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

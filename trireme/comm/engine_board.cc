@@ -1,0 +1,184 @@
+// The engine's part that lives in shared memory: set-up, arenas, and headers on the board.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/direct_run.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/inline_run.h"
+#include "trireme/comm/program_run.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+// Polls the board while a call waits for it.
+class Engine::Poller final : public ProgressSource {
+ public:
+  explicit Poller(Engine& engine) : engine_(engine) {}
+  bool poll() override { return engine_.poll(); }
+  bool pending() const noexcept override {
+    return engine_.pending_.load(std::memory_order_acquire);
+  }
+  int descriptor() const noexcept override { return -1; }  // peers notify through the transport
+  void arm(bool) noexcept override {}
+
+ private:
+  Engine& engine_;
+};
+
+std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport,
+                                       CommunicatorOptions options) {
+  auto engine = std::make_shared<Engine>(std::move(transport), std::move(options));
+  if (engine->size_ > 1) engine->set_up();
+  return engine;
+}
+
+void Engine::run_and_wait(const std::function<void()>& task) {
+  std::exception_ptr error;
+  std::atomic<bool> done{false};
+  waiter_->run([&, waiter = waiter_] {
+    try {
+      task();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    done = true;
+    waiter->wake();
+  });
+  if (!done) waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
+  if (error) std::rethrow_exception(error);
+}
+
+void Engine::set_up() {
+  run_and_wait([this] {
+    own_region_ = transport_->register_memory(
+        {static_cast<std::byte*>(nullptr), kStagingOffset + kStagingBytes}, {});
+    can_map_ = !transport_->map(rank_, own_region_.id).empty();
+    if (!can_map_) {
+      own_region_ = {};
+      return;
+    }
+    add_region(own_region_);
+  });
+  if (!can_map_) return;
+  poller_ = std::make_shared<Poller>(*this);
+  waiter_->add(poller_);
+}
+
+Arena Engine::allocate(std::size_t bytes, Device device) {
+  Arena arena;
+  run_and_wait([&] {
+    const net::Region region = transport_->register_memory(
+        {static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
+    if (can_map_) add_region(region);
+    arena = Arena(region);
+  });
+  return arena;
+}
+
+// The peers map it when they know from our message that it is there; later calls wait behind that.
+void Engine::add_region(const net::Region& region) {
+  arenas_.push_back({region.bytes, region.owner});
+  Operation op;
+  op.kind = OpKind::Allocate;
+  op.count = region.bytes.size();
+  op.region = region;
+  enqueue(std::make_shared<Call>(Call{std::move(op), WorkSource(waiter_, nullptr, "allocate")}));
+}
+
+void Engine::map_region(const Call& call) {
+  auto& starts = mapped_.emplace_back(static_cast<std::size_t>(size_), nullptr);
+  for (int peer = 0; peer < size_; ++peer) {
+    net::RegionId id;
+    std::memcpy(&id, call.envelopes[peer].payload.data(), sizeof id);
+    starts[peer] =
+        peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+  }
+  if (board_) return;  // an arena that a peer freed again is simply not there
+  const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
+  if (gone < size_) {
+    return fail(std::make_exception_ptr(
+        PeerLost("rank " + std::to_string(gone) + " left before its memory could be mapped",
+                 {.rank = rank_,
+                  .peer = static_cast<int>(gone),
+                  .advice = "See that rank's own last lines."})));
+  }
+  std::vector<BoardMemory*> boards;  // zeroed memory is a fresh board
+  for (std::byte* start : starts) {
+    boards.push_back(reinterpret_cast<BoardMemory*>(start));
+  }
+  board_ = std::make_unique<Board>(*transport_, std::move(boards));
+}
+
+bool Engine::locate(const void* data, std::size_t bytes, Location& location) const {
+  const auto* begin = static_cast<const std::byte*>(data);
+  for (std::size_t i = 0; i < mapped_.size(); ++i) {
+    const auto [base, size] = std::pair(arenas_[i].bytes.data(), arenas_[i].bytes.size());
+    if (begin < base || begin + bytes > base + size || arenas_[i].owner.expired()) continue;
+    location = {static_cast<std::uint32_t>(i), 0, static_cast<std::uint64_t>(begin - base)};
+    return true;
+  }
+  return false;
+}
+
+void Engine::wait_for(Waits what) noexcept {
+  waits_ = what;
+  pending_.store(what != Waits::No, std::memory_order_release);
+}
+
+void Engine::post_header(const std::shared_ptr<Call>& call) {
+  call->number = ++board_number_;
+  BoardMemory::Slot& slot = board_->slot(rank_, call->number);
+  slot.header = call->own.header;
+  slot.hash = hash_of(slot.header);
+  if (call->inlined) fill_payload(call->operation, rank_, slot.payload);
+  if (call->direct) call->direct->announce(slot);
+  slot.ready.store(call->number, std::memory_order_release);
+  board_->notify_peers();
+  wait_for(Waits::Headers);
+  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (!broken()) poll_headers(call);
+}
+
+bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
+  const std::uint64_t number = call->number;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (board_->slot(peer, number).ready.load(std::memory_order_acquire) != number) return false;
+  }
+  wait_for(Waits::No);
+  const std::uint64_t hash = board_->slot(rank_, number).hash;
+  std::vector<const std::byte*> payloads;
+  payloads.reserve(static_cast<std::size_t>(size_));
+  for (int peer = 0; peer < size_; ++peer) {
+    BoardMemory::Slot& slot = board_->slot(peer, number);
+    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
+    payloads.push_back(slot.payload);
+  }
+  on_agreed(call, payloads);
+  return true;
+}
+
+bool Engine::poll() {
+  if (waits_ == Waits::No) return false;
+  const std::shared_ptr<Call> call = queue_.front();
+  const bool moved = waits_ == Waits::Headers ? poll_headers(call) : call->direct->poll();
+  if (moved || waits_ == Waits::No) return moved;
+  const int gone = board_->first_aborted();
+  if (gone < 0) return false;
+  fail(board_->error_of(gone));
+  return true;
+}
+
+void Engine::close() noexcept {
+  abort(std::make_exception_ptr(
+      Error(ExitCode::UserCode,
+            "communicator " + options_.name + " ended on rank " + std::to_string(rank_),
+            {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
+  if (poller_) waiter_->remove(poller_.get());
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,77 @@
+// send and recv between two ranks: outside the order of the collectives.
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/engine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+constexpr std::uint64_t kUserTags = 3ull << 62;  // the user's tag and, below it, header or data
+
+std::span<const std::byte> bytes_of(const Header& header) {
+  return std::as_bytes(std::span(&header, 1));
+}
+std::span<std::byte> bytes_of(Header& header) {
+  return std::as_writable_bytes(std::span(&header, 1));
+}
+
+}  // namespace
+
+// The header and the data leave together; the receiver looks at the header before it takes the
+// data.
+void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
+  Operation& op = call->operation;
+  const net::Tag head{kUserTags | std::uint64_t(op.user_tag) << 8};
+  const net::Tag body{head.value | 1};
+  const int peer = op.root;
+  const bool sends = op.kind == OpKind::Send;
+  op.root = static_cast<int>(op.user_tag);
+  call->own.header = header_of(op, options_.epoch);
+  call->envelopes.resize(1);
+  const auto end = [self = shared_from_this(), call] { call->source.complete(); };
+  const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
+    if (error) self->fail(error);
+    if (self->broken()) call->source.fail(self->failure());
+    return !self->broken();
+  };
+  if (sends) {
+    const Work works[] = {transport_->send(peer, head, bytes_of(std::as_const(call->own.header))),
+                          transport_->send(peer, body, op.in.as_bytes())};
+    Work::all(works).on_settled([guard, end](const std::exception_ptr& error) {
+      if (guard(error)) end();
+    });
+    return;
+  }
+  expect(peer, 1);
+  const Work header = transport_->recv(peer, head, bytes_of(call->envelopes[0].header));
+  header.on_settled([self = shared_from_this(), call, guard, end, peer, body](const auto& error) {
+    if (!guard(error)) return;
+    const Header& other = call->envelopes[0].header;
+    if (!same_call(call->own.header, other)) {
+      const auto text = "rank " + std::to_string(peer) + " called " +
+                        call_text(other, call->own.header) + ", rank " +
+                        std::to_string(self->rank_) + " receives " +
+                        call_text(call->own.header, other);
+      guard(std::make_exception_ptr(
+          MismatchError(text, {.rank = self->rank_,
+                               .operation = "recv",
+                               .peer = peer,
+                               .label = call->operation.label,
+                               .advice = "Send and receive must name the same count and type."})));
+      return;
+    }
+    self->transport_->recv(peer, body, call->operation.out.as_bytes())
+        .on_settled([self, guard, end, peer](const std::exception_ptr& failed) {
+          if (!guard(failed)) return;
+          self->expect(peer, -1);
+          end();
+        });
+  });
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme
