@@ -35,6 +35,8 @@ struct LaunchOptions {
   std::string listen = "127.0.0.1";
   Duration stop_grace = std::chrono::seconds(30);
   bool handle_signals = true;
+  /// Everything still running is killed then. For tests.
+  Duration time_limit = Duration::max();
   /// Takes the lines instead of stdout and stderr. Called from one thread at a time.
   std::function<void(int rank, bool error, std::string_view line)> on_line = {};
   /// Called when a rank's process has been started.
@@ -46,6 +48,7 @@ struct LaunchResult {
   std::vector<int> exit_codes;              // by rank; 128+n where a signal ended it
   std::optional<Failure> failure;           // the first
   int stop_signal = 0;                      // that this process got
+  bool out_of_time = false;                 // time_limit ended it
   /// "" after success; else what run() prints last.
   std::string last_line;
 };

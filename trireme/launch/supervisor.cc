@@ -110,6 +110,13 @@ std::string Supervisor::make_secret(bool& inherited) {
 
 LaunchResult Supervisor::run() {
   start_all();
+  if (options_.time_limit != Duration::max()) {
+    waiter_->run_at(waiter_->now() + options_.time_limit, [this] {
+      if (all_ended()) return;
+      out_of_time_ = true;
+      kill_all(SIGKILL);
+    });
+  }
   waiter_->wait_until([this] { return all_ended(); }, TimePoint::max());
   waiter_->wait_until([this] { return output_finished(); }, waiter_->now() + kOutputGrace);
   return result();
@@ -301,6 +308,7 @@ bool Supervisor::output_finished() const {
 LaunchResult Supervisor::result() const {
   LaunchResult result;
   result.stop_signal = stop_signal_;
+  result.out_of_time = out_of_time_;
   result.failure = coordinator_->first_failure();
   int stopped = 0;
   for (const Rank& rank : ranks_) {

@@ -66,6 +66,7 @@ class Supervisor {
   std::vector<Rank> ranks_;    // never resized
   std::vector<std::shared_ptr<LineSource>> pipes_;
   int stop_signal_ = 0;
+  bool out_of_time_ = false;
   bool ending_ = false;        // end_all() was called
   bool killing_ = false;       // a signal of ours may be what ends a rank
 };
