@@ -45,7 +45,7 @@ TEST(Launch, GivesEveryProgramItsRankAndKeepsStreamsApart) {
 }
 
 TEST(Launch, KeepsTheSecretOutOfEnvironmentAndArguments) {
-  const Shell run = shell(1, "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; wc -c <&$TRIREME_SECRET_FD");
+  const Shell run = shell(1, "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; wc -c < /proc/self/fd/$TRIREME_SECRET_FD");
   EXPECT_EQ(run.out[0].find("SECRET="), std::string::npos);
   EXPECT_NE(run.out[0].find("\n32\n"), std::string::npos) << run.out[0];
 }
@@ -106,6 +106,22 @@ TRIREME_PROCESS(sums) {
   return 0;
 }
 
+TEST(Job, StartedAloneIsOneRankWithoutANetwork) {
+  ProcessOptions options;
+  options.environment = {"TRIREME_COORDINATOR="};
+  const ProcessRun run = run_processes(1, "alone", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_EQ(run.ranks[0].out, "0 of 1: 3\n");
+}
+
+TEST(Job, RefusesToTrainCopiesSideBySide) {
+  ProcessOptions options;
+  options.environment = {"TRIREME_COORDINATOR=", "OMPI_COMM_WORLD_SIZE=4"};
+  const ProcessRun run = run_processes(1, "alone", options);
+  EXPECT_EQ(run.exit_code, 2) << run.describe();
+  EXPECT_NE(run.ranks[0].err.find("trireme launch -n 4"), std::string::npos) << run.describe();
+}
+
 class Jobs : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Jobs, JoinAndSum) {
@@ -131,7 +147,7 @@ TRIREME_PROCESS(unlike) {
   return 0;
 }
 
-TEST(Jobs, RefuseARankWhoseIdentityDiffers) {
+TEST(Job, RefusesARankWhoseIdentityDiffers) {
   const ProcessRun run = run_processes(2, "unlike");
   EXPECT_EQ(run.exit_code, 10) << run.describe();
   EXPECT_NE(run.last_line.find("\"seed 8\""), std::string::npos) << run.describe();
