@@ -173,9 +173,8 @@ bool Engine::poll() {
 
 void Engine::close() noexcept {
   abort(std::make_exception_ptr(
-      Error(ExitCode::UserCode,
-            "communicator " + options_.name + " ended on rank " + std::to_string(rank_),
-            {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
+      PeerLost("rank " + std::to_string(rank_) + " has left " + options_.name,
+               {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
   if (poller_) waiter_->remove(poller_.get());
 }
 
