@@ -140,6 +140,23 @@ TEST_P(Jobs, JoinAndSum) {
 }
 INSTANTIATE_TEST_SUITE_P(Transports, Jobs, ::testing::Values("shm", "tcp"));
 
+TRIREME_PROCESS(brief) {
+  Job job(argc, argv);
+  std::vector<float> x(1 << 18, 1.0f);
+  all_reduce(job.world(), x, Sum);
+  return x[0] == static_cast<float>(job.size()) ? 0 : 1;
+}
+
+// Who is first out of the last collective leaves while others are still in it.
+TEST_P(Jobs, MayEndRightAfterACollective) {
+  ProcessOptions options;
+  options.transport = GetParam();
+  for (options.seed = 1; options.seed <= 8; ++options.seed) {
+    const ProcessRun run = run_processes(3, "brief", options);
+    ASSERT_EQ(run.exit_code, 0) << run.describe();
+  }
+}
+
 TRIREME_PROCESS(unlike) {
   JobOptions options;
   options.identity = std::string(std::getenv("TRIREME_RANK")) == "1" ? "seed 8" : "seed 7";

@@ -198,8 +198,11 @@ void Job::Impl::on_news(const launch::News& news) {
   if (broken) broken->abort(error);
 }
 
-Job::Job(int argc, char** argv, JobOptions options)
-    : impl_(std::make_unique<Impl>(argc, argv, std::move(options))) {}
+Job::Job(int argc, char** argv, JobOptions options) {
+  // From here on an exception of this very constructor keeps the exit-code contract too.
+  job::set_reporter({.host = observe::host_name()});
+  impl_ = std::make_unique<Impl>(argc, argv, std::move(options));
+}
 Job::~Job() = default;
 
 int Job::rank() const noexcept { return impl_->env.rank; }

@@ -32,7 +32,9 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   std::string sentence = report.sentence;
   if (report.context.rank < 0) {
     const bool foreign = sentence.rfind("threw ", 0) == 0;
-    sentence = "rank " + std::to_string(who.rank) + (foreign ? " " : ": ") + sentence;
+    if (foreign || who.size > 1) {
+      sentence = "rank " + std::to_string(who.rank) + (foreign ? " " : ": ") + sentence;
+    }
     if (foreign) {
       sentence += " (on host " + who.host;
       if (failure.step >= 0) sentence += ", step " + std::to_string(failure.step);
