@@ -21,7 +21,9 @@ if(TRIREME_LIBTORCH)
   if(DEFINED ENV{TORCH_DIR} AND NOT Torch_DIR)
     list(PREPEND CMAKE_PREFIX_PATH "$ENV{TORCH_DIR}")
   endif()
+  set(CMAKE_MESSAGE_LOG_LEVEL ERROR)   # it warns of optional parts that the wheel leaves out
   find_package(Torch QUIET)
+  unset(CMAKE_MESSAGE_LOG_LEVEL)
   if(NOT Torch_FOUND)
     message(STATUS "LibTorch was not found: only the floors without it are built "
                    "(set TORCH_DIR, or run `make setup`).")

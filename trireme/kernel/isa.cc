@@ -56,6 +56,15 @@ Vendor vendor() noexcept {
   return Vendor::Other;
 }
 
+bool has_bf16_products() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16") && isa() == Isa::Avx512;
+#else
+  return false;
+#endif
+}
+
 }  // namespace kernel
 }  // namespace v0
 }  // namespace trireme

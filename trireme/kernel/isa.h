@@ -19,6 +19,8 @@ std::string_view name_of(Isa isa) noexcept;
 
 enum class Vendor : std::uint8_t { Other, Intel, Amd };
 Vendor vendor() noexcept;
+/// AVX-512 BF16 (and so perhaps AMX): products of bf16 pairs summed in fp32.
+bool has_bf16_products() noexcept;
 
 }  // namespace kernel
 }  // namespace v0

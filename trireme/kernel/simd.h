@@ -6,10 +6,27 @@
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/isa.h"
+#include "trireme/kernel/transformer.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace kernel {
+
+/// The kernels of transformer.h for one type of activations.
+template <class T>
+struct TransformerTable {
+  void (*gelu)(const T*, T*, std::size_t);
+  void (*gelu_grad)(const T*, const T*, T*, std::size_t);
+  void (*norm)(const NormForward<T>&);
+  void (*norm_grad)(const NormBackward<T>&);
+  void (*softmax)(const float*, std::size_t, T*, std::size_t, std::size_t, std::size_t, std::size_t,
+                  double);
+  void (*softmax_grad)(const T*, std::size_t, const float*, std::size_t, T*, std::size_t,
+                       std::size_t, std::size_t, double);
+  void (*row_exponents)(const T*, float*, float*, std::size_t, std::size_t);
+  void (*scaled_softmax)(const T*, const float*, T*, std::size_t, std::size_t, float);
+  void (*add)(const float*, const T*, float*, std::size_t);
+};
 
 struct SimdTable {
   void (*to_f32)(const BFloat16*, float*, std::size_t);
@@ -17,6 +34,16 @@ struct SimdTable {
   void (*adamw)(const AdamWNumbers&, const float*, float*, float*, float*, BFloat16*, std::size_t);
   void (*sgd)(const SgdNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
+  TransformerTable<float> f32;
+  TransformerTable<BFloat16> bf16;
+  template <class T>
+  const TransformerTable<T>& transformer() const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      return f32;
+    } else {
+      return bf16;
+    }
+  }
 };
 
 /// The table of isa().

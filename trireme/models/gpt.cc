@@ -29,6 +29,11 @@ struct Norm {
   at::Tensor forward(const at::Tensor& x) const {
     return tensor::layer_norm(x, weight, bias, kNormEpsilon, out_type);
   }
+  /// x + update, and its norm.
+  std::pair<at::Tensor, at::Tensor> add_forward(const at::Tensor& x,
+                                                const at::Tensor& update) const {
+    return tensor::add_layer_norm(x, update, weight, bias, kNormEpsilon);
+  }
   void append_parameters(const std::string& name, std::vector<NamedTensor>& out) const {
     out.push_back({name + ".weight", weight, false});
     if (bias.defined()) out.push_back({name + ".bias", bias, false});
@@ -44,18 +49,16 @@ class GptBlock : public Block {
 class Embed final : public GptBlock {
  public:
   Embed(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
-      : stream_type_(stream_type(context.type)),
-        weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
+      : weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
         position_(layers.table(context, "position", config.block, config.width, kStddev)) {}
   Value forward(std::span<const Value> inputs) override {
-    return {tensor::embedding(inputs[0][0], weight_, position_, stream_type_)};
+    return {tensor::embedding(inputs[0][0], weight_, position_)};
   }
   std::vector<NamedTensor> parameters() override {
     return {{"weight", weight_, true}, {"position", position_, true}};
   }
 
  private:
-  at::ScalarType stream_type_;
   at::Tensor weight_, position_;
 };
 
@@ -82,8 +85,8 @@ class Layer final : public GptBlock {
     const at::Tensor& x_BTC = inputs[0][0];
     const at::Tensor attended =
         tensor::causal_attention(qkv_->forward(norm1_.forward(x_BTC)), heads_);
-    const at::Tensor middle_BTC = tensor::residual_add(x_BTC, out_->forward(attended));
-    const at::Tensor mlp = down_->forward(up_->forward_gelu(norm2_.forward(middle_BTC)));
+    const auto [middle_BTC, normed] = norm2_.add_forward(x_BTC, out_->forward(attended));
+    const at::Tensor mlp = down_->forward(up_->forward_gelu(normed));
     return {tensor::residual_add(middle_BTC, mlp)};
   }
   std::vector<NamedTensor> parameters() override {

@@ -13,8 +13,12 @@
 #include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
 
-namespace torch::nn { class Module; }
-namespace torch::optim { class Optimizer; }
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace trireme {
 inline namespace v0 {

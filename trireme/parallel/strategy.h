@@ -19,6 +19,9 @@
 
 namespace trireme {
 inline namespace v0 {
+namespace parallel {
+struct Seat;
+}
 
 /// The last block's value and the micro-batch -> the summed loss (a scalar under autograd) over
 /// micro.count items.
@@ -28,20 +31,23 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
-  std::string sync = "plain";        // this release: plain
-  int pipeline = 1, data = 0, shard = 1, context = 1, tensor = 1;   // data 0 = what is left
-  std::string precision = "fp32";    // fp64 | fp32 | bf16
-  double clip = 0;                   // global gradient norm; 0 = off
+  std::string sync = "plain";                                      // this release: plain
+  int pipeline = 1, data = 0, shard = 1, context = 1, tensor = 1;  // data 0 = what is left
+  std::string precision = "fp32";                                  // fp64 | fp32 | bf16
+  double clip = 0;                                                 // global gradient norm; 0 = off
   std::uint64_t seed = 1;
   std::int64_t bucket_bytes = 4 << 20;
+  /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
+  /// or 1.
+  int kernel_threads = 0;
 };
 
 struct StepResult {
-  double loss = 0;                   // global mean
-  double gradient_norm = 0;          // before clipping; 0 where clip is off
-  std::int64_t count = 0;            // global tokens or samples
-  int stop_signal = 0;               // != 0: every rank learned in this step's vote that the job is to stop
-  Duration communication{};          // time this rank was blocked on communication
+  double loss = 0;           // global mean
+  double gradient_norm = 0;  // before clipping; 0 where clip is off
+  std::int64_t count = 0;    // global tokens or samples
+  int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
+  Duration communication{};  // time this rank was blocked on communication
   Duration total{};
 };
 
@@ -49,8 +55,14 @@ class Strategy final : public Saveable {
  public:
   Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const AdamW& optimizer);
   Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const Sgd& optimizer);
+  /// The same without a Job (parallel/seat.h), for ranks of the simulated network.
+  Strategy(const parallel::Seat& seat, const models::Blocks& model, StrategyOptions options,
+           std::unique_ptr<optim::Optimizer> optimizer);
+  /// Tells the other ranks that this one's loop has ended; one that is still in a step gets
+  /// UnevenInput naming this rank.
   ~Strategy() override;
 
+  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error.
   StepResult step(const Batch& batch, const Loss& loss);
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
@@ -61,6 +73,8 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex.
   std::string weights_hash();
   std::int64_t num_parameters() const;
+  /// Bytes of the gradient sums' arenas on this rank.
+  std::int64_t gradient_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
   /// "optimizer/NAME.exp_avg", buffers under their names.

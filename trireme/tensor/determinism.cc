@@ -5,11 +5,19 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
+#include <atomic>
+
 #include "trireme/base/check.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace tensor {
+
+namespace {
+std::atomic<bool> is_set_up{false};
+}
+
+bool process_is_set_up() noexcept { return is_set_up; }
 
 void set_up_process(const ProcessSetup& setup) {
   // OMP_DYNAMIC in the environment would let OpenMP take fewer threads under load. The runtime is
@@ -24,6 +32,7 @@ void set_up_process(const ProcessSetup& setup) {
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // NaN fills cost a pass
     at::globalContext().setBenchmarkCuDNN(false);
   }
+  is_set_up = true;
   // Activations are allocated and freed every step: keep their pages instead of giving them back to
   // the system and faulting them in again.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);

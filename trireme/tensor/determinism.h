@@ -13,6 +13,8 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
+/// Whether that was done.
+bool process_is_set_up() noexcept;
 
 }  // namespace tensor
 }  // namespace v0

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace trireme {
 inline namespace v0 {
@@ -26,7 +27,7 @@ at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 at::Tensor gelu_tanh(const at::Tensor& x);
 
 /// Layer norm over the last dim (Ba et al. 2016, arXiv:1607.06450); weight and bias (may be
-/// undefined) [C] in x's type; the result has type `out_type`.
+/// undefined) [C] in x's type, fp32 or fp64; the result has type `out_type`.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type);
 
@@ -34,10 +35,14 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 /// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
 
-/// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined):
-/// [B, T, C] in `out_type`. ConfigError for a token outside 0 ... V-1.
-at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position,
-                     at::ScalarType out_type);
+/// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
+/// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1.
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
+
+/// h = stream + update and layer_norm(h) in the update's type, in one pass: {h, norm}.
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double epsilon);
 
 /// stream + update in the stream's type (fp32 stream, bf16 update: no copy of the update).
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);

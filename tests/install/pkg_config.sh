@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds and runs the two programs beside this by what pkg-config says of an installed tree.
+# usage: pkg_config.sh STAGE COMPILER WITH_LIBTORCH
+set -euo pipefail
+cd "$(dirname "$0")"
+export PKG_CONFIG_PATH=$1/lib/pkgconfig:$1/lib/x86_64-linux-gnu/pkgconfig:$1/lib64/pkgconfig
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+check() {   # check PROGRAM MODULE WORD
+  # shellcheck disable=SC2046
+  "$2" "$1.cc" -o "$out/$1" $(pkg-config --cflags --libs "$3")
+  "$out/$1" | tee "$out/printed"
+  grep -q "$4" "$out/printed"
+}
+check comm "$2" trireme-comm 'found by pkg-config'
+if ldd "$out/comm" | grep -q torch; then echo 'trireme-comm brings LibTorch' >&2; exit 1; fi
+if [[ $3 == ON ]]; then check torch "$2" trireme '3$'; fi

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Runs what a document's console blocks show and compares what they print.
+
+  check_console.py DOCUMENT      in the tree's root; exit 1 at the first difference
+
+In a ```console block a line "$ COMMAND" is run by bash (lines that end in \\ go on) and must exit 0,
+or with N where the line above the block is <!-- exit N -->; <!-- not run --> leaves a block out. The
+lines after it are what it prints, stdout and stderr together: each must appear, in any order (ranks
+print as they please); "…" stands for anything. build/ means the folder in TRIREME_BUILD.
+"""
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+BLOCK = re.compile(r"(?:<!--\s*(exit \d+|not run)\s*-->\n)?```console\n(.*?)```", re.DOTALL)
+Step = collections.namedtuple("Step", "command expected code")
+
+
+def steps(text):
+    """The commands of a document with what they print."""
+    found = []
+    for note, block in BLOCK.findall(text):
+        if note == "not run":
+            continue
+        code = int(note.split()[1]) if note else 0
+        for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append(Step(command, [line for line in output.splitlines() if line.strip()], code))
+    return found
+
+
+def missing_lines(expected, printed):
+    """Lines of `expected` that no line of `printed` is."""
+    left = [line.rstrip() for line in printed.splitlines()]
+    missing = []
+    for line in expected:
+        if line.strip() == "…":
+            continue
+        pattern = re.compile(".*".join(re.escape(part) for part in line.rstrip().split("…")))
+        match = next((other for other in left if pattern.fullmatch(other)), None)
+        if match is None:
+            missing.append(line)
+        else:
+            left.remove(match)
+    return missing
+
+
+def main():
+    document = pathlib.Path(sys.argv[1])
+    found = steps(document.read_text())
+    if not found:
+        sys.exit(f"{document}: no console block to run")
+    build = os.environ.get("TRIREME_BUILD", "build")
+    for step in found:
+        command = re.sub(r"(?<![\w/.-])build/", build + "/", step.command)
+        print("$", command, flush=True)
+        done = subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        print(done.stdout, flush=True)
+        if done.returncode != step.code:
+            sys.exit(f"{document}: exit {done.returncode}, expected {step.code}: {step.command}")
+        missing = missing_lines(step.expected, done.stdout)
+        if missing:
+            sys.exit("\n  ".join([f"{document}: not printed by '{step.command}':", *missing]))
+    print(f"{document}: {len(found)} commands do what it says")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+#include "trireme/checkpoint/checkpointer.h"
+
+#include <array>
+#include <cstring>
+
+#include "trireme/base/check.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/shards.h"
+
+namespace trireme {
+inline namespace v0 {
+
+using checkpoint::Manifest;
+
+struct Checkpointer::Impl {
+  // What rank 0 tells the others: which checkpoint, and the manifest's SHA-256, so that a folder
+  // which is not shared between hosts is noticed.
+  struct Choice {
+    std::int64_t step = 0;
+    std::array<char, 64> digest{};
+  };
+
+  Impl(Job& job, std::string directory, CheckpointerOptions given)
+      : job(job),
+        options(std::move(given)),
+        directory(std::move(directory)),
+        folder(options.storage ? options.storage : checkpoint::local_storage(), this->directory) {
+    if (options.keep < 1 || options.every < 0) {
+      throw ConfigError(
+          "checkpoint.keep = " + std::to_string(options.keep) +
+              " and checkpoint.every = " + std::to_string(options.every),
+          {.operation = "checkpoint", .advice = "Keep at least 1; every 0 saves only when asked."});
+    }
+  }
+
+  // Rank 0: the newest checkpoint, verified; step 0 where there is none.
+  Manifest newest() {
+    const std::vector<std::int64_t> steps = folder.steps();
+    if (steps.empty()) return {};
+    Manifest manifest = folder.verify(steps.back());
+    compare_identity(manifest);
+    return manifest;
+  }
+
+  void compare_identity(const Manifest& manifest) const {
+    if (options.identity.empty() || manifest.identity.empty()) return;
+    if (manifest.identity == options.identity) return;
+    throw CheckpointError(folder.path_of(manifest.step) + " is of another job:\n  " +
+                              manifest.identity + "\nand this one is:\n  " + options.identity,
+                          {.operation = "resume",
+                           .advice = "Resume with the same model, data, seed and batch, or choose "
+                                     "another folder."});
+  }
+
+  Manifest agree(Manifest manifest) {
+    Choice choice{.step = manifest.step};
+    const std::string mine = checkpoint::digest(manifest);
+    std::memcpy(choice.digest.data(), mine.data(), choice.digest.size());
+    std::array<std::uint8_t, sizeof choice> bytes;
+    std::memcpy(bytes.data(), &choice, sizeof choice);
+    job.world()
+        .broadcast(Buffer::of(std::span<std::uint8_t>(bytes)), 0, {.label = "checkpoint.resume"})
+        .wait();
+    std::memcpy(&choice, bytes.data(), sizeof choice);
+    if (job.rank() == 0 || choice.step == 0) return manifest;
+    manifest = folder.read_manifest(choice.step);
+    const std::string theirs(choice.digest.data(), choice.digest.size());
+    if (checkpoint::digest(manifest) != theirs) {
+      throw CheckpointError(folder.path_of(choice.step) + " differs from rank 0's",
+                            {.rank = job.rank(),
+                             .host = job.host_name(),
+                             .operation = "resume",
+                             .advice = "Put the checkpoint on a disk that all hosts share."});
+    }
+    return manifest;
+  }
+
+  // A run that was not resumed may not mix its checkpoints with another run's.
+  void refuse_foreign() {
+    if (std::exchange(looked, true) || job.rank() != 0) return;
+    if (const auto steps = folder.steps(); !steps.empty()) {
+      throw ConfigError(
+          directory + " holds a checkpoint of step " + std::to_string(steps.back()) +
+              " that this run did not resume from",
+          {.operation = "checkpoint", .advice = "Call resume() first, or choose another folder."});
+    }
+  }
+
+  Job& job;
+  const CheckpointerOptions options;
+  const std::string directory;
+  checkpoint::CheckpointFolder folder;
+  checkpoint::Parts parts;
+  bool looked = false;
+  long saved = 0;  // steps done at the last save or resume
+};
+
+Checkpointer::Checkpointer(Job& job, std::string directory, CheckpointerOptions options)
+    : impl_(std::make_unique<Impl>(job, std::move(directory), std::move(options))) {}
+Checkpointer::~Checkpointer() = default;
+
+Checkpointer& Checkpointer::add(std::string name, Saveable& part) {
+  TRIREME_CHECK(name.find('/') == std::string::npos);
+  TRIREME_CHECK(impl_->parts.emplace(std::move(name), &part).second);
+  return *this;
+}
+
+long Checkpointer::resume() {
+  Impl& impl = *impl_;
+  impl.job.activity("checkpoint.resume");
+  impl.looked = true;
+  const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
+  if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder);
+  impl.saved = static_cast<long>(manifest.step);
+  return impl.saved;
+}
+
+void Checkpointer::after(long step) {
+  impl_->refuse_foreign();
+  if (impl_->options.every > 0 && (step + 1) % impl_->options.every == 0) save(step + 1);
+}
+
+void Checkpointer::save(long steps_done) {
+  Impl& impl = *impl_;
+  impl.refuse_foreign();
+  if (steps_done <= 0 || steps_done == std::exchange(impl.saved, steps_done)) return;
+  if (impl.job.rank() != 0) return;  // the state is replicated: one rank has it all
+  impl.job.activity("checkpoint.save");
+  Manifest manifest{.step = steps_done, .identity = impl.options.identity};
+  for (const auto& [name, part] : impl.parts) manifest.parts[name] = part->metadata();
+  impl.folder.write(std::move(manifest), checkpoint::file_writers(impl.parts), impl.options.keep);
+}
+
+}  // namespace v0
+}  // namespace trireme

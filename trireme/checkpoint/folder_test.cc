@@ -1,0 +1,194 @@
+#include "trireme/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/check.h"
+#include "trireme/checkpoint/faulty_storage.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+
+using ::testing::ElementsAre;
+
+using ::testing::HasSubstr;
+
+class CheckpointFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // In memory where possible: these tests sync some thousand files.
+    const fs::path memory = "/dev/shm", disk = ::testing::TempDir();
+    directory_ = (::access(memory.c_str(), W_OK) == 0 ? memory : disk) /
+                 ("trireme_checkpoints_" + std::to_string(::getpid()));
+    fs::remove_all(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  CheckpointFolder folder(std::shared_ptr<Storage> storage = local_storage()) const {
+    return CheckpointFolder(std::move(storage), directory_.string());
+  }
+  static std::map<std::string, FileWriter> files(const std::string& text) {
+    const auto write = [](std::string content) -> FileWriter {
+      return [content](const auto& sink) {
+        sink(std::as_bytes(std::span(content)));
+        sink(std::as_bytes(std::span(content)));
+      };
+    };
+    return {{kModelFile, write(text)}, {kStateFile, write("state " + text)}};
+  }
+  static void write(CheckpointFolder folder, std::int64_t step, int keep = 2) {
+    folder.write({.step = step, .parts = {{"train", std::to_string(step)}}},
+                 files("step " + std::to_string(step)), keep);
+  }
+  std::string text(const std::string& name) const {
+    std::ifstream file(directory_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<std::string> names() const { return local_storage()->list(directory_.string()); }
+  std::string refusal(std::int64_t step) const {
+    try {
+      folder().verify(step);
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.exit_code(), 12);
+      return error.what();
+    }
+    return "intact";
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(CheckpointFolderTest, WritesVerifiesAndKeepsTheNewest) {
+  EXPECT_TRUE(folder().steps().empty());
+  for (std::int64_t step : {5, 10, 15}) write(folder(), step);
+  EXPECT_THAT(folder().steps(), ElementsAre(10, 15));
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000010", "step-00000015"));
+  EXPECT_EQ(text("latest"), "step-00000015\n");
+  const Manifest manifest = folder().verify(15);
+  EXPECT_EQ(manifest.step, 15);
+  EXPECT_EQ(manifest.parts.at("train"), "15");
+  EXPECT_EQ(folder().map(15, kModelFile).text(), "step 15step 15");
+  EXPECT_THROW(write(folder(), 15), CheckFailure);
+}
+
+TEST_F(CheckpointFolderTest, NamesTheFileTheDamageAndTheStepToGoBackTo) {
+  for (std::int64_t step : {5, 10}) write(folder(), step);
+  const fs::path model = directory_ / "step-00000010" / kModelFile;
+  fs::resize_file(model, 9);
+  EXPECT_THAT(refusal(10), AllOf(HasSubstr(model.string()), HasSubstr("torn: it has 9 bytes"),
+                                 HasSubstr("says 14"), HasSubstr("Step 5 is intact")));
+  std::ofstream(model) << "step 10step_10";
+  EXPECT_THAT(refusal(10), AllOf(HasSubstr("was changed"), HasSubstr("SHA-256")));
+  fs::remove(model);
+  EXPECT_THAT(refusal(10), HasSubstr("No such file"));
+  const fs::path manifest = directory_ / "step-00000010" / "manifest.json";
+  fs::resize_file(manifest, fs::file_size(manifest) / 2);
+  EXPECT_THAT(refusal(10), HasSubstr("no valid JSON"));
+  fs::remove_all(directory_ / "step-00000005");
+  EXPECT_THAT(refusal(10), ::testing::Not(HasSubstr("is intact")));
+}
+
+TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
+  write(folder(), 5);
+  fs::rename(directory_ / "step-00000005", directory_ / "step-00000006");
+  EXPECT_THAT(refusal(6), HasSubstr("of step 5"));
+}
+
+// The power goes at every single act of the second save: what was there before, or the new one,
+// is complete afterwards, and the next save works.
+TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
+  int acts = 0, saw_old = 0, saw_new = 0;
+  {
+    write(folder(), 5, 1);
+    const auto counting = std::make_shared<FaultyStorage>();
+    write(folder(counting), 10, 1);
+    acts = counting->num_acts();
+  }
+  ASSERT_GT(acts, 15);
+  for (int fail_at = 0; fail_at < acts; ++fail_at) {
+    SCOPED_TRACE(fail_at);
+    fs::remove_all(directory_);
+    write(folder(), 5, 1);
+    const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at);
+    EXPECT_THROW(write(folder(storage), 10, 1), Crashed);
+    const auto steps = folder().steps();
+    ASSERT_FALSE(steps.empty());
+    ++(steps.back() == 10 ? saw_new : saw_old);
+    for (const std::int64_t step : steps) EXPECT_EQ(refusal(step), "intact");
+    if (steps.back() == 5) write(folder(), 10, 1);
+    write(folder(), 15, 1);
+    EXPECT_THAT(names(), ElementsAre("latest", "step-00000015"));
+  }
+  EXPECT_GT(saw_old, 0);
+  EXPECT_GT(saw_new, 0);
+}
+
+TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
+  for (int fail_at = 0; fail_at < 12; ++fail_at) {
+    SCOPED_TRACE(fail_at);
+    fs::remove_all(directory_);
+    write(folder(), 5);
+    const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, fail_at);
+    EXPECT_THROW(write(folder(storage), 10), ResourceError);
+    EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
+    EXPECT_EQ(refusal(5), "intact");
+    write(folder(), 10);  // there is room again
+    EXPECT_EQ(refusal(10), "intact");
+  }
+}
+
+// A storage whose model file lies on /dev/full: the system's own ENOSPC.
+class FullDevice final : public Storage {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    return inner_->create(path.ends_with(kModelFile) ? "/dev/full" : path);
+  }
+  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  void make_directory(const std::string& path) override { inner_->make_directory(path); }
+  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
+  void remove(const std::string& path) override { inner_->remove(path); }
+  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
+  void sync(const std::string& path) override { inner_->sync(path); }
+
+ private:
+  std::shared_ptr<Storage> inner_ = local_storage();
+};
+
+TEST_F(CheckpointFolderTest, TheSystemsOwnNoSpaceIsAResourceError) {
+  write(folder(), 5);
+  try {
+    write(folder(std::make_shared<FullDevice>()), 10);
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_GE(error.exit_code(), 170);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("No space left"), HasSubstr("Free some space")));
+  }
+  EXPECT_EQ(refusal(5), "intact");
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
+}
+
+TEST_F(CheckpointFolderTest, TheFileSizeLimitIsAnErrorAndNoDeath) {
+  write(folder(), 5);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string large(100000, 'x');
+  EXPECT_THROW(folder().write({.step = 10}, files(large), 2), ResourceError);  // no SIGXFSZ
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(refusal(5), "intact");
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

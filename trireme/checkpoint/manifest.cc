@@ -1,0 +1,139 @@
+#include "trireme/checkpoint/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/format/sha256.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace checkpoint {
+namespace {
+
+using nlohmann::json;
+constexpr const char* kFormat = "trireme-checkpoint";
+
+[[noreturn]] void refuse(const std::string& title, const std::string& what,
+                         const std::string& advice) {
+  throw CheckpointError(title + ": " + what, {.operation = "checkpoint", .advice = advice});
+}
+
+[[noreturn]] void refuse_damage(const std::string& title, const std::string& what) {
+  refuse(title, what,
+         "The file is torn or was changed: remove this checkpoint's folder to resume "
+         "from an older one.");
+}
+
+json body_of(const Manifest& manifest) {
+  json files = json::object();
+  for (const auto& [name, record] : manifest.files) {
+    files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
+  }
+  return {{"format", kFormat},     {"version", manifest.version},
+          {"step", manifest.step}, {"identity", manifest.identity},
+          {"files", files},        {"parts", manifest.parts}};
+}
+
+std::string hash_of(const json& body) {
+  const std::string text = body.dump();
+  return format::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+// Reads one object: every key must be asked for, and be there, exactly once.
+class Reader {
+ public:
+  Reader(const json& object, const std::string& title, std::size_t num_keys)
+      : object_(object), title_(title) {
+    if (!object.is_object() || object.size() != num_keys) {
+      refuse_damage(title, "it has not the keys of a manifest");
+    }
+  }
+  const json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) refuse_damage(title_, std::string("it lacks \"") + key + "\"");
+    return *found;
+  }
+  std::int64_t number(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_number_integer() || value < 0) bad(key);
+    return value.get<std::int64_t>();
+  }
+  std::string text(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_string()) bad(key);
+    return value.get<std::string>();
+  }
+  const json& object(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_object()) bad(key);
+    return value;
+  }
+  [[noreturn]] void bad(const std::string& key) const {
+    refuse_damage(title_, "\"" + key + "\" has the wrong type");
+  }
+
+ private:
+  const json& object_;
+  const std::string& title_;
+};
+
+void check_version(const json& root, const std::string& title) {
+  const auto number = [&](const char* key) -> std::int64_t {
+    return root.contains(key) && root[key].is_number_integer() ? root[key].get<std::int64_t>() : -1;
+  };
+  if (!root.is_object() || !root.contains("format") || root["format"] != kFormat) {
+    refuse_damage(title, "it is no manifest of a checkpoint");
+  }
+  const std::int64_t version = number("version");
+  if (version < 1) refuse_damage(title, "it has no version");
+  if (version > kManifestVersion) {
+    refuse(title,
+           "it is of version " + std::to_string(version) + " and this Trireme reads up to " +
+               std::to_string(kManifestVersion),
+           "Use a newer Trireme.");
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Manifest& manifest) {
+  json body = body_of(manifest);
+  body["sha256"] = hash_of(body);
+  return body.dump(2) + "\n";
+}
+
+std::string digest(const Manifest& manifest) { return hash_of(body_of(manifest)); }
+
+Manifest parse_manifest(std::string_view text, const std::string& title) {
+  const json root = json::parse(text.begin(), text.end(), nullptr, false);
+  if (root.is_discarded()) {
+    refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
+  }
+  check_version(root, title);
+  const Reader reader(root, title, 7);
+  Manifest manifest;
+  manifest.version = reader.number("version");
+  manifest.step = reader.number("step");
+  manifest.identity = reader.text("identity");
+  for (const auto& [name, value] : reader.object("files").items()) {
+    // A name is one in the folder, never a path: it will be opened.
+    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+      refuse_damage(title, "\"" + name + "\" is no name of a file");
+    }
+    const Reader record(value, title, 2);
+    manifest.files[name] = {record.number("bytes"), record.text("sha256")};
+  }
+  for (const auto& [name, value] : reader.object("parts").items()) {
+    if (!value.is_string()) reader.bad(name);
+    manifest.parts[name] = value.get<std::string>();
+  }
+  if (reader.text("sha256") != digest(manifest)) {
+    refuse_damage(title,
+                  "its SHA-256 is " + digest(manifest) + ", but it says " + reader.text("sha256"));
+  }
+  return manifest;
+}
+
+}  // namespace checkpoint
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,88 @@
+#include "trireme/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "trireme/base/error.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+Manifest sample() {
+  return {.step = 500,
+          .identity = "model gpt\nseed 1",
+          .files = {{"model.safetensors", {.bytes = 12, .sha256 = "ab"}}},
+          .parts = {{"train", "{\"step\":500}"}, {"data", ""}}};
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_manifest(text, "manifest.json");
+  } catch (const CheckpointError& error) {
+    EXPECT_EQ(error.exit_code(), 12);
+    EXPECT_FALSE(error.advice().empty());
+    return error.message();
+  }
+  return "accepted";
+}
+
+std::string changed(const std::function<void(nlohmann::json&)>& change) {
+  auto json = nlohmann::json::parse(to_text(sample()));
+  change(json);
+  return json.dump();
+}
+
+TEST(Manifest, ReadsWhatItWrote) {
+  EXPECT_EQ(parse_manifest(to_text(sample()), "x"), sample());
+  EXPECT_EQ(to_text(sample()), to_text(sample()));
+}
+
+TEST(Manifest, NamesTheDamage) {
+  EXPECT_THAT(refusal(""), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("no manifest"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("no manifest"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = 501; })), HasSubstr("SHA-256"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = -1; })), HasSubstr("\"step\""));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = "5"; })), HasSubstr("\"step\""));
+  EXPECT_THAT(refusal(changed([](auto& j) { j.erase("identity"); })), HasSubstr("keys"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["more"] = 1; })), HasSubstr("keys"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["parts"]["train"] = 1; })), HasSubstr("train"));
+  EXPECT_THAT(
+      refusal(changed([](auto& j) { j["files"]["../../x"] = j["files"]["model.safetensors"]; })),
+      HasSubstr("no name of a file"));
+}
+
+TEST(Manifest, ANewerVersionNamesBoth) {
+  EXPECT_THAT(refusal(changed([](auto& j) { j["version"] = kManifestVersion + 1; })),
+              AllOf(HasSubstr("version 2"), HasSubstr("up to 1")));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["version"] = 0; })), HasSubstr("no version"));
+}
+
+TEST(Manifest, SurvivesCorruptionAndNeverTakesIt) {
+  const std::string whole = to_text(sample());
+  std::mt19937 random(7);
+  for (int round = 0; round < 5000; ++round) {
+    std::string text = whole;
+    for (int change = 1 + static_cast<int>(random() % 3); change > 0 && !text.empty(); --change) {
+      const std::size_t at = random() % text.size();
+      if (random() % 3 == 0) {
+        text.erase(at, 1 + random() % 9);
+      } else {
+        text[at] = static_cast<char>(random());
+      }
+    }
+    SCOPED_TRACE(round);
+    try {
+      EXPECT_EQ(parse_manifest(text, "x"), sample());  // white space may differ, nothing else
+    } catch (const CheckpointError&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

@@ -1,0 +1,138 @@
+#include "trireme/checkpoint/shards.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "trireme/base/check.h"
+#include "trireme/format/safetensors.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+NamedShard whole(std::string name, const at::Tensor& tensor, DType dtype = DType::F32) {
+  return {std::move(name), dtype, tensor.sizes().vec(), 0, tensor.numel(), tensor};
+}
+
+class Part final : public Saveable {
+ public:
+  explicit Part(std::vector<NamedShard> shards, std::string text = "{}")
+      : shards_(std::move(shards)), text_(std::move(text)) {}
+  std::vector<NamedShard> state() override { return shards_; }
+  std::string metadata() const override { return text_; }
+  void restored(const std::string& metadata) override { restored_ = metadata; }
+  std::string restored_;
+
+ private:
+  std::vector<NamedShard> shards_;
+  std::string text_;
+};
+
+class ShardsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ =
+        std::filesystem::path(::testing::TempDir()) / ("shards_" + std::to_string(::getpid()));
+    folder_ = std::make_unique<CheckpointFolder>(local_storage(), directory_.string());
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  Manifest write(const Parts& parts) {
+    Manifest manifest{.step = ++step_};
+    for (const auto& [name, part] : parts) manifest.parts[name] = part->metadata();
+    folder_->write(manifest, file_writers(parts), 3);
+    return folder_->verify(step_);
+  }
+  std::string refusal(const Parts& saved, const Parts& wanted) {
+    try {
+      restore(wanted, write(saved), *folder_);
+    } catch (const CheckpointError& error) {
+      return error.message();
+    }
+    return "accepted";
+  }
+
+  std::filesystem::path directory_;
+  std::unique_ptr<CheckpointFolder> folder_;
+  std::int64_t step_ = 0;
+};
+
+TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
+  const at::Tensor w = at::randn({2, 3}), m = at::randn({2, 3}, at::kDouble);
+  const at::Tensor b = at::randn({5}).to(at::kBFloat16), n = at::tensor({3, 4}, at::kLong);
+  const at::Tensor flag = at::tensor({1, 0}, at::kInt).to(at::kBool),
+                   scalar = at::scalar_tensor(2.5);
+  Part train({whole("w", w), whole("optimizer/w.exp_avg", m, DType::F64),
+              whole("b", b, DType::BF16), whole("none", at::empty({0, 4}))},
+             "train text");
+  Part data({whole("n", n, DType::I64), whole("flag", flag, DType::Bool), whole("scalar", scalar)});
+  const Manifest manifest = write({{"train", &train}, {"data", &data}});
+
+  Part train2({whole("w", at::zeros({2, 3})),
+               whole("optimizer/w.exp_avg", at::zeros({2, 3}, at::kDouble), DType::F64),
+               whole("b", at::zeros({5}, at::kBFloat16), DType::BF16),
+               whole("none", at::empty({0, 4}))});
+  Part data2({whole("n", at::zeros({2}, at::kLong), DType::I64),
+              whole("flag", at::zeros({2}, at::kBool), DType::Bool),
+              whole("scalar", at::scalar_tensor(0.0))});
+  restore({{"train", &train2}, {"data", &data2}}, manifest, *folder_);
+  EXPECT_TRUE(at::equal(train2.state()[0].local, w));
+  EXPECT_TRUE(at::equal(train2.state()[1].local, m));
+  EXPECT_TRUE(at::equal(train2.state()[2].local, b));
+  EXPECT_TRUE(at::equal(data2.state()[0].local, n));
+  EXPECT_TRUE(at::equal(data2.state()[1].local, flag));
+  EXPECT_TRUE(at::equal(data2.state()[2].local, scalar));
+  EXPECT_EQ(train2.restored_, "train text");
+
+  const format::SafetensorsFile model(folder_->map(step_, kModelFile));
+  EXPECT_NE(model.find("w"), nullptr);
+  EXPECT_EQ(model.tensors().size(), 3u);  // weights only: what Python loads
+  const format::SafetensorsFile state(folder_->map(step_, kStateFile));
+  EXPECT_NE(state.find("train/optimizer/w.exp_avg"), nullptr);
+  EXPECT_NE(state.find("data/n"), nullptr);
+}
+
+TEST_F(ShardsTest, FillsASliceOfATensorThatWasSavedWhole) {
+  const at::Tensor w = at::arange(12, at::kFloat).view({3, 4});
+  Part saved({whole("w", w)});
+  NamedShard slice = whole("w", at::zeros({5}));
+  slice.shape = {3, 4};
+  slice.begin = 3;
+  slice.end = 8;
+  Part wanted({slice});
+  restore({{"train", &wanted}}, write({{"train", &saved}}), *folder_);
+  EXPECT_TRUE(at::equal(wanted.state()[0].local, at::arange(3, 8, at::kFloat)));
+}
+
+TEST_F(ShardsTest, SaysWhatDoesNotFit) {
+  Part saved({whole("w", at::zeros({2, 3})), whole("optimizer/s", at::zeros({1}))});
+  Part other_shape({whole("w", at::zeros({3, 2})), whole("optimizer/s", at::zeros({1}))});
+  Part more({whole("w", at::zeros({2, 3})), whole("v", at::zeros({1})),
+             whole("optimizer/s", at::zeros({1}))});
+  Part fewer({whole("w", at::zeros({2, 3}))});
+  EXPECT_THAT(refusal({{"train", &saved}}, {{"train", &other_shape}}),
+              AllOf(HasSubstr("F32 [2, 3]"), HasSubstr("F32 [3, 2] is needed")));
+  EXPECT_THAT(refusal({{"train", &saved}}, {{"train", &more}}), HasSubstr("no tensor \"v\""));
+  EXPECT_THAT(refusal({{"train", &saved}}, {{"train", &fewer}}),
+              HasSubstr("\"train/optimizer/s\" that"));
+  EXPECT_THAT(refusal({{"train", &saved}}, {{"train", &saved}, {"data", &fewer}}),
+              HasSubstr("no part \"data\""));
+  EXPECT_EQ(refusal({{"train", &saved}, {"data", &fewer}}, {{"train", &saved}}), "accepted");
+}
+
+TEST_F(ShardsTest, OnlyWholeTensorsAreWritten) {
+  NamedShard slice = whole("w", at::zeros({5}));
+  slice.shape = {3, 4};
+  slice.end = 5;
+  Part part({slice});
+  EXPECT_THROW(file_writers({{"train", &part}}), CheckFailure);
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

@@ -1,0 +1,150 @@
+#include "trireme/checkpoint/storage.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  throw ResourceError(
+      "cannot " + what + " " + path + ": " + std::strerror(error),
+      {.operation = "checkpoint",
+       .advice = full ? "Free some space (or raise the quota or file size limit) and "
+                        "resume: what was saved before is intact."
+                      : "Check the folder's permissions and the disk."});
+}
+
+// A write past the file size limit (ulimit -f) raises SIGXFSZ, which ends a process by default;
+// here it is to be an error like a full disk. The signal goes to the writing thread, so it is
+// blocked and taken away there.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    if (sigismember(&before_, SIGXFSZ) == 0) {
+      const timespec now{0, 0};
+      while (sigtimedwait(&signal_, nullptr, &now) == SIGXFSZ) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t signal_, before_;
+};
+
+class LocalFile final : public OutputFile {
+ public:
+  explicit LocalFile(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (file_ < 0) fail("create", path_, errno);
+  }
+  ~LocalFile() override {
+    if (file_ >= 0) ::close(file_);
+  }
+
+  void write(std::span<const std::byte> bytes) override {
+    const NoFileSizeSignal guard;
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", path_, errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  void finish() override {
+    if (::fsync(file_) != 0) fail("write", path_, errno);
+    const int file = file_;
+    file_ = -1;
+    if (::close(file) != 0) fail("write", path_, errno);
+  }
+
+ private:
+  const std::string path_;
+  int file_;
+};
+
+class LocalStorage final : public Storage {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    return std::make_unique<LocalFile>(path);
+  }
+
+  format::MappedFile map(const std::string& path) override {
+    try {
+      return format::MappedFile(path);
+    } catch (const ConfigError& error) {
+      throw CheckpointError(error.message(),
+                            {.operation = "checkpoint",
+                             .advice = "A file of the checkpoint is missing or unreadable here; on "
+                                       "several hosts the folder must be shared."});
+    }
+  }
+
+  void make_directory(const std::string& path) override {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) fail("make the folder", path, error.value());
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail("rename " + from + " to", to, errno);
+  }
+
+  void remove(const std::string& path) override {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) fail("remove", path, error.value());
+  }
+
+  std::vector<std::string> list(const std::string& path) override {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+      names.push_back(entry->path().filename().string());
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      fail("list", path, error.value());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  void sync(const std::string& directory) override {
+    const int file = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0) fail("sync", directory, errno);
+    const int failed = ::fsync(file) != 0 ? errno : 0;
+    ::close(file);
+    // Some file systems cannot sync a folder; they order renames themselves.
+    if (failed != 0 && failed != EINVAL && failed != ENOTSUP) fail("sync", directory, failed);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Storage> local_storage() { return std::make_shared<LocalStorage>(); }
+
+}  // namespace checkpoint
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,161 @@
+#include "trireme/kernel/transformer.h"
+
+#include <vector>
+
+#include "trireme/kernel/simd.h"
+#include "trireme/kernel/transformer_f64.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace {
+
+template <class T>
+constexpr bool kWide = std::is_same_v<T, double>;
+
+float value_of(float x) { return x; }
+double value_of(double x) { return x; }
+float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16); }
+
+template <class T>
+void set(T& slot, Stat<T> value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    convert(&value, &slot, 1);
+  } else {
+    slot = value;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void gelu(const T* x, T* y, std::size_t count) {
+  if constexpr (kWide<T>) {
+    f64::gelu(x, y, count);
+  } else {
+    simd().transformer<T>().gelu(x, y, count);
+  }
+}
+
+template <class T>
+void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count) {
+  if constexpr (kWide<T>) {
+    f64::gelu_backward(x, dy, dx, count);
+  } else {
+    simd().transformer<T>().gelu_grad(x, dy, dx, count);
+  }
+}
+
+template <class T>
+void layer_norm(const NormForward<T>& call) {
+  if constexpr (kWide<T>) {
+    f64::layer_norm(call);
+  } else {
+    simd().transformer<T>().norm(call);
+  }
+}
+
+template <class T>
+void layer_norm_backward(const NormBackward<T>& call) {
+  if constexpr (kWide<T>) {
+    f64::layer_norm_backward(call);
+  } else {
+    simd().transformer<T>().norm_grad(call);
+  }
+}
+
+template <class T>
+void causal_softmax(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
+                    std::size_t first, std::size_t rows, std::size_t width, double scale) {
+  if constexpr (kWide<T>) {
+    f64::causal_softmax(scores, scores_stride, p, p_stride, first, rows, width, scale);
+  } else {
+    simd().transformer<T>().softmax(scores, scores_stride, p, p_stride, first, rows, width, scale);
+  }
+}
+
+template <class T>
+void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::size_t dp_stride,
+                      T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
+                      double scale) {
+  if constexpr (kWide<T>) {
+    f64::softmax_backward(p, p_stride, dp, dp_stride, dscores, dscores_stride, rows, width, scale);
+  } else {
+    simd().transformer<T>().softmax_grad(p, p_stride, dp, dp_stride, dscores, dscores_stride, rows,
+                                         width, scale);
+  }
+}
+
+template <class T>
+double cross_entropy(const T* logits, const std::int64_t* targets, Stat<T>* logsumexp,
+                     std::size_t rows, std::size_t width) {
+  std::vector<Stat<T>> largest(rows);
+  if constexpr (kWide<T>) {
+    f64::row_exponents(logits, largest.data(), logsumexp, rows, width);
+  } else {
+    simd().transformer<T>().row_exponents(logits, largest.data(), logsumexp, rows, width);
+  }
+  double total = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double whole = double{largest[row]} + std::log(double{logsumexp[row]});
+    logsumexp[row] = static_cast<Stat<T>>(whole);
+    if (targets[row] < 0) continue;
+    total += whole - value_of(logits[row * width + static_cast<std::size_t>(targets[row])]);
+  }
+  return total;
+}
+
+template <class T>
+void cross_entropy_backward(const T* logits, const std::int64_t* targets, const Stat<T>* logsumexp,
+                            T* dlogits, std::size_t rows, std::size_t width, double scale) {
+  const auto factor = static_cast<Stat<T>>(scale);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const T* in = logits + row * width;
+    T* out = dlogits + row * width;
+    if (targets[row] < 0) {
+      std::fill(out, out + width, T{});
+      continue;
+    }
+    // The target's own value is computed from fp32 parts, then rounded once.
+    const auto target = static_cast<std::size_t>(targets[row]);
+    const Stat<T> share = std::exp(value_of(in[target]) - logsumexp[row]);
+    if constexpr (kWide<T>) {
+      f64::scaled_softmax(in, logsumexp + row, out, 1, width, scale);
+    } else {
+      simd().transformer<T>().scaled_softmax(in, logsumexp + row, out, 1, width, factor);
+    }
+    set<T>(out[target], factor * (share - Stat<T>{1}));
+  }
+}
+
+template <class T>
+void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
+  if constexpr (kWide<T>) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+  } else {
+    simd().transformer<T>().add(a, b, out, count);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void gelu<T>(const T*, T*, std::size_t);                                          \
+  template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                       \
+  template void layer_norm<T>(const NormForward<T>&);                                        \
+  template void layer_norm_backward<T>(const NormBackward<T>&);                              \
+  template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, \
+                                  std::size_t, std::size_t, double);                         \
+  template void softmax_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, T*,  \
+                                    std::size_t, std::size_t, std::size_t, double);          \
+  template double cross_entropy<T>(const T*, const std::int64_t*, Stat<T>*, std::size_t,     \
+                                   std::size_t);                                             \
+  template void cross_entropy_backward<T>(const T*, const std::int64_t*, const Stat<T>*, T*, \
+                                          std::size_t, std::size_t, double);                 \
+  template void add<T>(const Stat<T>*, const T*, Stat<T>*, std::size_t)
+TRIREME_INSTANTIATE(float);
+TRIREME_INSTANTIATE(BFloat16);
+TRIREME_INSTANTIATE(double);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

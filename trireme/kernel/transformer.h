@@ -1,0 +1,90 @@
+// Row-wise and element-wise kernels of a transformer: GELU, layer norm, causal softmax,
+// cross-entropy, and additions of unlike types.
+//
+// T is the type of activations: float, BFloat16 (computed in fp32) or double; Stat<T> the type of
+// streams, statistics and norm weights: fp32, or fp64 for double. All matrices are row-major. Sums
+// of a row run in a fixed order, so that a result depends on the row alone; element-wise results do
+// not depend on the position. fp64 forms are plain loops, the others are vectorised per instruction
+// set. NaNs are carried on. Stateless, thread safe; outputs may not overlap inputs unless it says
+// so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+template <class T>
+using Stat = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// y = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): GELU in its tanh form.
+template <class T>
+void gelu(const T* x, T* y, std::size_t count);
+/// dx = dy * gelu'(x); dx may be dy.
+template <class T>
+void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count);
+
+/// One call over `rows` rows of `width`. h = x + update where update is given (h is then written),
+/// else h = x; y = (h - mean) * rstd * weight + bias; bias may be null.
+template <class T>
+struct NormForward {
+  const Stat<T>*x = nullptr, *weight = nullptr, *bias = nullptr;
+  const T* update = nullptr;
+  Stat<T>* h = nullptr;
+  T* y = nullptr;
+  Stat<T>*mean = nullptr, *rstd = nullptr;  // [rows]
+  std::size_t rows = 0, width = 0;
+  double epsilon = 1e-5;
+};
+template <class T>
+void layer_norm(const NormForward<T>& call);
+
+/// dx = (dstream, if given) + the norm's input gradient; `dupdate` (may be null) is dx in T. The
+/// weight's and bias's gradients are added to `dweight` and `dbias` (may be null).
+template <class T>
+struct NormBackward {
+  const T* dy = nullptr;
+  const Stat<T>*dstream = nullptr, *h = nullptr, *weight = nullptr, *mean = nullptr,
+        *rstd = nullptr;
+  Stat<T>* dx = nullptr;
+  T* dupdate = nullptr;
+  Stat<T>*dweight = nullptr, *dbias = nullptr;
+  std::size_t rows = 0, width = 0;
+};
+template <class T>
+void layer_norm_backward(const NormBackward<T>& call);
+
+/// Rows first ... first+rows-1 of a causal score matrix: p[r][c] = softmax over c <= first + r of
+/// scale * scores[r][c], and 0 for the columns after it, up to `width`. T double or float: p may be
+/// scores.
+template <class T>
+void causal_softmax(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
+                    std::size_t first, std::size_t rows, std::size_t width, double scale);
+/// dscores = scale * p * (dp - sum_c p dp), `width` columns (p is 0 beyond the causal ones).
+template <class T>
+void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::size_t dp_stride,
+                      T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
+                      double scale);
+
+/// Sum over rows of logsumexp(row) - row[target], and every row's logsumexp. Rows whose target is
+/// negative count nothing. Targets must be below `width`.
+template <class T>
+double cross_entropy(const T* logits, const std::int64_t* targets, Stat<T>* logsumexp,
+                     std::size_t rows, std::size_t width);
+/// dlogits = scale * (softmax - onehot(target)); 0 for ignored rows. dlogits may be logits.
+template <class T>
+void cross_entropy_backward(const T* logits, const std::int64_t* targets, const Stat<T>* logsumexp,
+                            T* dlogits, std::size_t rows, std::size_t width, double scale);
+
+/// out = a + b (out may be a).
+template <class T>
+void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count);
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,129 @@
+// The fp64 forms of transformer.h's kernels: plain loops, for checks against PyTorch and gradients
+// against differences. Included by transformer.cc only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "trireme/kernel/transformer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace f64 {
+
+inline const double kRootTwoOverPi = std::sqrt(2.0 / std::numbers::pi);
+inline constexpr double kCubic = 0.044715;
+
+inline double sigmoid_2u(double x) {
+  return 1.0 / (1.0 + std::exp(-2.0 * kRootTwoOverPi * (x + kCubic * x * x * x)));
+}
+
+inline void gelu(const double* x, double* y, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) y[i] = x[i] * sigmoid_2u(x[i]);
+}
+
+inline void gelu_backward(const double* x, const double* dy, double* dx, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const double s = sigmoid_2u(x[i]);
+    const double slope = 2.0 * kRootTwoOverPi * (1.0 + 3.0 * kCubic * x[i] * x[i]);
+    dx[i] = dy[i] * (s + x[i] * s * (1.0 - s) * slope);
+  }
+}
+
+inline void layer_norm(const NormForward<double>& c) {
+  for (std::size_t row = 0; row < c.rows; ++row) {
+    const double* h = c.x + row * c.width;
+    if (c.update != nullptr) {
+      double* sum = c.h + row * c.width;
+      for (std::size_t i = 0; i < c.width; ++i) sum[i] = h[i] + c.update[row * c.width + i];
+      h = sum;
+    }
+    double mean = 0, variance = 0;
+    for (std::size_t i = 0; i < c.width; ++i) mean += h[i];
+    mean /= static_cast<double>(c.width);
+    for (std::size_t i = 0; i < c.width; ++i) variance += (h[i] - mean) * (h[i] - mean);
+    const double rstd = 1.0 / std::sqrt(variance / static_cast<double>(c.width) + c.epsilon);
+    for (std::size_t i = 0; i < c.width; ++i) {
+      c.y[row * c.width + i] =
+          (h[i] - mean) * rstd * c.weight[i] + (c.bias != nullptr ? c.bias[i] : 0.0);
+    }
+    c.mean[row] = mean;
+    c.rstd[row] = rstd;
+  }
+}
+
+inline void layer_norm_backward(const NormBackward<double>& c) {
+  for (std::size_t row = 0; row < c.rows; ++row) {
+    const double *dy = c.dy + row * c.width, *h = c.h + row * c.width;
+    const double mean = c.mean[row], rstd = c.rstd[row];
+    double shift = 0, slope = 0;
+    for (std::size_t i = 0; i < c.width; ++i) {
+      const double xhat = (h[i] - mean) * rstd;
+      shift += dy[i] * c.weight[i];
+      slope += dy[i] * c.weight[i] * xhat;
+      c.dweight[i] += dy[i] * xhat;
+      if (c.dbias != nullptr) c.dbias[i] += dy[i];
+    }
+    shift /= static_cast<double>(c.width);
+    slope /= static_cast<double>(c.width);
+    for (std::size_t i = 0; i < c.width; ++i) {
+      const std::size_t at = row * c.width + i;
+      double dx = rstd * (dy[i] * c.weight[i] - shift - (h[i] - mean) * rstd * slope);
+      if (c.dstream != nullptr) dx += c.dstream[at];
+      c.dx[at] = dx;
+      if (c.dupdate != nullptr) c.dupdate[at] = dx;
+    }
+  }
+}
+
+inline void causal_softmax(const double* scores, std::size_t scores_stride, double* p,
+                           std::size_t p_stride, std::size_t first, std::size_t rows,
+                           std::size_t width, double scale) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double* in = scores + row * scores_stride;
+    double* out = p + row * p_stride;
+    const std::size_t count = first + row + 1;
+    const double top = *std::max_element(in, in + count);
+    double total = 0;
+    for (std::size_t i = 0; i < count; ++i) total += out[i] = std::exp((in[i] - top) * scale);
+    for (std::size_t i = 0; i < count; ++i) out[i] /= total;
+    std::fill(out + count, out + width, 0.0);
+  }
+}
+
+inline void softmax_backward(const double* p, std::size_t p_stride, const double* dp,
+                             std::size_t dp_stride, double* ds, std::size_t ds_stride,
+                             std::size_t rows, std::size_t width, double scale) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    double dot = 0;
+    for (std::size_t i = 0; i < width; ++i) dot += p[row * p_stride + i] * dp[row * dp_stride + i];
+    for (std::size_t i = 0; i < width; ++i) {
+      ds[row * ds_stride + i] = scale * p[row * p_stride + i] * (dp[row * dp_stride + i] - dot);
+    }
+  }
+}
+
+inline void row_exponents(const double* logits, double* largest, double* sums, std::size_t rows,
+                          std::size_t width) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double* in = logits + row * width;
+    largest[row] = *std::max_element(in, in + width);
+    sums[row] = 0;
+    for (std::size_t i = 0; i < width; ++i) sums[row] += std::exp(in[i] - largest[row]);
+  }
+}
+
+inline void scaled_softmax(const double* logits, const double* logsumexp, double* out,
+                           std::size_t rows, std::size_t width, double scale) {
+  for (std::size_t i = 0; i < rows * width; ++i) {
+    out[i] = scale * std::exp(logits[i] - logsumexp[i / width]);
+  }
+}
+
+}  // namespace f64
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,69 @@
+// What the ranks agree on around a step, apart from numbers: that all of them are in it (the gate)
+// and that all of them may apply it (the vote). Two all-gathers of one small record per rank.
+//
+// The gate is submitted before a step's first bucket and not waited for. A rank whose loop has
+// ended submits `leaving` instead; the others then fail at once with UnevenInput naming it, since
+// the communicator is aborted with that error before any bucket can hang.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trireme/comm/communicator.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+struct GateEntry {
+  std::int64_t batch = 0;   // global batches since the start
+  std::uint32_t total = 0;  // micro-batches of this one
+  bool leaving = false;
+};
+
+/// Any thread; returns at once. The Work is done when every rank has entered the same batch.
+Work enter_gate(comm::Communicator& world, const GateEntry& entry, const std::string& host);
+
+/// This rank's loop has ended: says so, and waits until every other rank has heard it. Never
+/// throws.
+void leave(comm::Communicator& world) noexcept;
+
+struct Ballot {
+  bool ok = true;
+  int exit_code = 21;
+  std::string reason = {};  // at most 180 bytes travel
+  int stop_signal = 0;
+  std::int64_t count = 0;  // tokens or samples of this rank
+};
+
+struct Verdict {
+  bool ok = true;
+  int stop_signal = 0;     // the lowest rank's that has one
+  std::int64_t count = 0;  // of all ranks
+  int refusing_rank = -1;  // the lowest
+  int exit_code = 21;
+  std::string reason = {};
+};
+
+/// Submitted at once; result() waits.
+class Vote {
+ public:
+  Vote(comm::Communicator& world, const Ballot& ballot);
+  Work work() const { return work_; }
+  /// Waits. Rethrows the communicator's error.
+  Verdict result() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+  Work work_;
+};
+
+/// Throws StepRefused naming rank and reason unless the verdict is ok.
+void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
+                      const std::string& host, long step);
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

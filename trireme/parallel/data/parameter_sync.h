@@ -1,0 +1,89 @@
+// ParameterSync: who owns which part of the parameters, and when gradients and weights move. Plain
+// data parallel, ZeRO, hybrid … are each one of these.
+//
+// One step: begin() · for every micro-batch begin_micro(), acquire() around each block's work,
+// gradient() from autograd's hooks, end_micro() · finish() · the vote and the update of owned() ·
+// publish(). gradient() only enqueues: it never waits and never throws. Not thread safe, except
+// that gradient() may be called by any of autograd's threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "trireme/base/work.h"
+#include "trireme/optim/owned_slice.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+enum class Phase : std::uint8_t { Forward, Recompute, Backward, Weight };
+
+/// One block's work on one micro-batch; known from the schedule before the step.
+struct Use {
+  std::uint16_t block = 0;
+  std::uint32_t microbatch = 0;
+  Phase phase = Phase::Forward;
+};
+
+/// Parameter number `parameter` of block `block`: a tied parameter has one per block that uses it.
+struct ParameterUse {
+  std::uint16_t block = 0;
+  std::uint16_t parameter = 0;
+};
+
+/// Holds a block's whole parameters in memory while it lives.
+class Pin {
+ public:
+  Pin() = default;
+  explicit Pin(std::function<void()> release) : release_(std::move(release)) {}
+  Pin(Pin&& other) noexcept : release_(std::exchange(other.release_, nullptr)) {}
+  Pin& operator=(Pin&& other) noexcept {
+    std::swap(release_, other.release_);
+    return *this;
+  }
+  ~Pin() {
+    if (release_) release_();
+  }
+
+ private:
+  std::function<void()> release_;
+};
+
+/// Why this rank refuses the step it is in.
+struct Refusal {
+  int exit_code = 21;
+  std::string reason;
+};
+
+class ParameterSync {
+ public:
+  virtual ~ParameterSync() = default;
+  /// A global batch of `total` micro-batches starts; `order` is what this rank will do.
+  virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
+  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one; leaves are
+  /// gradient x `weight` (the sample count of a mean loss, 1 of a summed one).
+  virtual void begin_micro(std::uint32_t microbatch, double weight) = 0;
+  /// Waits until the block's parameters are there, and starts to fetch the next ones.
+  virtual Pin acquire(Use use) = 0;
+  virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
+  /// Parameters without a gradient in this micro-batch get a zero leaf.
+  virtual void end_micro() = 0;
+  /// Starts what has not started yet. When the Work is done, the gradients of owned() are final. It
+  /// fails with the communicator's error; what this rank itself saw wrong is in refusal().
+  virtual Work finish() = 0;
+  virtual std::optional<Refusal> refusal() const = 0;
+  virtual std::span<optim::OwnedSlice> owned() = 0;
+  /// After the update: all-gather, or mixing.
+  virtual Work publish() = 0;
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

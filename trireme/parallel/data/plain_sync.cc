@@ -1,0 +1,238 @@
+#include "trireme/parallel/data/plain_sync.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/leaf_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
+                 Buffer out, std::string_view label) {
+  return world.all_reduce(terms, total, std::move(out), {.label = label});
+}
+
+PlainSync::PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
+                     std::vector<std::vector<std::uint32_t>> parameter_of,
+                     std::vector<optim::OwnedSlice> slices, PlainSyncOptions options)
+    : world_(world), options_(std::move(options)), slices_(std::move(slices)) {
+  TRIREME_CHECK(uses.size() == parameter_of.size());
+  for (std::size_t block = 0; block < uses.size(); ++block) {
+    first_of_block_.push_back(static_cast<std::uint32_t>(parameters_.size()));
+    TRIREME_CHECK(uses[block].size() == parameter_of[block].size());
+    parameters_.insert(parameters_.end(), uses[block].begin(), uses[block].end());
+    slice_of_.insert(slice_of_.end(), parameter_of[block].begin(), parameter_of[block].end());
+  }
+  layout_ = make_bucket_layout(parameters_, options_.bucket_bytes);
+  seen_.assign(parameters_.size(), false);
+  buckets_.resize(layout_.buckets.size());
+  order_.resize(layout_.buckets.size());
+  std::iota(order_.begin(), order_.end(), 0u);
+  allocate_sums();
+}
+
+// Slot 0, where the sums end, never moves: optimizers keep its address.
+void PlainSync::allocate_sums() {
+  std::size_t bytes = 0;
+  for (const BucketLayout::Bucket& bucket : layout_.buckets) {
+    bucket_begin_.push_back(bytes);
+    bytes += bucket.bytes();
+  }
+  slots_.push_back(world_.allocate(std::max<std::size_t>(bytes, 64)));
+  std::vector<bool> set(slices_.size(), false);
+  for (std::uint32_t use = 0; use < parameters_.size(); ++use) {
+    if (set[slice_of_[use]]) continue;  // later uses are added to the first one's sum
+    set[slice_of_[use]] = true;
+    const BucketLayout::Place place = layout_.place_of[use];
+    const BucketLayout::Bucket& bucket = layout_.buckets[place.bucket];
+    slices_[slice_of_[use]].gradient =
+        slot(place.bucket, 0) + bucket.entries[place.entry].offset * size_of(bucket.sum);
+  }
+}
+
+std::byte* PlainSync::slot(std::uint32_t bucket, int index) const {
+  return slots_[static_cast<std::size_t>(index)].bytes().data() + bucket_begin_[bucket];
+}
+
+const LeafPlan& PlainSync::plan_for(std::uint32_t total) {
+  auto found = plans_.find(total);
+  if (found == plans_.end())
+    found = plans_.emplace(total, make_leaf_plan(total, world_.size(), world_.rank())).first;
+  return found->second;
+}
+
+void PlainSync::begin(std::uint32_t total, std::span<const Use>) {
+  TRIREME_CHECK(total > 0u);
+  const std::lock_guard lock(mutex_);
+  // All ranks know `total`, so they allocate together.
+  const auto needed = static_cast<std::size_t>(slots_needed(total, world_.size()));
+  while (slots_.size() < needed) slots_.push_back(world_.allocate(slots_[0].bytes().size()));
+  plan_ = &plan_for(total);
+  micro_ = 0;
+  next_ = 0;
+  arrival_.clear();
+  works_.clear();
+  refusal_.reset();
+  announced_ = false;
+  std::fill(buckets_.begin(), buckets_.end(), BucketState{});
+}
+
+void PlainSync::begin_micro(std::uint32_t microbatch, double weight) {
+  const std::lock_guard lock(mutex_);
+  TRIREME_CHECK(!open_);
+  TRIREME_CHECK(micro_ < plan_->steps.size());
+  TRIREME_CHECK(microbatch == plan_->share.first + micro_);
+  microbatch_ = microbatch;
+  weight_ = weight;
+  open_ = true;
+  std::fill(seen_.begin(), seen_.end(), false);
+  ++micro_;
+}
+
+void PlainSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t flat = first_of_block_[use.block] + use.parameter;
+    const Accumulated& parameter = parameters_[flat];
+    if (!open_ || microbatch != microbatch_)
+      return refuse(parameter.name + " got a gradient outside its micro-batch");
+    if (seen_[flat])
+      return refuse(parameter.name +
+                    " got two gradients in one micro-batch; call backward() once "
+                    "per step()");
+    add(flat, leaf);
+    launch_ready();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    refuse(error.what());
+  }
+}
+
+void PlainSync::add(std::uint32_t use, const at::Tensor& gradient) {
+  seen_[use] = true;
+  const BucketLayout::Place place = layout_.place_of[use];
+  const BucketLayout::Bucket& bucket = layout_.buckets[place.bucket];
+  const BucketLayout::Entry& entry = bucket.entries[place.entry];
+  const LeafStep step = plan_->steps[micro_ - 1];
+  at::Tensor dense = gradient;
+  DType type = bucket.sum;
+  if (dense.defined()) {
+    if (dense.layout() != at::kStrided) dense = dense.to_dense();
+    if (bucket.sum == DType::F32 && dense.scalar_type() == at::kBFloat16) {
+      type = DType::BF16;
+    } else {
+      dense = dense.to(bucket.sum == DType::F64 ? at::kDouble : at::kFloat);
+    }
+    dense = dense.contiguous();
+    TRIREME_CHECK(static_cast<std::size_t>(dense.numel()) == entry.count);
+  }
+  std::vector<const void*> open;
+  const std::size_t offset = entry.offset * size_of(bucket.sum);
+  for (int k = 0; k < step.merges; ++k) open.push_back(slot(place.bucket, step.slot + k) + offset);
+  const bool finite =
+      kernel::add_leaf(dense.defined() ? dense.const_data_ptr() : nullptr, type, weight_, open,
+                       slot(place.bucket, step.slot) + offset, entry.count);
+  if (!finite)
+    refuse("the gradient of " + parameters_[use].name + " is not finite in micro-batch " +
+           std::to_string(microbatch_));
+  arrived(place.bucket);
+}
+
+void PlainSync::arrived(std::uint32_t bucket) {
+  if (micro_ < plan_->steps.size()) return;  // only the rank's last micro-batch completes a bucket
+  if (++buckets_[bucket].arrived == static_cast<int>(layout_.buckets[bucket].entries.size()))
+    arrival_.push_back(bucket);
+}
+
+void PlainSync::launch_ready() {
+  if (!order_known_ || micro_ < plan_->steps.size()) return;
+  while (next_ < order_.size() &&
+         buckets_[order_[next_]].arrived ==
+             static_cast<int>(layout_.buckets[order_[next_]].entries.size())) {
+    launch(order_[next_++]);
+  }
+}
+
+void PlainSync::launch(std::uint32_t bucket) {
+  announce();
+  const BucketLayout::Bucket& layout = layout_.buckets[bucket];
+  const auto buffer = [&](int index) {
+    return slots_[static_cast<std::size_t>(index)].buffer(bucket_begin_[bucket], layout.count,
+                                                          layout.sum);
+  };
+  std::vector<comm::Term> terms;
+  for (std::size_t i = 0; i < plan_->terms.size(); ++i)
+    terms.push_back({buffer(static_cast<int>(i)), plan_->terms[i].first, plan_->terms[i].count});
+  works_.push_back(
+      options_.reduce(world_, terms, plan_->total, buffer(0), "bucket " + std::to_string(bucket)));
+}
+
+void PlainSync::announce() {
+  if (!announced_ && options_.before_launch) works_.push_back(options_.before_launch());
+  announced_ = true;
+}
+
+void PlainSync::end_micro() {
+  const std::lock_guard lock(mutex_);
+  TRIREME_CHECK(open_);
+  for (std::uint32_t use = static_cast<std::uint32_t>(seen_.size()); use-- > 0;)
+    if (!seen_[use]) add(use, {});
+  launch_ready();
+  open_ = false;
+}
+
+Work PlainSync::finish() {
+  const std::lock_guard lock(mutex_);
+  TRIREME_CHECK(!open_);
+  TRIREME_CHECK(micro_ == plan_->steps.size());
+  announce();
+  while (next_ < order_.size()) launch(order_[next_++]);
+  if (!order_known_) learn_order();
+  return Work::all(works_);
+}
+
+// Rank 0's arrival order becomes everybody's. A rank 0 without a share has none yet: every rank
+// knows that, and the next step is asked.
+void PlainSync::learn_order() {
+  if (kernel::contiguous_share(plan_->total, world_.size(), 0).count == 0) return;
+  auto order = std::make_shared<std::vector<std::int32_t>>(arrival_.begin(), arrival_.end());
+  order->resize(layout_.buckets.size());
+  order_known_ = true;
+  const Work work = world_.broadcast(Buffer::of(std::span(*order)), 0, {.label = "bucket order"});
+  works_.push_back(work.then([this, order] { order_.assign(order->begin(), order->end()); }));
+}
+
+void PlainSync::refuse(const std::string& reason) {
+  if (!refusal_) refusal_ = Refusal{.exit_code = 21, .reason = reason};
+}
+
+std::optional<Refusal> PlainSync::refusal() const {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
+}
+
+void PlainSync::add_uses() {
+  std::vector<int> first(slices_.size(), -1);
+  for (std::uint32_t use = 0; use < parameters_.size(); ++use) {
+    const std::uint32_t slice = slice_of_[use];
+    if (first[slice] < 0) {
+      first[slice] = static_cast<int>(use);
+      continue;
+    }
+    const BucketLayout::Place place = layout_.place_of[use];
+    const BucketLayout::Bucket& bucket = layout_.buckets[place.bucket];
+    const BucketLayout::Entry& entry = bucket.entries[place.entry];
+    kernel::add_into(const_cast<void*>(slices_[slice].gradient),
+                     slot(place.bucket, 0) + entry.offset * size_of(bucket.sum), bucket.sum,
+                     entry.count);
+  }
+}
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

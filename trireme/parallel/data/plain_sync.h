@@ -1,0 +1,114 @@
+// PlainSync: plain data parallel. Every rank holds everything; gradients are reduced in buckets
+// while backward still runs.
+//
+// Leaves go straight into the slots of a LeafPlan, one stack of slots per bucket, in arenas of the
+// communicator, so that the direct algorithm reduces them where they lie. In the rank's last
+// micro-batch a complete bucket is launched from the hook, in one order on all ranks: rank 0's
+// arrival order of the first step, broadcast; an early bucket waits its turn. Uses of a tied
+// parameter are added in block order after the tree sum.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/parallel/data/bucket_layout.h"
+#include "trireme/parallel/data/leaf_plan.h"
+#include "trireme/parallel/data/parameter_sync.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+/// Communicator::all_reduce over terms; tests put a wrong one in its place.
+using ReduceTerms = std::function<Work(comm::Communicator& world, std::span<const comm::Term> terms,
+                                       std::uint32_t total, Buffer out, std::string_view label)>;
+Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
+                 Buffer out, std::string_view label);
+
+struct PlainSyncOptions {
+  std::int64_t bucket_bytes = 4 << 20;
+  ReduceTerms reduce = tree_reduce;
+  /// Called once per step, in the hook's thread, before this rank launches its first bucket; its
+  /// Work is part of finish().
+  std::function<Work()> before_launch = {};
+};
+
+class PlainSync final : public ParameterSync {
+ public:
+  /// `uses[b]` are block b's accumulators. `slices` are what the optimizer updates; their gradient
+  /// pointers are set here. `parameter_of[b][i]` is the slice that use (b, i) adds to, in block
+  /// order. Collective: allocates arenas, here and in begin() where a batch has more micro-batches.
+  PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
+            std::vector<std::vector<std::uint32_t>> parameter_of,
+            std::vector<optim::OwnedSlice> slices, PlainSyncOptions options);
+
+  void begin(std::uint32_t total, std::span<const Use> order) override;
+  void begin_micro(std::uint32_t microbatch, double weight) override;
+  Pin acquire(Use) override { return {}; }  // everything is here
+  void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept override;
+  void end_micro() override;
+  Work finish() override;
+  std::optional<Refusal> refusal() const override;
+  std::span<optim::OwnedSlice> owned() override { return slices_; }
+  Work publish() override { return {}; }
+
+  /// After finish(): adds the uses of tied parameters, in block order. Done by the caller's thread.
+  void add_uses();
+  /// This rank's share of the batch that begin() announced.
+  const LeafPlan& plan() const { return *plan_; }
+  const BucketLayout& layout() const { return layout_; }
+  std::size_t arena_bytes() const { return slots_.size() * slots_[0].bytes().size(); }
+
+ private:
+  struct BucketState {
+    int arrived = 0;
+    bool launched = false;
+  };
+  void allocate_sums();
+  void announce();
+  std::byte* slot(std::uint32_t bucket, int index) const;
+  void add(std::uint32_t use, const at::Tensor& gradient);
+  void arrived(std::uint32_t bucket);
+  void launch(std::uint32_t bucket);
+  void launch_ready();
+  void learn_order();
+  void refuse(const std::string& reason);
+  const LeafPlan& plan_for(std::uint32_t total);
+
+  comm::Communicator& world_;
+  PlainSyncOptions options_;
+  std::vector<Accumulated> parameters_;  // flat over all uses
+  std::vector<std::uint32_t> first_of_block_;
+  std::vector<std::uint32_t> slice_of_;  // per flat use
+  std::vector<optim::OwnedSlice> slices_;
+  BucketLayout layout_;
+
+  std::vector<comm::Arena> slots_;         // one arena per slot, all buckets in each
+  std::vector<std::size_t> bucket_begin_;  // bytes within a slot
+
+  std::map<std::uint32_t, LeafPlan> plans_;  // by total
+  const LeafPlan* plan_ = nullptr;
+
+  mutable std::mutex mutex_;  // hooks run on autograd's threads
+  std::size_t micro_ = 0;     // micro-batches of this step that have begun
+  bool open_ = false;         // between begin_micro and end_micro
+  std::uint32_t microbatch_ = 0;
+  double weight_ = 1;
+  std::vector<bool> seen_;  // per flat use, in this micro-batch
+  std::vector<BucketState> buckets_;
+  std::vector<std::uint32_t> order_;  // launch order
+  bool order_known_ = false;
+  std::vector<std::uint32_t> arrival_;
+  std::size_t next_ = 0;  // in order_
+  bool announced_ = false;
+  std::vector<Work> works_;
+  std::optional<Refusal> refusal_;
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

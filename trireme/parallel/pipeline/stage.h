@@ -1,0 +1,47 @@
+// Stage: a range of a model's block list, built on this rank, run forward; autograd runs it back.
+//
+// This release has one stage, the whole list, so its only edges are batch fields and the last
+// block's value. Foreign modules draw from LibTorch's default generator: it is seeded per (seed,
+// block name) before a block is built and per (seed, step, micro-batch, block) before it runs, so
+// that what they draw does not depend on the rank. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/models/block.h"
+#include "trireme/tensor/batch.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+class Stage {
+ public:
+  /// Builds every block. ConfigError for two blocks of one name.
+  Stage(const models::Blocks& model, std::uint64_t seed);
+
+  struct Member {
+    std::string name;
+    std::shared_ptr<models::Block> block;
+    std::vector<std::string> reads;
+    std::string writes;
+  };
+  const std::vector<Member>& members() const noexcept { return members_; }
+
+  /// The last block's value. ConfigError where a block reads what neither a block before it nor the
+  /// batch gives. Values are dropped after their last reader.
+  models::Value forward(const MicroBatch& micro, std::int64_t step);
+  void train(bool on);
+
+ private:
+  std::vector<Member> members_;
+  std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after block i
+  std::uint64_t seed_;
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#include "trireme/parallel/seat.h"
+
+#include "trireme/job/job.h"
+#include "trireme/parallel/strategy.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+Seat seat_of(Job& job) {
+  return {.world = &job.world(),
+          .host = job.host_name(),
+          .stop_signal = [&job] { return job.stop_signal(); },
+          .input_plan = [&job] { return job.input_plan(); },
+          .set_step = [&job](long step) { job.set_step(step); }};
+}
+
+}  // namespace parallel
+
+// Here and not beside the rest, so that programs without a Job link without it.
+Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+                   const AdamW& optimizer)
+    : Strategy(parallel::seat_of(job), model, std::move(options),
+               optim::make_optimizer(optimizer)) {}
+Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+                   const Sgd& optimizer)
+    : Strategy(parallel::seat_of(job), model, std::move(options),
+               optim::make_optimizer(optimizer)) {}
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,30 @@
+// Seat: what a strategy needs of the Job it runs in. Made from a Job in programs; tests put ranks
+// of the simulated network in its place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/job/input_plan.h"
+#include "trireme/parallel/data/plain_sync.h"
+
+namespace trireme {
+inline namespace v0 {
+class Job;
+namespace parallel {
+
+struct Seat {
+  comm::Communicator* world = nullptr;  // outlives the strategy
+  std::string host = {};
+  std::function<int()> stop_signal = [] { return 0; };
+  std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
+  std::function<void(long step)> set_step = [](long) {};
+  ReduceTerms reduce = tree_reduce;
+};
+Seat seat_of(Job& job);
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

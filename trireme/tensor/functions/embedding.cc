@@ -1,0 +1,110 @@
+// Token and position embedding in one pass; its backward adds rows in position order.
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstring>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/elementwise.h"
+#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/typed.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+using kernel::Stat;
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// Rows of T, as fp32 or wider in `out`.
+template <class T>
+void widen(const T* row, Stat<T>* out, std::size_t width) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    kernel::convert(row, out, width);
+  } else {
+    std::memcpy(out, row, width * sizeof(T));
+  }
+}
+
+// `sum` in fp32 or wider, in the type of the leaf.
+at::Tensor in_type(const at::Tensor& sum, at::ScalarType type) {
+  if (type != at::kBFloat16) return sum;
+  at::Tensor narrow = empty(sum.sizes(), type);
+  kernel::convert(data_of<float>(sum), data_of<BFloat16>(narrow), count_of(sum));
+  return narrow;
+}
+
+class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& tokens, const at::Tensor& table,
+                            const std::optional<at::Tensor>& maybe_position) {
+    const at::Tensor position = or_undefined(maybe_position);
+    const at::Tensor ids = tokens.contiguous();
+    const std::int64_t length = ids.size(-1), width = table.size(1), vocab = table.size(0);
+    if (position.defined()) TRIREME_CHECK(length <= position.size(0));
+    const auto* id = data_of<std::int64_t>(ids);
+    for (std::int64_t i = 0; i < ids.numel(); ++i) {
+      if (id[i] >= 0 && id[i] < vocab) continue;
+      throw ConfigError(
+          "token " + std::to_string(id[i]) + " is outside the vocabulary of " +
+              std::to_string(vocab),
+          {.operation = "embedding", .advice = "The tokenizer and model.vocab must agree."});
+    }
+    std::vector<std::int64_t> sizes = ids.sizes().vec();
+    sizes.push_back(width);
+    const at::Tensor out = empty(sizes, stat_type(table.scalar_type()));
+    for_type(table.scalar_type(), [&]<class T>() {
+      const auto columns = static_cast<std::size_t>(width);
+      for (std::int64_t i = 0; i < ids.numel(); ++i) {
+        Stat<T>* row = data_of<Stat<T>>(out) + i * width;
+        widen(data_of<T>(table) + id[i] * width, row, columns);
+        if (!position.defined()) continue;
+        kernel::add<T>(row, data_of<T>(position) + (i % length) * width, row, columns);
+      }
+    });
+    ctx->save_for_backward({ids});
+    ctx->saved_data["table"] = table.sizes();
+    ctx->saved_data["type"] = static_cast<std::int64_t>(table.scalar_type());
+    ctx->saved_data["positions"] = position.defined() ? position.size(0) : std::int64_t{0};
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor ids = ctx->get_saved_variables()[0], dout = gradients[0].contiguous();
+    const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+    const auto positions = ctx->saved_data["positions"].toInt();
+    const std::int64_t length = ids.size(-1), width = dout.size(-1);
+    const at::Tensor dtable = at::zeros(ctx->saved_data["table"].toIntVector(), dout.options());
+    const at::Tensor dposition =
+        positions > 0 ? at::zeros({positions, width}, dout.options()) : at::Tensor();
+    for_type(dout.scalar_type(), [&]<class S>() {
+      const auto* id = data_of<std::int64_t>(ids);
+      for (std::int64_t i = 0; i < ids.numel(); ++i) {
+        const S* row = data_of<S>(dout) + i * width;
+        const auto add_to = [&](const at::Tensor& sums, std::int64_t at) {
+          S* sum = data_of<S>(sums) + at * width;
+          if constexpr (!std::is_same_v<S, BFloat16>)
+            kernel::add<S>(sum, row, sum, static_cast<std::size_t>(width));
+        };
+        add_to(dtable, id[i]);
+        if (positions > 0) add_to(dposition, i % length);
+      }
+    });
+    return {Variable(), in_type(dtable, type),
+            positions > 0 ? in_type(dposition, type) : Variable()};
+  }
+};
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
+                     const at::Tensor& position) {
+  return EmbeddingFunction::apply(tokens, table, maybe(position));
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

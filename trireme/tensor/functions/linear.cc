@@ -1,0 +1,94 @@
+// Linear layers and GELU: one graph node each, no transposed copies.
+#include <ATen/ops/linear.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/typed.h"
+#include "trireme/tensor/gemm.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+at::Tensor run_gelu(const at::Tensor& x) {
+  at::Tensor y = empty(x.sizes(), x.scalar_type());
+  for_type(x.scalar_type(),
+           [&]<class T>() { kernel::gelu<T>(data_of<T>(x), data_of<T>(y), count_of(x)); });
+  return y;
+}
+
+at::Tensor run_gelu_backward(const at::Tensor& x, const at::Tensor& dy) {
+  at::Tensor dx = empty(x.sizes(), x.scalar_type());
+  for_type(x.scalar_type(), [&]<class T>() {
+    kernel::gelu_backward<T>(data_of<T>(x), data_of<T>(dy), data_of<T>(dx), count_of(x));
+  });
+  return dx;
+}
+
+class LinearFunction : public torch::autograd::Function<LinearFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, bool gelu) {
+    const auto in = weight.size(1), out = weight.size(0);
+    TRIREME_CHECK(x.size(-1) == in);
+    const at::Tensor rows = x.to(weight.scalar_type()).reshape({-1, in});
+    const at::Tensor product = linear_forward(rows, weight, or_undefined(bias));
+    ctx->save_for_backward({rows, weight, gelu ? product : at::Tensor()});
+    ctx->saved_data["bias"] = bias.has_value();
+    ctx->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    ctx->saved_data["sizes"] = sizes;
+    sizes.back() = out;
+    return (gelu ? run_gelu(product) : product).view(sizes);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rows = saved[0], &weight = saved[1], &product = saved[2];
+    at::Tensor dy = gradients[0].contiguous().view({-1, weight.size(0)});
+    if (product.defined()) dy = run_gelu_backward(product, dy);
+    at::Tensor dx, dweight, dbias;
+    if (ctx->needs_input_grad(0)) {
+      dx = linear_input_gradient(dy, weight)
+               .view(ctx->saved_data["sizes"].toIntVector())
+               .to(static_cast<at::ScalarType>(ctx->saved_data["type"].toInt()));
+    }
+    if (ctx->needs_input_grad(1)) dweight = linear_weight_gradient(dy, rows);
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = at::sum(dy, 0);
+    return {dx, dweight, dbias, Variable()};
+  }
+};
+
+class GeluFunction : public torch::autograd::Function<GeluFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
+    const at::Tensor packed = x.contiguous();
+    ctx->save_for_backward({packed});
+    return run_gelu(packed);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    return {run_gelu_backward(ctx->get_saved_variables()[0], gradients[0].contiguous())};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return LinearFunction::apply(x, weight, maybe(bias), false);
+}
+
+at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return LinearFunction::apply(x, weight, maybe(bias), true);
+}
+
+at::Tensor gelu_tanh(const at::Tensor& x) { return GeluFunction::apply(x); }
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

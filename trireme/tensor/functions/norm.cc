@@ -1,0 +1,164 @@
+// Layer norm, alone or with the residual addition before it in the same pass, and residual_add.
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/kernel/elementwise.h"
+#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/typed.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+using kernel::Stat;
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+struct Normed {
+  at::Tensor h, y, mean, rstd;
+};
+
+Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor& weight,
+                const at::Tensor& bias, double epsilon, at::ScalarType out_type) {
+  TRIREME_CHECK(x.size(-1) == weight.size(0));
+  const auto stat = stat_type(out_type);
+  TRIREME_CHECK(x.scalar_type() == stat);
+  TRIREME_CHECK(weight.scalar_type() == stat);
+  const std::int64_t rows = x.numel() / x.size(-1);
+  Normed result{.h = update.defined() ? empty(x.sizes(), stat) : x,
+                .y = empty(x.sizes(), out_type),
+                .mean = empty({rows}, stat),
+                .rstd = empty({rows}, stat)};
+  for_type(out_type, [&]<class T>() {
+    kernel::layer_norm<T>({.x = data_of<Stat<T>>(x),
+                           .weight = data_of<Stat<T>>(weight),
+                           .bias = data_of<Stat<T>>(bias),
+                           .update = data_of<T>(update),
+                           .h = update.defined() ? data_of<Stat<T>>(result.h) : nullptr,
+                           .y = data_of<T>(result.y),
+                           .mean = data_of<Stat<T>>(result.mean),
+                           .rstd = data_of<Stat<T>>(result.rstd),
+                           .rows = static_cast<std::size_t>(rows),
+                           .width = size_of_dim(x, -1),
+                           .epsilon = epsilon});
+  });
+  return result;
+}
+
+// Gradients of (x, update, weight, bias); `dstream` (may be undefined) is what reached h otherwise.
+variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
+                                const at::Tensor& dstream, bool with_update) {
+  const auto saved = ctx->get_saved_variables();
+  const at::Tensor &h = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
+  const bool with_bias = ctx->saved_data["bias"].toBool();
+  const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+  // Where the types are one, the update's gradient is the stream's.
+  const bool own_update = with_update && type != h.scalar_type();
+  const at::Tensor dx = empty(h.sizes(), h.scalar_type());
+  const at::Tensor dupdate = own_update ? empty(h.sizes(), type) : at::Tensor();
+  const at::Tensor dweight = at::zeros(weight.sizes(), weight.options());
+  const at::Tensor dbias = with_bias ? at::zeros(weight.sizes(), weight.options()) : at::Tensor();
+  for_type(type, [&]<class T>() {
+    kernel::layer_norm_backward<T>({.dy = data_of<T>(dy),
+                                    .dstream = data_of<Stat<T>>(dstream),
+                                    .h = data_of<Stat<T>>(h),
+                                    .weight = data_of<Stat<T>>(weight),
+                                    .mean = data_of<Stat<T>>(mean),
+                                    .rstd = data_of<Stat<T>>(rstd),
+                                    .dx = data_of<Stat<T>>(dx),
+                                    .dupdate = data_of<T>(dupdate),
+                                    .dweight = data_of<Stat<T>>(dweight),
+                                    .dbias = data_of<Stat<T>>(dbias),
+                                    .rows = count_of(mean),
+                                    .width = size_of_dim(h, -1)});
+  });
+  return {dx, own_update ? dupdate : with_update ? dx : at::Tensor(), dweight, dbias};
+}
+
+void remember(AutogradContext* ctx, const Normed& normed, const at::Tensor& weight, bool with_bias,
+              at::ScalarType type) {
+  ctx->save_for_backward({normed.h, weight, normed.mean, normed.rstd});
+  ctx->saved_data["bias"] = with_bias;
+  ctx->saved_data["type"] = static_cast<std::int64_t>(type);
+}
+
+class NormFunction : public torch::autograd::Function<NormFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, double epsilon,
+                            std::int64_t out_type) {
+    const auto type = static_cast<at::ScalarType>(out_type);
+    const Normed normed = run_norm(x.contiguous(), {}, weight, or_undefined(bias), epsilon, type);
+    remember(ctx, normed, weight, bias.has_value(), type);
+    return normed.y;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    auto all = run_norm_backward(ctx, gradients[0].contiguous(), {}, false);
+    return {all[0], all[2], all[3], Variable(), Variable()};
+  }
+};
+
+class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& update,
+                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                               double epsilon) {
+    TRIREME_CHECK(x.sizes().vec().size() == update.sizes().vec().size());
+    TRIREME_CHECK(x.numel() == update.numel());
+    const Normed normed = run_norm(x.contiguous(), update.contiguous(), weight, or_undefined(bias),
+                                   epsilon, update.scalar_type());
+    remember(ctx, normed, weight, bias.has_value(), update.scalar_type());
+    return {normed.h, normed.y};
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor dstream = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+    auto all = run_norm_backward(ctx, gradients[1].contiguous(), dstream, true);
+    return {all[0], all[1], all[2], all[3], Variable()};
+  }
+};
+
+class AddFunction : public torch::autograd::Function<AddFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& stream,
+                            const at::Tensor& update) {
+    TRIREME_CHECK(stream.numel() == update.numel());
+    TRIREME_CHECK(stream.scalar_type() == stat_type(update.scalar_type()));
+    const at::Tensor a = stream.contiguous(), b = update.contiguous();
+    const at::Tensor out = empty(a.sizes(), a.scalar_type());
+    for_type(b.scalar_type(), [&]<class T>() {
+      kernel::add<T>(data_of<Stat<T>>(a), data_of<T>(b), data_of<Stat<T>>(out), count_of(out));
+    });
+    ctx->saved_data["bf16"] = b.scalar_type() == at::kBFloat16;
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor dstream = gradients[0].contiguous();
+    if (!ctx->saved_data["bf16"].toBool()) return {dstream, dstream};
+    const at::Tensor dupdate = empty(dstream.sizes(), at::kBFloat16);
+    kernel::convert(data_of<float>(dstream), data_of<BFloat16>(dupdate), count_of(dstream));
+    return {dstream, dupdate};
+  }
+};
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type) {
+  return NormFunction::apply(x, weight, maybe(bias), epsilon, static_cast<std::int64_t>(out_type));
+}
+
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double epsilon) {
+  auto outputs = AddNormFunction::apply(stream, update, weight, maybe(bias), epsilon);
+  return {outputs[0], outputs[1]};
+}
+
+at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
+  return AddFunction::apply(stream, update);
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// Helpers of the autograd functions: from a tensor's type to the kernels' type, raw pointers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <optional>
+
+#include "trireme/base/check.h"
+#include "trireme/base/dtype.h"
+#include "trireme/kernel/transformer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+
+/// Calls body.template operator()<T>() with T = float, double or BFloat16.
+template <class Body>
+void for_type(at::ScalarType type, Body body) {
+  switch (type) {
+    case at::kFloat:
+      return body.template operator()<float>();
+    case at::kDouble:
+      return body.template operator()<double>();
+    case at::kBFloat16:
+      return body.template operator()<BFloat16>();
+    default:
+      TRIREME_CHECK(std::string(c10::toString(type)) == "float, double or bfloat16");
+  }
+}
+
+/// The first element; null for an undefined tensor. The caller has made sure of the type.
+template <class T>
+T* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+
+/// A Function's argument may be absent, but not an undefined tensor.
+inline std::optional<at::Tensor> maybe(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
+  return tensor.value_or(at::Tensor());
+}
+
+inline at::ScalarType stat_type(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+inline at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type));
+}
+inline std::size_t size_of_dim(const at::Tensor& tensor, std::int64_t dim) {
+  return static_cast<std::size_t>(tensor.size(dim));
+}
+inline std::size_t count_of(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,239 @@
+// Each autograd function against plain ATen: values and gradients in fp64, then fp32 and bf16
+// against fp64; equal bits on a second call; differences of the loss against the gradient.
+#include "trireme/tensor/functions.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/determinism.h"
+
+namespace trireme::tensor {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Function = std::function<at::Tensor(const Tensors&)>;
+
+// Leaves of `values` in `type`, except the integer ones; 1-dim leaves stay fp32 under bf16 where
+// `wide_vectors` (weights of norms).
+Tensors leaves(const Tensors& values, at::ScalarType type, bool wide_vectors = false) {
+  Tensors result;
+  for (const at::Tensor& value : values) {
+    if (value.scalar_type() == at::kLong) {
+      result.push_back(value);
+      continue;
+    }
+    const bool wide = type == at::kBFloat16 && wide_vectors;
+    result.push_back(
+        value.to(wide ? at::kFloat : type, false, true).detach().set_requires_grad(true));
+  }
+  return result;
+}
+
+// The output and the gradients of sum(output * weights) with fixed weights.
+Tensors run(const Function& function, const Tensors& inputs) {
+  const at::Tensor out = function(inputs);
+  const at::Tensor weights =
+      at::arange(out.numel(), at::kDouble).mul(0.37).sin().view(out.sizes()).to(out.scalar_type());
+  (out * weights).sum().backward();
+  Tensors results = {out.detach()};
+  for (const at::Tensor& input : inputs) {
+    if (input.requires_grad()) results.push_back(input.grad());
+  }
+  return results;
+}
+
+double relative(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor wide = b.to(at::kDouble);
+  return ((a.to(at::kDouble) - wide).norm() / (wide.norm() + 1e-30)).item<double>();
+}
+
+void expect_like(const Function& ours, const Function& plain, const Tensors& values,
+                 bool wide_vectors = false) {
+  const Tensors wanted = run(plain, leaves(values, at::kDouble));
+  const auto compare = [&](at::ScalarType type, double tolerance) {
+    const Tensors got = run(ours, leaves(values, type, wide_vectors));
+    const Tensors again = run(ours, leaves(values, type, wide_vectors));
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LT(relative(got[i], wanted[i]), tolerance) << c10::toString(type) << " result " << i;
+      EXPECT_TRUE(at::equal(got[i], again[i])) << "not deterministic: result " << i;
+    }
+  };
+  compare(at::kDouble, 1e-13);
+  compare(at::kFloat, 2e-6);
+  compare(at::kBFloat16, 2e-2);
+}
+
+// d loss / d input against central differences, fp64.
+void expect_gradient(const Function& function, const Tensors& values) {
+  const Tensors inputs = leaves(values, at::kDouble);
+  const Tensors gradients = run(function, inputs);
+  const auto loss = [&](const Tensors& at_inputs) {
+    const at::Tensor out = function(at_inputs).detach();
+    return (out * at::arange(out.numel(), at::kDouble).mul(0.37).sin().view(out.sizes()))
+        .sum()
+        .item<double>();
+  };
+  std::size_t slot = 1;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) continue;
+    for (std::int64_t element = 0; element < inputs[i].numel(); element += 3) {
+      Tensors moved = leaves(values, at::kDouble);
+      double* data = moved[i].data_ptr<double>();
+      const double kept = data[element], step = 1e-5;
+      data[element] = kept + step;
+      const double up = loss(moved);
+      data[element] = kept - step;
+      const double down = loss(moved);
+      EXPECT_NEAR(gradients[slot].flatten()[element].item<double>(), (up - down) / (2 * step), 1e-7)
+          << "input " << i << " element " << element;
+    }
+    ++slot;
+  }
+}
+
+class Functions : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    set_up_process({.kernel_threads = 1});
+    at::manual_seed(5);
+  }
+};
+
+TEST_F(Functions, Linear) {
+  const Tensors values = {at::randn({2, 5, 24}), at::randn({17, 24}), at::randn({17})};
+  const Function ours = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
+  expect_like(
+      ours, [](const Tensors& in) { return at::linear(in[0], in[1], in[2]); }, values);
+  expect_gradient(ours, {at::randn({3, 4}), at::randn({5, 4}), at::randn({5})});
+  const Function no_bias = [](const Tensors& in) {
+    return tensor::linear(in[0], in[1], at::Tensor());
+  };
+  expect_like(no_bias, [](const Tensors& in) { return at::linear(in[0], in[1]); },
+              {values[0], values[1]});
+}
+
+TEST_F(Functions, LinearGelu) {
+  const Tensors values = {at::randn({2, 5, 24}), at::randn({17, 24}), at::randn({17})};
+  const Function ours = [](const Tensors& in) { return linear_gelu(in[0], in[1], in[2]); };
+  expect_like(
+      ours, [](const Tensors& in) { return at::gelu(at::linear(in[0], in[1], in[2]), "tanh"); },
+      values);
+  expect_gradient(ours, {at::randn({3, 4}), at::randn({5, 4}), at::randn({5})});
+}
+
+TEST_F(Functions, GeluOverItsWholeRange) {
+  const Function ours = [](const Tensors& in) { return gelu_tanh(in[0]); };
+  const Function plain = [](const Tensors& in) { return at::gelu(in[0], "tanh"); };
+  expect_like(ours, plain, {at::linspace(-12, 12, 1001, at::kDouble)});
+  const at::Tensor extreme = at::tensor({-1e30f, -50.0f, 50.0f, 1e30f, NAN, INFINITY});
+  const at::Tensor got = ours({extreme});
+  EXPECT_TRUE(
+      at::allclose(got, at::tensor({0.0f, 0.0f, 50.0f, 1e30f, NAN, INFINITY}), 1e-6, 1e-8, true))
+      << got;
+}
+
+TEST_F(Functions, LayerNorm) {
+  for (std::int64_t width : {3, 16, 37, 96}) {
+    const Tensors values = {at::randn({4, 3, width}), at::randn({width}), at::randn({width})};
+    const auto typed = [](at::ScalarType type) -> Function {
+      return [type](const Tensors& in) { return layer_norm(in[0], in[1], in[2], 1e-5, type); };
+    };
+    const Function plain = [width](const Tensors& in) {
+      return at::layer_norm(in[0], {width}, in[1], in[2], 1e-5);
+    };
+    const Tensors wanted = run(plain, leaves(values, at::kDouble));
+    for (auto [type, tolerance] :
+         {std::pair{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}}) {
+      const Tensors got = run(typed(type), leaves(values, type, true));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_LT(relative(got[i], wanted[i]), tolerance)
+            << width << " " << c10::toString(type) << i;
+      }
+    }
+  }
+  expect_gradient([](const Tensors& in) { return layer_norm(in[0], in[1], {}, 1e-5, at::kDouble); },
+                  {at::randn({3, 7}), at::randn({7})});
+}
+
+TEST_F(Functions, AddLayerNormKeepsBothPaths) {
+  const Tensors values = {at::randn({4, 3, 20}), at::randn({4, 3, 20}), at::randn({20})};
+  const Function ours = [](const Tensors& in) {
+    const auto [h, y] = add_layer_norm(in[0], in[1], in[2], {}, 1e-5);
+    return h * 0.5 + y;
+  };
+  const Function plain = [](const Tensors& in) {
+    const at::Tensor h = in[0] + in[1];
+    return h * 0.5 + at::layer_norm(h, {20}, in[2], {}, 1e-5);
+  };
+  expect_gradient(ours, {at::randn({2, 6}), at::randn({2, 6}), at::randn({6})});
+  const Tensors wanted = run(plain, leaves(values, at::kDouble));
+  Tensors mixed = leaves(values, at::kFloat);
+  mixed[1] = values[1].to(at::kBFloat16).set_requires_grad(true);
+  const Tensors got = run(ours, mixed);
+  EXPECT_EQ(got[2].scalar_type(), at::kBFloat16);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative(got[i], wanted[i]), 1e-2) << i;
+}
+
+at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads) {
+  const auto batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
+  const at::Tensor parts =
+      qkv.view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+  at::Tensor scores = at::matmul(parts[0], parts[1].transpose(-1, -2)) /
+                      std::sqrt(static_cast<double>(width / heads));
+  const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+  scores = scores.masked_fill(later, -INFINITY).softmax(-1);
+  return at::matmul(scores, parts[2]).transpose(1, 2).reshape({batch, length, width});
+}
+
+TEST_F(Functions, CausalAttention) {
+  // Lengths: one block, several with a rest, and one beyond what keeps its probabilities.
+  for (std::int64_t length : {1, 7, 64, 150, 530}) {
+    const Function ours = [](const Tensors& in) { return causal_attention(in[0], 2); };
+    const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2); };
+    expect_like(ours, plain, {at::randn({2, length, 48})});
+  }
+  expect_gradient([](const Tensors& in) { return causal_attention(in[0], 2); },
+                  {at::randn({1, 5, 12})});
+}
+
+TEST_F(Functions, CrossEntropy) {
+  const at::Tensor targets = at::tensor({3, 0, -1, 40, 7, 7}, at::kLong).view({2, 3});
+  const Function ours = [](const Tensors& in) { return cross_entropy_sum(in[0], in[1]); };
+  const Function plain = [](const Tensors& in) {
+    return at::cross_entropy_loss(in[0].view({6, 41}), in[1].flatten(), {}, at::Reduction::Sum, -1);
+  };
+  expect_like(ours, plain, {at::randn({2, 3, 41}) * 3, targets});
+  expect_gradient(ours, {at::randn({2, 3, 41}), targets});
+  EXPECT_THROW(cross_entropy_sum(at::zeros({2, 3}), at::tensor({0, 3}, at::kLong)), ConfigError);
+  EXPECT_TRUE(
+      cross_entropy_sum(at::full({2, 3}, NAN), at::tensor({0, 1}, at::kLong)).isnan().item<bool>());
+}
+
+TEST_F(Functions, Embedding) {
+  const at::Tensor tokens = at::tensor({1, 5, 1, 0, 2, 5}, at::kLong).view({2, 3});
+  const Tensors values = {tokens, at::randn({6, 10}), at::randn({4, 10})};
+  const Function ours = [](const Tensors& in) { return tensor::embedding(in[0], in[1], in[2]); };
+  const Function plain = [](const Tensors& in) {
+    return at::embedding(in[1], in[0]) + in[2].narrow(0, 0, 3);
+  };
+  expect_like(ours, plain, values);
+  EXPECT_THROW(tensor::embedding(tokens + 1, values[1], {}), ConfigError);
+}
+
+TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
+  const Tensors values = {at::randn({3, 50}), at::randn({3, 50})};
+  expect_like(
+      [](const Tensors& in) {
+        return residual_add(in[0].scalar_type() == at::kBFloat16 ? in[0].to(at::kFloat) : in[0],
+                            in[1]);
+      },
+      [](const Tensors& in) { return in[0] + in[1]; }, values);
+}
+
+}  // namespace
+}  // namespace trireme::tensor

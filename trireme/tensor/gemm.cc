@@ -1,0 +1,158 @@
+#include "trireme/tensor/gemm.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+
+#include <vector>
+
+#include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/isa.h"
+
+// LibTorch's CPU builds carry a BLAS and export its Fortran interface. Weak: another build may not,
+// and products then go through ATen.
+extern "C" {
+__attribute__((weak)) void sgemm_(const char*, const char*, const int*, const int*, const int*,
+                                  const float*, const float*, const int*, const float*, const int*,
+                                  const float*, float*, const int*);
+__attribute__((weak)) void dgemm_(const char*, const char*, const int*, const int*, const int*,
+                                  const double*, const double*, const int*, const double*,
+                                  const int*, const double*, double*, const int*);
+__attribute__((weak)) void gemm_bf16bf16f32_(const char*, const char*, const int*, const int*,
+                                             const int*, const float*, const std::uint16_t*,
+                                             const int*, const std::uint16_t*, const int*,
+                                             const float*, float*, const int*);
+}
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+// The table (measured: docs/design/002-gpt-step.md). On Intel MKL is near the processor's peak in
+// fp32, and oneDNN is in bf16; on AMD oneDNN's fp32 is twice as fast as MKL's.
+bool onednn_fp32() {
+  static const bool use = kernel::vendor() == kernel::Vendor::Amd;
+  return use;
+}
+// MKL's bf16 product: on Intel with bf16 instructions; elsewhere operands are widened to fp32.
+bool mkl_bf16() {
+  static const bool use = gemm_bf16bf16f32_ != nullptr &&
+                          kernel::vendor() == kernel::Vendor::Intel && kernel::has_bf16_products();
+  return use;
+}
+
+char letter(Form form) { return form == Form::Plain ? 'N' : 'T'; }
+
+// Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
+template <class T, class C, class Blas>
+void call(Blas blas, std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
+          C* c, std::int64_t c_stride, bool accumulate) {
+  const int rows = static_cast<int>(n), columns = static_cast<int>(m), depth = static_cast<int>(k);
+  const int lda = static_cast<int>(b.stride), ldb = static_cast<int>(a.stride);
+  const int ldc = static_cast<int>(c_stride);
+  const C one = 1, beta = accumulate ? 1 : 0;
+  const char trans_a = letter(b.form), trans_b = letter(a.form);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, &b.data->bits, &lda, &a.data->bits,
+         &ldb, &beta, c, &ldc);
+  } else {
+    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, b.data, &lda, a.data, &ldb, &beta, c,
+         &ldc);
+  }
+}
+
+template <class T>
+at::Tensor view(const T* data, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                Form form) {
+  const auto type = std::is_same_v<T, double> ? at::kDouble : at::kFloat;
+  const std::vector<std::int64_t> strides = form == Form::Plain
+                                                ? std::vector<std::int64_t>{stride, 1}
+                                                : std::vector<std::int64_t>{1, stride};
+  return at::from_blob(const_cast<T*>(data), {rows, columns}, strides, type);
+}
+
+template <class T>
+void through_aten(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, T* c,
+                  std::int64_t c_stride, bool accumulate) {
+  at::Tensor out = view(c, m, n, c_stride, Form::Plain);
+  at::addmm_out(out, out, view(a.data, m, k, a.stride, a.form),
+                view(b.data, k, n, b.stride, b.form), accumulate ? 1 : 0, 1);
+}
+
+// The operand in fp32, stored as before with its rows closed up.
+std::vector<float> widened(const Operand<BFloat16>& x, std::int64_t rows, std::int64_t columns) {
+  const auto stored_rows = x.form == Form::Plain ? rows : columns;
+  const auto stored_columns = static_cast<std::size_t>(x.form == Form::Plain ? columns : rows);
+  std::vector<float> wide(static_cast<std::size_t>(stored_rows) * stored_columns);
+  for (std::int64_t row = 0; row < stored_rows; ++row) {
+    kernel::convert(x.data + row * x.stride,
+                    wide.data() + static_cast<std::size_t>(row) * stored_columns, stored_columns);
+  }
+  return wide;
+}
+
+// mkldnn::_linear_pointwise: oneDNN's product of x and weight^T for any strides, true fp32.
+at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  using Scalars = c10::List<std::optional<at::Scalar>>;
+  using Signature =
+      at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                 c10::string_view, Scalars, std::optional<c10::string_view>);
+  static const auto operation = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
+                                    .typed<Signature>();
+  return operation.call(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
+                        "none", Scalars(), "");
+}
+
+bool goes_to_onednn(const at::Tensor& x) { return x.scalar_type() == at::kFloat && onednn_fp32(); }
+
+}  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
+          float* c, std::int64_t c_stride, bool accumulate) {
+  if (sgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
+  call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
+          double* c, std::int64_t c_stride, bool accumulate) {
+  if (dgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
+  call(dgemm_, m, n, k, a, b, c, c_stride, accumulate);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
+          float* c, std::int64_t c_stride, bool accumulate) {
+  if (mkl_bf16()) return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
+  const auto wide_a = widened(a, m, k), wide_b = widened(b, k, n);
+  const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
+  const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
+  gemm(m, n, k, left, right, c, c_stride, accumulate);
+}
+
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (goes_to_onednn(x)) return onednn_linear(x, weight, bias);
+  return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+}
+
+at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  if (goes_to_onednn(dy)) return onednn_linear(dy, weight.t(), {});
+  return at::mm(dy, weight);
+}
+
+at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  if (goes_to_onednn(dy)) return onednn_linear(dy.t(), x.t(), {});
+  return at::mm(dy.t(), x);
+}
+
+const char* gemm_table() {
+  if (onednn_fp32()) return "fp32 onednn, bf16 onednn, attention fp32";
+  return mkl_bf16() ? "fp32 blas, bf16 onednn, attention mkl bf16"
+                    : "fp32 blas, bf16 onednn, attention fp32";
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// Matrix products on raw memory and on tensors, and the table that says which library computes
+// which.
+//
+// The table is by (vendor, instruction set, type), written from measurements (docs/design), never
+// measured inside a run: it is part of the run's identity. Row-major throughout. Thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+
+enum class Form : std::uint8_t { Plain, Transposed };
+
+/// One operand: its first element and the distance of its stored rows.
+template <class T>
+struct Operand {
+  const T* data;
+  std::int64_t stride;
+  Form form = Form::Plain;
+};
+/// c [m, n] (rows `c_stride` apart) = op(a) [m, k] op(b) [k, n] + (accumulate ? c : 0). bf16
+/// operands are summed in fp32.
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
+          float* c, std::int64_t c_stride, bool accumulate = false);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
+          double* c, std::int64_t c_stride, bool accumulate = false);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
+          float* c, std::int64_t c_stride, bool accumulate = false);
+
+/// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer.
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+/// dy [m, out] weight [out, in].
+at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+/// dy^T x: [out, in].
+at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
+
+/// What the table says here, for plans and identities: "fp32 mkl, bf16 onednn, bf16 attention mkl".
+const char* gemm_table();
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme
