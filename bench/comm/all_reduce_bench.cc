@@ -25,7 +25,7 @@ namespace {
 using namespace trireme;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::size_t kSizes[] = {8,        64,      1u << 10, 4u << 10, 16u << 10, 64u << 10,
+constexpr std::size_t kSizes[] = {8,          64,       1u << 10, 4u << 10,  16u << 10, 64u << 10,
                                   256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20, 128u << 20};
 
 struct Options {
@@ -34,7 +34,7 @@ struct Options {
   bool heap = false;
   std::size_t max_bytes = 128u << 20;
   double seconds = 0.05;
-  int rank = -1;                  // of a started process
+  int rank = -1;  // of a started process
   std::vector<int> sockets;
 };
 
@@ -43,14 +43,22 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string key = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
-    if (key == "--ranks") options.ranks = std::stoi(value());
-    else if (key == "--algorithm") options.algorithm = value();
-    else if (key == "--heap") options.heap = true;
-    else if (key == "--max") options.max_bytes = std::stoul(value());
-    else if (key == "--seconds") options.seconds = std::stod(value());
-    else if (key == "--rank") options.rank = std::stoi(value());
-    else if (key == "--socket") options.sockets.push_back(std::stoi(value()));
-    else std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
+    if (key == "--ranks")
+      options.ranks = std::stoi(value());
+    else if (key == "--algorithm")
+      options.algorithm = value();
+    else if (key == "--heap")
+      options.heap = true;
+    else if (key == "--max")
+      options.max_bytes = std::stoul(value());
+    else if (key == "--seconds")
+      options.seconds = std::stod(value());
+    else if (key == "--rank")
+      options.rank = std::stoi(value());
+    else if (key == "--socket")
+      options.sockets.push_back(std::stoi(value()));
+    else
+      std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
   }
   return options;
 }
@@ -79,7 +87,7 @@ double measure(comm::Communicator& world, const Buffer& buffer, double budget) {
   };
   batch(2);
   std::vector<double> once{batch(3)};
-  trireme::all_reduce(world, once, Max);   // all ranks must agree on the number of calls
+  trireme::all_reduce(world, once, Max);  // all ranks must agree on the number of calls
   const long calls = std::clamp(long(budget / 5 / std::max(once[0], 1e-7)), 1L, 20000L);
   std::vector<double> times;
   for (int i = 0; i < 5; ++i) times.push_back(batch(calls));
