@@ -27,6 +27,13 @@ Json parse(const std::string& line) { return Json::parse(line, nullptr, false); 
 
 }  // namespace
 
+Event::Event(std::string_view kind) { set("event", std::string(kind)); }
+
+Event& Event::set(std::string_view name, Value value) {
+  fields_.emplace_back(name, std::move(value));
+  return *this;
+}
+
 Event& Event::merge(const std::string& prefix, const Event& other) {
   for (const auto& [name, value] : other.fields_) {
     if (name != "event") set(prefix + name, value);

@@ -20,11 +20,8 @@ namespace observe {
 class Event {
  public:
   using Value = std::variant<bool, long, double, std::string>;
-  explicit Event(std::string_view kind) { set("event", std::string(kind)); }
-  Event& set(std::string name, Value value) {
-    fields_.emplace_back(std::move(name), std::move(value));
-    return *this;
-  }
+  explicit Event(std::string_view kind);
+  Event& set(std::string_view name, Value value);
   /// Every field of `other` except "event", with `prefix` before its name.
   Event& merge(const std::string& prefix, const Event& other);
   std::string line() const;

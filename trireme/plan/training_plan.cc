@@ -1,0 +1,135 @@
+#include "trireme/plan/training_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+namespace {
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+std::string grouped(std::int64_t value) {
+  std::string out = text(value);
+  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, 1, ',');
+  return out;
+}
+
+std::string megabytes(std::int64_t bytes) {
+  char out[32];
+  const double value = static_cast<double>(bytes) / 1e6;
+  std::snprintf(out, sizeof out, value < 99.95 ? "%.1f MB" : "%.0f MB", value);
+  return out;
+}
+
+std::string counted(std::int64_t count, const std::string& word,
+                    const std::string& plural = {}) {
+  const std::string many = plural.empty() ? word + "s" : plural;
+  return grouped(count) + " " + (count == 1 ? word : many);
+}
+
+void check_arithmetic(const Job& job) {
+  if (job.batch % job.micro != 0) {
+    throw ConfigError(
+        "batch.micro does not divide batch.global: " + text(job.batch) + " = " +
+            text(job.batch / job.micro) + " x " + text(job.micro) + " + " +
+            text(job.batch % job.micro),
+        {.operation = "plan",
+         .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
+  }
+  const std::int64_t micro_batches = job.batch / job.micro;
+  if (job.ranks > micro_batches) {
+    throw ConfigError(
+        text(job.ranks) + " ranks are more than the micro-batches of a step: batch.global " +
+            text(job.batch) + " / batch.micro " + text(job.micro) + " = " + text(micro_batches) +
+            ", so " + text(job.ranks - micro_batches) + " of them would have nothing to do",
+        {.operation = "plan",
+         .advice = "Use --ranks " + text(micro_batches) +
+                   " or fewer, a smaller batch.micro or a larger batch.global."});
+  }
+}
+
+int ceil_log2(std::int64_t value) {
+  int bits = 0;
+  while ((std::int64_t{1} << bits) < value) ++bits;
+  return bits;
+}
+
+Memory memory_of(const Job& job, int open_sums) {
+  const std::int64_t n = job.parameters;
+  const std::int64_t master = job.precision == "fp64" ? 8 : 4;
+  Memory memory;
+  memory.weights = n * (master + (job.precision == "bf16" ? 2 : 0));
+  memory.gradients = n * master * open_sums;
+  memory.optimizer = n * master * job.optimizer_moments;
+  memory.activations = job.activations_per_micro;
+  memory.runtime = job.runtime;
+  return memory;
+}
+
+std::string core_line(const Job& job) {
+  const int wanted = job.ranks * job.kernel_threads;
+  const int used = std::min(wanted, job.usable_cores);
+  std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
+                     counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
+  if (wanted > job.usable_cores) {
+    line += "; ranks share cores, so expect no more speed than with " +
+            counted(std::max(1, job.usable_cores / job.kernel_threads), "rank");
+  } else if (wanted < job.usable_cores) {
+    line += "; " + text(job.usable_cores - wanted) + " stay free (more ranks would use them)";
+  }
+  return line;
+}
+
+}  // namespace
+
+TrainingPlan make_plan(const Job& job) {
+  check_arithmetic(job);
+  TrainingPlan plan;
+  plan.job = job;
+  plan.micro_batches = job.batch / job.micro;
+  plan.micro_per_rank = (plan.micro_batches + job.ranks - 1) / job.ranks;
+  plan.open_sums = std::max(1, ceil_log2(plan.micro_per_rank));
+  plan.memory = memory_of(job, plan.open_sums);
+  return plan;
+}
+
+std::string explain(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const Memory& memory = plan.memory;
+  std::ostringstream out;
+  out << "Plan for " << job.name << " on " << counted(job.ranks, "rank") << "\n"
+      << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
+      << job.precision << "\n"
+      << "  data     " << job.data << "\n"
+      << "  layout   plain data parallel: " << counted(plan.micro_batches, "micro-batch",
+                                                       "micro-batches")
+      << " of " << counted(job.micro, "sequence") << " a step";
+  if (job.ranks > 1) {
+    out << (plan.micro_batches % job.ranks == 0 ? ", " : ", at most ") << plan.micro_per_rank
+        << " on each rank; " << job.transport << " transport, " << job.algorithm << " all-reduce";
+  }
+  out << "\n"
+      << "  tokens   " << grouped(plan.tokens_per_step()) << " a step (" << job.batch
+      << " sequences x " << job.tokens_per_sample << "), " << counted(job.steps, "step") << ", "
+      << grouped(plan.tokens_per_step() * job.steps) << " in all\n"
+      << "  memory   " << megabytes(memory.total()) << " a rank, predicted: weights "
+      << megabytes(memory.weights) << " + gradients " << megabytes(memory.gradients)
+      << " + optimizer " << megabytes(memory.optimizer) << " + activations "
+      << megabytes(memory.activations) << " + LibTorch and data " << megabytes(memory.runtime)
+      << "\n";
+  if (plan.open_sums > 2) {
+    out << "           (" << plan.open_sums
+        << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
+  }
+  out << "  cores    " << core_line(job) << "\n";
+  return out.str();
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

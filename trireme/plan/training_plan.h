@@ -1,0 +1,55 @@
+// TrainingPlan: what a training job is going to take, worked out before anything is started.
+//
+// Pure arithmetic over what the caller knows (parameters, activations, cores). Throws ConfigError
+// with the arithmetic in its sentence where batch, micro-batch and ranks do not fit together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+/// Bytes on one rank. `gradients` holds the open sums of the tree: a = max(1, ceil(log2 m)) of them
+/// for m micro-batches a rank (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a
+/// parameter in all.
+struct Memory {
+  std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
+  std::int64_t runtime = 0;   // LibTorch and the program, resident before anything is allocated
+  std::int64_t total() const noexcept {
+    return weights + gradients + optimizer + activations + runtime;
+  }
+};
+
+struct Job {
+  std::string name;                // "gpt-nano"
+  std::string model, data;         // one line each, for people
+  std::int64_t parameters = 0;
+  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
+  std::int64_t batch = 0, micro = 0;          // samples
+  std::int64_t tokens_per_sample = 0, steps = 0;
+  std::int64_t activations_per_micro = 0;     // bytes
+  std::int64_t runtime = 0;                   // bytes
+  int ranks = 1, kernel_threads = 1;
+  int usable_cores = 1;
+  std::string cores_reason, transport, algorithm;
+};
+
+struct TrainingPlan {
+  Job job;
+  std::int64_t micro_batches = 0;   // in a global batch
+  std::int64_t micro_per_rank = 0;  // of the rank with most
+  int open_sums = 1;                // a
+  Memory memory;                    // of the rank with most
+  std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
+};
+
+TrainingPlan make_plan(const Job& job);
+/// The few lines that are printed before the first step; ends with a newline.
+std::string explain(const TrainingPlan& plan);
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,71 @@
+#include "trireme/plan/training_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+plan::Job job(std::int64_t batch, std::int64_t micro, int ranks) {
+  return {.name = "tiny", .parameters = 1000, .batch = batch, .micro = micro,
+          .tokens_per_sample = 64, .steps = 10, .activations_per_micro = 5000, .runtime = 70,
+          .ranks = ranks, .usable_cores = 2, .cores_reason = "2 of 2", .transport = "shm",
+          .algorithm = "auto"};
+}
+
+std::string refusal(const plan::Job& job) {
+  try {
+    plan::make_plan(job);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(TrainingPlan, ShowsTheArithmeticOfABadMicroBatch) {
+  EXPECT_THAT(refusal(job(8, 3, 1)), HasSubstr("8 = 2 x 3 + 2"));
+}
+
+TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
+  EXPECT_THAT(refusal(job(8, 4, 3)), AllOf(HasSubstr("8 / batch.micro 4 = 2"),
+                                           HasSubstr("3 ranks"), HasSubstr("--ranks 2")));
+}
+
+TEST(TrainingPlan, MemoryFollowsNumerics) {
+  // bf16, m = 4 micro-batches a rank: a = 2, (14 + 4a) bytes a parameter.
+  plan::Job bf16 = job(8, 1, 2);
+  bf16.precision = "bf16";
+  const plan::TrainingPlan plan = plan::make_plan(bf16);
+  EXPECT_EQ(plan.open_sums, 2);
+  EXPECT_EQ(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer, 1000 * (14 + 8));
+  EXPECT_EQ(plan.memory.total(), 22000 + 5000 + 70);
+  // fp32 has no copy: 4 + 4a + 8; fp64 doubles everything.
+  EXPECT_EQ(plan::make_plan(job(2, 1, 2)).memory.total(), 16000 + 5070);
+  plan::Job fp64 = job(2, 1, 2);
+  fp64.precision = "fp64";
+  EXPECT_EQ(plan::make_plan(fp64).memory.total(), 32000 + 5070);
+}
+
+TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
+  EXPECT_EQ(plan::make_plan(job(7, 1, 3)).micro_per_rank, 3);
+  EXPECT_EQ(plan::make_plan(job(7, 1, 1)).open_sums, 3);
+}
+
+TEST(TrainingPlan, ExplainsItself) {
+  const std::string text = plan::explain(plan::make_plan(job(8, 2, 2)));
+  EXPECT_THAT(text, AllOf(HasSubstr("tiny on 2 ranks"), HasSubstr("1,000 parameters"),
+                          HasSubstr("512 a step"), HasSubstr("5,120 in all"),
+                          HasSubstr("2 cores for 2 ranks x 1 thread"), HasSubstr("2 on each rank"),
+                          Not(HasSubstr("share cores"))));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
+}
+
+}  // namespace
+}  // namespace trireme

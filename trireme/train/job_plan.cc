@@ -1,0 +1,80 @@
+#include "trireme/train/job_plan.h"
+
+#include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
+#include "trireme/observe/progress.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+std::string model_line(const models::GptConfig& model) {
+  return "gpt, " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
+         " heads, " + std::to_string(model.width) + " wide, sequences of " +
+         std::to_string(model.block) + " bytes";
+}
+
+std::string data_line(const input::Corpus& corpus) {
+  std::string line = corpus.source + ": ";
+  if (corpus.num_files > 0) line += observe::grouped(corpus.num_files) + " files, ";
+  return line + observe::bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
+         observe::bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
+}
+
+}  // namespace
+
+plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
+                                 const std::string& name, int ranks) {
+  const observe::Cores cores = observe::usable_cores();
+  plan::Job job;
+  job.name = name;
+  job.model = model_line(settings.model);
+  job.data = data_line(corpus);
+  job.parameters = models::num_parameters(settings.model);
+  job.precision = settings.model.precision;
+  job.batch = settings.batches.batch;
+  job.micro = settings.batches.micro;
+  job.tokens_per_sample = settings.model.block;
+  job.steps = settings.steps;
+  job.activations_per_micro = models::activation_bytes(settings.model, settings.batches.micro);
+  // This process has loaded LibTorch and the corpus as every rank will; a rank also keeps the
+  // corpus as 4-byte tokens, and drops the text.
+  const auto text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
+  job.runtime = observe::resident_bytes() + 4 * text;
+  job.ranks = ranks;
+  job.kernel_threads = settings.kernel_threads;
+  job.usable_cores = cores.usable;
+  job.cores_reason = cores.reason;
+  job.transport = settings.job.transport;
+  job.algorithm = settings.job.algorithm;
+  if (settings.strategy.data > 0 && settings.strategy.data != ranks) {
+    throw ConfigError("parallel.data = " + std::to_string(settings.strategy.data) + ", but " +
+                          std::to_string(ranks) + " ranks were asked for",
+                      {.operation = "plan",
+                       .advice = "Leave parallel.data at 0, or give --ranks " +
+                                 std::to_string(settings.strategy.data) + "."});
+  }
+  return plan::make_plan(job);
+}
+
+observe::Event plan_event(const plan::TrainingPlan& plan) {
+  observe::Event event("plan");
+  event.set("name", plan.job.name)
+      .set("ranks", static_cast<long>(plan.job.ranks))
+      .set("parameters", static_cast<long>(plan.job.parameters))
+      .set("precision", plan.job.precision)
+      .set("micro_batches", static_cast<long>(plan.micro_batches))
+      .set("tokens_per_step", static_cast<long>(plan.tokens_per_step()))
+      .set("predicted_memory_bytes", static_cast<long>(plan.memory.total()))
+      .set("predicted_weight_bytes", static_cast<long>(plan.memory.weights))
+      .set("predicted_gradient_bytes", static_cast<long>(plan.memory.gradients))
+      .set("predicted_optimizer_bytes", static_cast<long>(plan.memory.optimizer))
+      .set("predicted_activation_bytes", static_cast<long>(plan.memory.activations))
+      .set("predicted_runtime_bytes", static_cast<long>(plan.memory.runtime));
+  return event;
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

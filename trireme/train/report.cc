@@ -1,0 +1,137 @@
+#include "trireme/train/report.h"
+
+#include <cstdio>
+
+#include "trireme/base/line_plot.h"
+#include "trireme/format/tokenizer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+std::string fixed(double value, int digits = 3) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string percent_below(double value, double baseline) {
+  const double percent = 100 * (1 - value / baseline);
+  return fixed(percent < 0 ? -percent : percent, 0) + " % " + (percent < 0 ? "above" : "below");
+}
+
+// "  text" per line, so that generated text cannot be taken for the program's own.
+std::string indented(const std::string& text) {
+  std::string out = "  | ";
+  for (const char c : format::printable(text)) {
+    out += c;
+    if (c == '\n') out += "  | ";
+  }
+  return out;
+}
+
+}  // namespace
+
+Report::Report(const RunFolder& folder, ReportOptions options)
+    : folder_(folder),
+      options_(std::move(options)),
+      progress_({.steps = options_.steps,
+                 .first = options_.first,
+                 .stream = options_.json ? stderr : stdout,
+                 .terminal = options_.terminal}) {
+  if (options_.silent) return;
+  observe::keep_until(folder_.events(), options_.first);
+  events_.open(folder_.events());
+  events_.echo_to_stdout(options_.json);
+}
+
+void Report::line(const std::string& text) {
+  if (!options_.silent) progress_.line(text);
+}
+
+void Report::step(const observe::StepFigures& figures) {
+  if (options_.silent) return;
+  events_.write(observe::step_event(figures));
+  progress_.step(figures);
+}
+
+void Report::validation(long step, double loss, long tokens) {
+  if (options_.silent) return;
+  events_.write(observe::validation_event(step, loss, tokens, trigram_));
+  progress_.validation(loss);
+  std::string text = "validation after step " + observe::grouped(step) + ": loss " + fixed(loss) +
+                     " nats a byte";
+  if (step == options_.first && trigram_) {
+    text += " (a byte trigram with back-off: " + fixed(*trigram_) + ")";
+  }
+  progress_.line(text);
+}
+
+void Report::expected(double seconds) {
+  if (options_.silent) return;
+  events_.write(observe::Event("plan").set("predicted_seconds", seconds));
+  progress_.line("expected time: " + observe::duration_text(seconds) + " more");
+}
+
+void Report::plot() {
+  if (options_.silent) return;
+  const observe::History history = observe::read_history(folder_.events());
+  constexpr std::size_t kPoints = 120;
+  LinePlot plot{.title = options_.title + ": loss",
+                .subtitle = options_.subtitle,
+                .x_label = "step",
+                .y_label = "loss (nats per byte)"};
+  if (history.training.size() > 2 * kPoints) {
+    const std::size_t run = history.training.size() / kPoints;
+    plot.curves.push_back({"training, each step", history.training, "#1f77b4", 1, 0.25});
+    plot.curves.push_back({"training, mean of " + std::to_string(run) + " steps",
+                           averaged(history.training, kPoints), "#1f77b4"});
+  } else {
+    plot.curves.push_back({"training", history.training, "#1f77b4"});
+  }
+  plot.curves.push_back({.name = "validation", .points = history.validation, .color = "#d62728",
+                         .markers = true, .label_last = true});
+  if (history.trigram) {
+    plot.references.push_back({"byte trigram with back-off " + fixed(*history.trigram, 2),
+                               *history.trigram});
+  }
+  write_whole(folder_.plot(), draw(plot));
+}
+
+void Report::finish(const Outcome& outcome) {
+  if (options_.silent) return;
+  progress_.finish();
+  observe::Event event("plan");
+  event.set("predicted_memory_bytes", outcome.predicted_bytes)
+      .set("measured_memory_bytes", outcome.measured_bytes);
+  if (outcome.predicted_seconds) event.set("predicted_seconds", *outcome.predicted_seconds);
+  event.set("measured_seconds", outcome.measured_seconds);
+  events_.write(event);
+  plot();
+  std::string text = "\nvalidation loss: " + fixed(outcome.first_validation) + " before, " +
+                     fixed(outcome.last_validation) + " after (nats a byte)";
+  if (trigram_) {
+    text += "; a byte trigram with back-off has " + fixed(*trigram_) + ": " +
+            percent_below(outcome.last_validation, *trigram_) + " it";
+  }
+  progress_.line(text);
+  if (!outcome.sample.empty()) progress_.line("\nthe model writes:\n" + indented(outcome.sample));
+  progress_.line("\n         predicted      measured");
+  const auto row = [&](const std::string& name, const std::string& left, const std::string& right) {
+    char out[128];
+    std::snprintf(out, sizeof out, "%-8s %-14s %s", name.c_str(), left.c_str(), right.c_str());
+    progress_.line(out);
+  };
+  row("memory", observe::bytes_text(outcome.predicted_bytes),
+      observe::bytes_text(outcome.measured_bytes) + " (the rank with most, at its highest)");
+  row("time",
+      outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
+      observe::duration_text(outcome.measured_seconds));
+  progress_.line("\nthe run is in " + folder_.path() +
+                 " (config.toml, events.jsonl, loss.svg, checkpoint/)");
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,58 @@
+// Report: everything that a training run tells people and files. Rank 0 has one; the others have
+// one that is silent.
+//
+// With json, standard output holds events only, and people's lines go to standard error.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trireme/observe/events.h"
+#include "trireme/observe/progress.h"
+#include "trireme/train/run_folder.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+struct ReportOptions {
+  bool silent = false, json = false, terminal = false;
+  long steps = 0, first = 0;
+  std::string title, subtitle;   // of the plot
+};
+
+/// The figures of the whole run, for the closing table.
+struct Outcome {
+  double first_validation = 0, last_validation = 0;
+  std::optional<double> predicted_seconds;
+  double measured_seconds = 0;
+  double predicted_bytes = 0, measured_bytes = 0;   // of the rank with most
+  std::string sample;
+};
+
+class Report {
+ public:
+  Report(const RunFolder& folder, ReportOptions options);
+  void line(const std::string& text);
+  void step(const observe::StepFigures& figures);
+  void validation(long step, double loss, long tokens);
+  void trigram(double loss) { trigram_ = loss; }
+  /// After the third step: how long the rest takes.
+  void expected(double seconds);
+  /// Draws loss.svg anew from the events so far.
+  void plot();
+  void finish(const Outcome& outcome);
+  /// Ends the live line.
+  void close() { progress_.finish(); }
+
+ private:
+  RunFolder folder_;
+  ReportOptions options_;
+  observe::EventWriter events_;
+  observe::Progress progress_;
+  std::optional<double> trigram_;
+};
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

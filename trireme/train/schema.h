@@ -1,0 +1,47 @@
+// The keys of a training job (API.md: keys), and what a checked configuration of one comes to.
+//
+// Everything that can be wrong with a configuration alone is found here, before anything starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trireme/base/config.h"
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/input/batches.h"
+#include "trireme/job/job.h"
+#include "trireme/models/gpt.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/optim/schedule.h"
+#include "trireme/parallel/strategy.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+config::Schema training_schema();
+
+/// default < `path` (none where empty) < environment < `assignments` (each "key=value").
+config::Config read_config(const std::string& path, const config::Environment& environment,
+                           const std::vector<std::string>& assignments);
+
+/// A configuration as the parts that take it. Throws ConfigError where values do not fit together.
+struct Settings {
+  explicit Settings(const config::Config& config);
+  models::GptConfig model;
+  StrategyOptions strategy;
+  AdamW optimizer;
+  optim::Schedule schedule;
+  BatchesOptions batches;
+  JobOptions job;
+  CheckpointerOptions checkpoints;
+  std::string data_path;           // empty: the compiler's headers
+  std::int64_t steps = 0;
+  std::int64_t validate_every = 0, validate_sequences = 0;
+  int kernel_threads = 1;
+  std::int64_t sample_bytes = 0;   // of text written at the end
+};
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

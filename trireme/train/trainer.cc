@@ -1,0 +1,228 @@
+#include "trireme/train/trainer.h"
+
+#include <array>
+#include <cmath>
+
+#include "trireme/base/waiter.h"
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/format/tokenizer.h"
+#include "trireme/input/batches.h"
+#include "trireme/input/corpus.h"
+#include "trireme/observe/machine.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/train/generate.h"
+#include "trireme/train/report.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/schema.h"
+#include "trireme/train/trigram.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+constexpr long kTimedSteps = 3;   // after them the expected time is printed
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+using Tokens = std::shared_ptr<const std::vector<std::int32_t>>;
+
+Tokens encode(const std::string& text) {
+  return std::make_shared<const std::vector<std::int32_t>>(
+      format::make_tokenizer("bytes")->encode(text));
+}
+
+// The corpus as this rank reads it. The text itself is dropped once it is tokens and counts.
+struct Data {
+  std::shared_ptr<const TextDataset> train, validation;
+  std::string source, hash;
+  double trigram = 0;
+
+  Data(const Settings& settings, const WorkerSpec&) {
+    input::Corpus corpus =
+        input::load_corpus({.path = settings.data_path, .block = settings.model.block});
+    source = corpus.source;
+    hash = corpus.hash;
+    trigram = trigram_loss(corpus.train, corpus.validation);
+    train = TextDataset::random_windows(encode(corpus.train), settings.model.block,
+                                        settings.batches.seed);
+    validation = TextDataset::fixed_windows(encode(corpus.validation), settings.model.block);
+  }
+};
+
+JobOptions job_options(const Settings& settings, const Data& data) {
+  JobOptions options = settings.job;
+  options.identity += "data = " + data.hash + "\n";
+  return options;
+}
+
+CheckpointerOptions checkpoint_options(const Settings& settings, const Data& data) {
+  CheckpointerOptions options = settings.checkpoints;
+  options.identity += "data = " + data.hash + "\n";
+  return options;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string subtitle(const Settings& settings, const Data& data, int ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.source + " · " +
+         observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
+}
+
+class Trainer {
+ public:
+  Trainer(int argc, char** argv, const WorkerSpec& spec)
+      : spec_(spec),
+        folder_(spec.folder),
+        settings_(resolved(folder_)),
+        data_(settings_, spec),
+        job_(argc, argv, job_options(settings_, data_)),
+        strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
+        batches_(batches(job_, data_.train, settings_.batches)),
+        checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
+    checkpointer_.add("train", strategy_).add("data", batches_);
+  }
+
+  int run() {
+    const long first = spec_.resume ? checkpointer_.resume() : 0;
+    Report report(folder_, report_options(first));
+    report.trigram(data_.trigram);
+    if (first > 0) report.line("continuing after step " + observe::grouped(first));
+    began_ = job_.waiter()->now();
+    outcome_.first_validation = outcome_.last_validation = validate(report, first);
+    validation_seconds_ = seconds(job_.waiter()->now() - began_);
+    for (long step = first; step < settings_.steps; ++step) {
+      const int signal = train_one(report, step);
+      const bool last = step + 1 == settings_.steps;
+      if (signal != 0 && !last) return stop(report, step + 1, signal);
+      const auto every = settings_.validate_every;
+      if (last || (every > 0 && (step + 1) % every == 0)) {
+        outcome_.last_validation = validate(report, step + 1);
+        report.plot();
+      }
+      checkpointer_.after(step);
+      if (step + 1 == first + kTimedSteps) expect(report, first);
+    }
+    return finish(report, first);
+  }
+
+ private:
+  static Settings resolved(const RunFolder& folder) {
+    return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
+  }
+
+  ReportOptions report_options(long first) const {
+    return {.silent = job_.rank() != 0, .json = spec_.json, .terminal = spec_.terminal,
+            .steps = static_cast<long>(settings_.steps), .first = first,
+            .title = base_name(folder_.path()), .subtitle = subtitle(settings_, data_, job_.size())};
+  }
+
+  // One step; returns the stop signal that every rank learned of in it.
+  int train_one(Report& report, long step) {
+    job_.set_step(step);
+    const TimePoint start = job_.waiter()->now();
+    const Duration input_before = batches_.time_waited();
+    const double rate = optim::learning_rate(settings_.schedule, step);
+    strategy_.set_learning_rate(rate);
+    const Batch batch = batches_.next();
+    const StepResult result = strategy_.step(batch, loss_);
+    const double took = seconds(job_.waiter()->now() - start);
+    if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
+    report.step({.step = step + 1,
+                 .loss = result.loss,
+                 .step_seconds = took,
+                 .tokens_per_second = static_cast<double>(result.count) / took,
+                 .communication_seconds = seconds(result.communication),
+                 .input_seconds = seconds(batches_.time_waited() - input_before),
+                 .learning_rate = rate,
+                 .gradient_norm = result.gradient_norm});
+    return result.stop_signal;
+  }
+
+  double validate(Report& report, long step) {
+    job_.activity("validation");
+    const std::int64_t batch = settings_.batches.batch;
+    const std::int64_t count = (settings_.validate_sequences + batch - 1) / batch;
+    const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
+                                        job_.rank(), job_.size());
+    std::int64_t tokens = 0;
+    for (const Batch& one : held_out) tokens += one.global_count;
+    const double loss = strategy_.evaluate(held_out, loss_);
+    report.validation(step, loss, tokens);
+    job_.activity("train");
+    return loss;
+  }
+
+  // The first step pays for memory and kernels, so the pace is that of the two after it.
+  void expect(Report& report, long first) {
+    const double pace = (step_seconds_[1] + step_seconds_[2]) / 2;
+    const auto left = static_cast<double>(settings_.steps - first - kTimedSteps);
+    const auto every = static_cast<double>(settings_.validate_every);
+    const double validations = every > 0 ? std::floor(left / every) + 1 : 1;
+    const double rest = pace * left + validations * validation_seconds_;
+    outcome_.predicted_seconds = seconds(job_.waiter()->now() - began_) + rest;
+    report.expected(rest);
+  }
+
+  int stop(Report& report, long steps_done, int signal) {
+    checkpointer_.save(steps_done);
+    report.plot();
+    report.close();
+    report.line(std::string("stopped by ") + (signal == 143 ? "SIGTERM" : "Ctrl-C") +
+                " after step " + observe::grouped(steps_done) + "; checkpoint written to " +
+                folder_.checkpoint());
+    return signal;
+  }
+
+  int finish(Report& report, long first) {
+    const bool saved = settings_.checkpoints.every > 0 &&
+                       settings_.steps % settings_.checkpoints.every == 0;
+    if (!saved && first < settings_.steps) checkpointer_.save(settings_.steps);
+    outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
+    outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
+    outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
+    if (job_.rank() == 0 && settings_.sample_bytes > 0) {
+      job_.activity("generate");
+      outcome_.sample = generate(strategy_, settings_.model.block, "\n",
+                                 {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
+    }
+    report.finish(outcome_);
+    job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
+    return 0;
+  }
+
+  std::int64_t largest(std::int64_t mine) {
+    std::array<std::int64_t, 1> value{mine};
+    job_.world().all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "peak memory"}).wait();
+    return value[0];
+  }
+
+  const WorkerSpec spec_;
+  const RunFolder folder_;
+  const Settings settings_;
+  const Data data_;
+  Job job_;
+  Strategy strategy_;
+  Batches batches_;
+  Checkpointer checkpointer_;
+  const Loss loss_ = token_loss();
+  Outcome outcome_;
+  TimePoint began_{};
+  std::vector<double> step_seconds_;
+  double validation_seconds_ = 0;
+};
+
+}  // namespace
+
+int run_training(int argc, char** argv, const WorkerSpec& spec) {
+  const Settings settings(
+      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
+  tensor::set_up_process({.kernel_threads = settings.kernel_threads,
+                          .reproducible = settings.job.reproducible});
+  return Trainer(argc, argv, spec).run();
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

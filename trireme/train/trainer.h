@@ -1,0 +1,19 @@
+// Trainer: one rank's way through a training job. config -> Job -> Blocks -> Strategy -> steps.
+//
+// All ranks run it alike; rank 0 alone prints, writes events and draws the plot. It sees the model
+// and the layout only through Strategy. One per process; not thread safe.
+#pragma once
+
+#include "trireme/train/worker_spec.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
+/// Errors are thrown.
+int run_training(int argc, char** argv, const WorkerSpec& spec);
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,21 @@
+// The byte trigram with back-off: the baseline that a trained model has to beat.
+//
+// Interpolated absolute discounting (Ney, Essen & Kneser 1994; Chen & Goodman 1998, section 2.6):
+//   P(c | ab) = max(n(abc) - D, 0) / n(ab) + D N(ab.) / n(ab) P(c | b),   and so on down to 1/256,
+// with N(ab.) the number of different bytes seen after ab and D = n1 / (n1 + 2 n2) of each order.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// Nats a byte of `validation` under a trigram counted on `train`. 64 MB of counts at most, for the
+/// time of the call; 10 MB of text take some tenths of a second. Both parts must hold 3 bytes.
+double trigram_loss(std::string_view train, std::string_view validation);
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

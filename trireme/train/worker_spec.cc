@@ -1,0 +1,26 @@
+#include "trireme/train/worker_spec.h"
+
+#include <sstream>
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+std::string WorkerSpec::to_text() const {
+  std::ostringstream out;
+  out << resume << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' ' << folder;
+  return out.str();
+}
+
+WorkerSpec WorkerSpec::from_text(const std::string& text) {
+  WorkerSpec spec;
+  std::istringstream in(text);
+  in >> spec.resume >> spec.json >> spec.terminal >> spec.predicted_bytes;
+  in.get();
+  std::getline(in, spec.folder);
+  return spec;
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
