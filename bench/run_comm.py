@@ -62,7 +62,8 @@ def run(command):
 
 
 def measure(options):
-    runs = {name: [] for name in (found := programs(options))}
+    found = programs(options)
+    runs = {name: [] for name in found}
     for number in range(options.rounds):
         for name, command in found.items():
             print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr)
