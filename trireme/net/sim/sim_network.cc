@@ -86,6 +86,7 @@ class SimTransport final : public Transport {
   Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int peer, RegionId region) override;
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
+  bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
   void abort(std::exception_ptr error) noexcept override {
     if (!end().failure) state_->fail_everything(rank_, error);
   }
