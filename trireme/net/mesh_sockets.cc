@@ -32,8 +32,6 @@ std::string missing(const std::vector<Descriptor>& sockets, int rank) {
   }
 }
 
-bool loopback(const std::string& host) { return host == "::1" || host.rfind("127.", 0) == 0; }
-
 void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                 const std::vector<std::string>& addresses, TimePoint deadline,
                 std::vector<Descriptor>& sockets) {
@@ -81,7 +79,7 @@ std::vector<Descriptor> connect_all(Waiter& waiter, const ConnectOptions& option
                                     const Exchange& exchange, SocketKind kind) {
   std::vector<Descriptor> sockets(static_cast<std::size_t>(options.size));
   if (options.size == 1) return sockets;
-  if (kind == SocketKind::Tcp && !loopback(options.host) && options.secret.empty()) {
+  if (kind == SocketKind::Tcp && !is_loopback(options.host) && options.secret.empty()) {
     throw ConfigError("a job that listens on " + options.host + " needs a secret",
                       {.rank = options.rank,
                        .operation = "tcp",

@@ -201,6 +201,10 @@ Listener listen_unix() {
   return {listening(unix_address(name)), "unix " + name};
 }
 
+bool is_loopback(const std::string& host) {
+  return host == "::1" || host.rfind("127.", 0) == 0;
+}
+
 Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
   const Address address = parse(text);
   Descriptor socket = open_socket(address.family);
