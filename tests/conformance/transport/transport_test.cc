@@ -36,7 +36,9 @@ template <class T>
 class Conformance : public ::testing::Test {};
 struct Names {
   template <class T>
-  static std::string GetName(int) { return T::kName; }
+  static std::string GetName(int) {
+    return T::kName;
+  }
 };
 using All = ::testing::Types<Sim, Shm, Tcp>;
 TYPED_TEST_SUITE(Conformance, All, Names);
@@ -114,8 +116,9 @@ TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
     }
     for (std::size_t i = 0; i < kTags; ++i) {
       const std::size_t tag = rank.rank == 0 ? i : kTags - 1 - i;
-      works[tag] = rank.rank == 0 ? rank.send(1, tag, buffers[tag]) : rank.recv(0, tag, buffers[tag]);
-      if (rank.rank == 1) works[tag].wait(kSoon);   // the last tag sent is the first one taken
+      works[tag] =
+          rank.rank == 0 ? rank.send(1, tag, buffers[tag]) : rank.recv(0, tag, buffers[tag]);
+      if (rank.rank == 1) works[tag].wait(kSoon);  // the last tag sent is the first one taken
     }
     Work::all(works).wait(kSoon);
     for (std::size_t tag = 0; tag < kTags; ++tag) {
@@ -183,7 +186,7 @@ TYPED_TEST(Conformance, SmallMessagesPassALargeOne) {
   TypeParam::run(2, [](Rank& rank) {
     Bytes large = pattern(1 << 20, 1), got(1 << 20);
     if (rank.rank == 0) {
-      const Work stuck = rank.send(1, 1, large);   // its receive comes last
+      const Work stuck = rank.send(1, 1, large);  // its receive comes last
       int value = 7;
       rank.send(1, 2, raw(value)).wait(kSoon);
       stuck.wait(kSoon);
@@ -244,13 +247,11 @@ TYPED_TEST(Conformance, AbortFailsAllThatIsPendingAndAllThatFollows) {
     if (rank.rank == 0) {
       const Work receive = rank.recv(1, 1, in), self = rank.recv(0, 1, in);
       const Work sent = rank.send(1, 2, large);
-      rank.in_context([&] {
-        rank.transport->abort(std::make_exception_ptr(StepRefused("stop")));
-      });
+      rank.in_context([&] { rank.transport->abort(std::make_exception_ptr(StepRefused("stop"))); });
       EXPECT_THROW(receive.wait(kSoon), StepRefused);
       EXPECT_THROW(self.wait(kSoon), StepRefused);
       try {
-        sent.wait(kSoon);   // the simulation may have buffered it
+        sent.wait(kSoon);  // the simulation may have buffered it
       } catch (const StepRefused&) {
       }
       EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), StepRefused);
@@ -308,7 +309,7 @@ TYPED_TEST(Conformance, ADeadlineExpires) {
     EXPECT_FALSE(receive.done());
     rank.barrier();
     rank.send(1 - rank.rank, 1, out).wait(kSoon);
-    receive.wait(kSoon);   // a deadline is the waiter's, not the message's
+    receive.wait(kSoon);  // a deadline is the waiter's, not the message's
   });
 }
 
