@@ -163,19 +163,23 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 bool Engine::poll() {
   if (waits_ == Waits::No) return false;
   const std::shared_ptr<Call> call = queue_.front();
-  const bool moved = waits_ == Waits::Headers ? poll_headers(call) : call->direct->poll();
+  const auto look = [&] {
+    return waits_ == Waits::Headers ? poll_headers(call) : call->direct->poll();
+  };
+  const bool moved = look();
   if (moved || waits_ == Waits::No) return moved;
   const int gone = board_->first_aborted();
   if (gone < 0) return false;
+  // It may have left because this operation had ended for all, just after the look above.
+  if (look() || waits_ == Waits::No) return true;
   fail(board_->error_of(gone));
   return true;
 }
 
 void Engine::close() noexcept {
   abort(std::make_exception_ptr(
-      Error(ExitCode::UserCode,
-            "communicator " + options_.name + " ended on rank " + std::to_string(rank_),
-            {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
+      PeerLost("rank " + std::to_string(rank_) + " has left " + options_.name,
+               {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
   if (poller_) waiter_->remove(poller_.get());
 }
 

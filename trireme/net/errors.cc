@@ -32,6 +32,12 @@ std::exception_ptr length_mismatch(int rank, int peer, Tag tag, std::size_t expe
        .advice = "Make both ranks call the same operation with the same sizes."}));
 }
 
+std::exception_ptr closed(int rank) {
+  return std::make_exception_ptr(
+      PeerLost("this rank's transport was closed while operations were under way",
+               {.rank = rank, .operation = "transport", .advice = "Wait for every Work first."}));
+}
+
 void check_peer(int peer, int size) {
   TRIREME_CHECK(peer >= 0);
   TRIREME_CHECK(peer < size);

@@ -18,6 +18,8 @@ std::exception_ptr peer_lost(int rank, int peer, std::string_view operation,
 /// MismatchError: `rank` expected `expected` bytes from `peer`, which sent `sent`.
 std::exception_ptr length_mismatch(int rank, int peer, Tag tag, std::size_t expected,
                                    std::size_t sent);
+/// PeerLost: this rank's own transport was closed under an operation.
+std::exception_ptr closed(int rank);
 /// CheckFailure unless 0 <= peer < size.
 void check_peer(int peer, int size);
 

@@ -171,7 +171,7 @@ std::span<std::byte> SimTransport::map(int peer, RegionId region) {
 }
 
 void SimTransport::leave() {
-  if (!end().failure) state_->fail_everything(rank_, peer_lost(rank_, rank_, "transport", "closed"));
+  if (!end().failure) state_->fail_everything(rank_, closed(rank_));
   end().left = true;
   end().mapped.clear();
   auto& scheduler = *state_->scheduler;

@@ -1,0 +1,77 @@
+"""PyTorch's DistributedDataParallel over Gloo on the GPT of bench/gpt.toml; one JSON line a step.
+
+    ddp_gpt.py --data FILE [--ranks 2] [--steps 15] [--precision fp32|bf16] [--global-batch 8]
+
+Each rank is a process with one thread on a core of its own. Model, initial values, optimizer, its
+numbers and the clipping are those of `trireme train bench/gpt.toml`; bf16 is autocast, DDP's usual way.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from gpt_model import Gpt, make_optimizer  # noqa: E402
+
+BLOCK = 256
+
+
+def batches(path, sequences, rank, seed=1):
+    """Windows of BLOCK + 1 bytes at random places of the file: tokens and targets [sequences, BLOCK]."""
+    with open(path, "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(seed * 1000 + rank)
+    while True:
+        starts = torch.randint(len(data) - BLOCK - 1, (sequences,), generator=generator)
+        windows = torch.stack([data[start:start + BLOCK + 1] for start in starts]).long()
+        yield windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def train(rank, options, store):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+    torch.manual_seed(1)
+    model = Gpt()
+    parallel = DistributedDataParallel(model)
+    optimizer = make_optimizer(model)
+    source = batches(options.data, options.global_batch // options.ranks, rank)
+    for step in range(options.steps):
+        start = time.perf_counter()
+        tokens, targets = next(source)
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+            loss = parallel(tokens, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        if rank == 0:
+            print(json.dumps({"event": "step", "step": step, "loss": mean.item() / options.ranks,
+                              "step_seconds": time.perf_counter() - start}), flush=True)
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--global-batch", type=int, default=8)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(train, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+
+
+if __name__ == "__main__":
+    main()

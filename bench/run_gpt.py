@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""A training step of this tree against PyTorch's DistributedDataParallel, interleaved; prints ratios.
+
+    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--json FILE]
+
+Same GPT, data, precision, and 2 ranks with one thread each. Every round runs each program once; a
+program's figure is the median of its steps over all rounds, without each run's first three.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+WARM_UP = 3
+PRECISIONS = ("fp32", "bf16")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--json", help="write the figures here")
+    return parser.parse_args()
+
+
+def write_data(path):
+    """Some 10 MB of real text: the C++ library's headers, as `trireme train` takes without --data."""
+    listing = subprocess.run(["c++", "-E", "-x", "c++", "-", "-v"], input="", capture_output=True, text=True,
+                             check=True).stderr
+    folders = [line.strip() for line in listing.split("#include <...> search starts here:")[1].splitlines()
+               if line.startswith(" ")]
+    with open(path, "wb") as out:
+        for file in sorted(pathlib.Path(folders[0]).rglob("*")):
+            if file.is_file():
+                out.write(file.read_bytes())
+
+
+def commands(options, data, out):
+    """(who, precision) -> command."""
+    found = {}
+    for precision in PRECISIONS:
+        found["trireme", precision] = [
+            str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
+            "--ranks", str(options.ranks), "--data", str(data), "--out", str(out), "--json",
+            "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}"]
+        found["ddp", precision] = [
+            options.python, str(HERE / "peers" / "ddp_gpt.py"), "--data", str(data), "--ranks",
+            str(options.ranks), "--steps", str(options.steps), "--precision", precision]
+    return found
+
+
+def run(command):
+    """The steps of one run, without the first ones, in seconds, and the last loss."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    steps = [event for event in events if event.get("event") == "step"]
+    if done.returncode != 0 or len(steps) <= WARM_UP:
+        sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return [step["step_seconds"] for step in steps][WARM_UP:], steps[-1]["loss"]
+
+
+def measure(options):
+    figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        data = pathlib.Path(folder) / "headers.txt"
+        write_data(data)
+        for number in range(options.rounds):
+            out = pathlib.Path(folder) / f"run-{number}"
+            for key, command in commands(options, data, out).items():
+                command = [f"{word}-{key[1]}" if word == str(out) else word for word in command]
+                print(f"round {number + 1} of {options.rounds}: {' '.join(key)}", file=sys.stderr, flush=True)
+                seconds, loss = run(command)
+                figure = figures.setdefault(" ".join(key), {"steps": [], "losses": []})
+                figure["steps"] += seconds
+                figure["losses"].append(loss)
+    for figure in figures.values():
+        figure["median"] = statistics.median(figure["steps"])
+    return figures
+
+
+def table(figures):
+    rows = ["| precision | Trireme, step | DDP, step | DDP / Trireme | loss at the end, Trireme | DDP |",
+            "|---|---:|---:|---:|---:|---:|"]
+    for precision in PRECISIONS:
+        own, peer = figures[f"trireme {precision}"], figures[f"ddp {precision}"]
+        rows.append(f"| {precision} | {own['median']:.3f} s | {peer['median']:.3f} s | "
+                    f"{peer['median'] / own['median']:.2f}x | {own['losses'][-1]:.3f} | "
+                    f"{peer['losses'][-1]:.3f} |")
+    return "\n".join(rows)
+
+
+def main():
+    options = parse()
+    figures = measure(options)
+    print(table(figures))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

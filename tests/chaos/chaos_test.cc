@@ -1,0 +1,258 @@
+// Ranks that die, sleep, stop, throw or leave: nobody hangs, the first failure is named, and
+// nothing is left behind. Times are scaled down; `soak_test.cc` runs them in full.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "trireme/base/event.h"
+#include "trireme/base/error.h"
+#include "trireme/job.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ProcessOptions;
+using testing::ProcessRun;
+using testing::run_processes;
+using testing::RunningProcesses;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
+// TRIREME_CHAOS_TIMEOUT and _SLEEP in seconds scale the tests: 2 and 6 here, 30 and 90 in soak.
+int setting(const char* name, int standard) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : standard;
+}
+ProcessOptions scaled() {
+  ProcessOptions options;
+  options.timeout = seconds(setting("TRIREME_CHAOS_TIMEOUT", 2));
+  options.time_limit = seconds(30 + 3 * setting("TRIREME_CHAOS_SLEEP", 6));
+  return options;
+}
+Duration sleep_time() { return seconds(setting("TRIREME_CHAOS_SLEEP", 6)); }
+
+void sleep_without_progress(Duration duration) { Event().wait(duration); }
+
+// Steps of all-reduces for ever; says when it is in the middle of it.
+TRIREME_PROCESS(loop) {
+  Job job(argc, argv);
+  std::vector<float> x(1 << 16, 1.0f);
+  for (long step = 0;; ++step) {
+    job.set_step(step);
+    for (const char* bucket : {"bucket 0", "bucket 1"}) {
+      all_reduce(job.world(), x, Mean, {.label = bucket});
+    }
+    if (step == 50) std::printf("running\n");
+    if (job.rank() == 0 && step >= 50 && argc > 1) sleep_without_progress(milliseconds(1));
+  }
+}
+
+class Transports : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, Transports, ::testing::Values("shm", "tcp"));
+
+TEST_P(Transports, AKilledRankIsNamedAndTheOthersEndWithin2s) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  Duration killed_at{};
+  options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
+    if (rank != 1 || line != "running") return;
+    killed_at = running.since_start;
+    kill(running.pids[1], SIGKILL);
+  };
+  const ProcessRun run = run_processes(3, "loop", options);
+  EXPECT_LT(run.took - killed_at, seconds(2)) << run.describe();
+  EXPECT_EQ(run.exit_code, 137) << run.describe();
+  EXPECT_EQ(run.last_line.find("rank 1 on host "), 0u) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "was killed by signal 9 (SIGKILL) at step "))
+      << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "all_reduce")) << run.describe();
+  for (const int survivor : {0, 2}) {
+    EXPECT_EQ(run.ranks[survivor].exit_code, 160) << run.describe();
+    EXPECT_TRUE(contains(run.ranks[survivor].err, "rank 1")) << run.describe();
+  }
+}
+
+TRIREME_PROCESS(sleeper) {
+  Job job(argc, argv);
+  std::vector<float> x{1};
+  all_reduce(job.world(), x, Sum, {.label = "bucket 1"});
+  if (job.rank() == 0) {
+    job.activity("checkpoint.save");
+    sleep_without_progress(sleep_time());
+  }
+  all_reduce(job.world(), x, Sum, {.label = "bucket 2"});
+  std::printf("%g\n", x[0]);
+  return 0;
+}
+
+TEST_P(Transports, ARankThatSleepsInUserCodeIsWaitedForWithALine) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  const ProcessRun run = run_processes(3, "sleeper", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_EQ(run.ranks[0].out, "9\n");
+  EXPECT_TRUE(contains(run.ranks[1].err, "rank 0 is in user code since ")) << run.describe();
+  EXPECT_TRUE(contains(run.ranks[1].err,
+                       " s (last call checkpoint.save); 2 ranks wait in all_reduce bucket 2\n"))
+      << run.describe();
+  EXPECT_EQ(run.ranks[2].err, "") << "one rank speaks for all: " << run.describe();
+}
+
+TEST(Chaos, UserCodeHasItsOwnBound) {
+  ProcessOptions options = scaled();
+  options.environment = {"TRIREME_TIMEOUT_USER_CODE=3"};
+  const ProcessRun run = run_processes(2, "sleeper", options);
+  EXPECT_EQ(run.exit_code, 161) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "rank 0")) << run.describe();
+}
+
+// Rank 0 stops rank 1 as a debugger would, and lets it go on from another thread.
+TRIREME_PROCESS(stopped) {
+  Job job(argc, argv);
+  std::vector<std::int64_t> pid{getpid()}, pids(static_cast<std::size_t>(job.size()));
+  all_gather(job.world(), pid, pids);
+  std::thread nurse;
+  if (job.rank() == 0) {
+    kill(static_cast<pid_t>(pids[1]), SIGSTOP);
+    nurse = std::thread([&] {
+      sleep_without_progress(sleep_time());
+      kill(static_cast<pid_t>(pids[1]), SIGCONT);
+    });
+  }
+  std::vector<float> x{1};
+  for (int i = 0; i < 100; ++i) all_reduce(job.world(), x, Mean, {.label = "bucket 2"});
+  if (nurse.joinable()) nurse.join();
+  return 0;
+}
+
+TEST_P(Transports, AStoppedRankIsWaitedForWithALine) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  const ProcessRun run = run_processes(3, "stopped", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_TRUE(contains(run.ranks[0].err, "rank 1 is stopped (debugger or SIGSTOP) since "))
+      << run.describe();
+  EXPECT_TRUE(contains(run.ranks[0].err, "2 ranks wait in all_reduce bucket 2"))
+      << run.describe();
+}
+
+TRIREME_PROCESS(throws) {
+  Job job(argc, argv);
+  std::vector<float> x{1};
+  for (long step = 0;; ++step) {
+    job.set_step(step);
+    all_reduce(job.world(), x, Mean, {.label = "bucket 0"});
+    if (job.rank() == 1 && step == 7) throw std::out_of_range("index 12 of 10");
+  }
+}
+
+TEST(Chaos, AnExceptionInMainEndsAllWith20) {
+  const ProcessRun run = run_processes(3, "throws", scaled());
+  EXPECT_EQ(run.exit_code, 20) << run.describe();
+  EXPECT_EQ(run.last_line.find("rank 1 threw std::out_of_range: index 12 of 10"), 0u)
+      << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "step 7")) << run.describe();
+  EXPECT_LT(run.took, seconds(4)) << run.describe();
+  EXPECT_EQ(run.ranks[0].exit_code, 160) << run.describe();
+  EXPECT_TRUE(contains(run.ranks[0].err, "std::out_of_range")) << run.describe();
+}
+
+TRIREME_PROCESS(throws_ours) {
+  Job job(argc, argv);
+  std::vector<float> x{1};
+  all_reduce(job.world(), x, Sum);
+  if (job.rank() == 0) throw ResourceError("the disk is full", {.operation = "checkpoint.save"});
+  all_reduce(job.world(), x, Sum);
+  return 0;
+}
+
+TEST(Chaos, AnErrorOfTheTreeKeepsItsCode) {
+  const ProcessRun run = run_processes(2, "throws_ours", scaled());
+  EXPECT_EQ(run.exit_code, 170) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "the disk is full (checkpoint.save)")) << run.describe();
+}
+
+TRIREME_PROCESS(differs) {
+  Job job(argc, argv);
+  std::vector<float> x(job.rank() == 1 ? 8 : 4);
+  all_reduce(job.world(), x, Sum, {.label = "bucket 3"});
+  return 0;
+}
+
+TEST_P(Transports, DifferentCallsAreRefused) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  const ProcessRun run = run_processes(2, "differs", options);
+  EXPECT_EQ(run.exit_code, 23) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "bucket 3")) << run.describe();
+}
+
+TRIREME_PROCESS(leaves) {
+  Job job(argc, argv);
+  std::vector<float> x{1};
+  all_reduce(job.world(), x, Sum, {.label = "bucket 0"});
+  if (job.rank() == 1) return 0;
+  all_reduce(job.world(), x, Sum, {.label = "bucket 1"});
+  return 0;
+}
+
+TEST_P(Transports, ARankThatReturnsEarlyIsNamed) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  const ProcessRun run = run_processes(3, "leaves", options);
+  EXPECT_EQ(run.exit_code, 160) << run.describe();
+  EXPECT_EQ(run.ranks[1].exit_code, 0) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "rank 1")) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "all_reduce bucket 1")) << run.describe();
+  EXPECT_LT(run.took, seconds(4)) << run.describe();
+}
+
+TRIREME_PROCESS(never_joins) {
+  if (std::string(std::getenv("TRIREME_RANK")) == "1") return 0;
+  Job job(argc, argv);
+  return 0;
+}
+
+TEST(Chaos, ARankThatEndsWithoutJoiningIsNamed) {
+  const ProcessRun run = run_processes(2, "never_joins", scaled());
+  EXPECT_EQ(run.exit_code, 160) << run.describe();
+  EXPECT_TRUE(contains(run.last_line, "rank 1 has ended")) << run.describe();
+}
+
+TRIREME_PROCESS(obedient) {
+  Job job(argc, argv);
+  std::vector<int> stop{0};
+  for (long step = 0; stop[0] == 0; ++step) {
+    stop[0] = job.stop_signal();
+    all_reduce(job.world(), stop, Max);
+    if (step == 20) std::printf("running\n");
+  }
+  std::printf("checkpoint written\n");
+  return stop[0];
+}
+
+TEST(Chaos, AStopSignalAtOneRankStopsAllAtOneStep) {
+  ProcessOptions options = scaled();
+  options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
+    if (rank == 1 && line == "running") kill(running.pids[1], SIGTERM);
+  };
+  const ProcessRun run = run_processes(2, "obedient", options);
+  EXPECT_EQ(run.exit_code, 143) << run.describe();
+  for (const auto& rank : run.ranks) {
+    EXPECT_EQ(rank.exit_code, 143) << run.describe();
+    EXPECT_TRUE(contains(rank.out, "checkpoint written")) << run.describe();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,151 @@
+// The same body on every transport: Sim::run, Shm::run and Tcp::run start one thread per rank, each
+// with a waiter and a transport of its own, and rethrow the first exception with its rank.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/net/connect.h"
+#include "trireme/net/sim/sim_network.h"
+
+namespace trireme::conformance {
+
+struct Rank {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<Waiter> waiter;
+  std::shared_ptr<net::Transport> transport;
+
+  Work send(int peer, std::uint64_t tag, std::span<const std::byte> bytes) {
+    Work work;
+    waiter->run([&] { work = transport->send(peer, {tag}, bytes); });
+    wait_for_it();
+    return work;
+  }
+  Work recv(int peer, std::uint64_t tag, std::span<std::byte> bytes) {
+    Work work;
+    waiter->run([&] { work = transport->recv(peer, {tag}, bytes); });
+    wait_for_it();
+    return work;
+  }
+  /// Runs `task` in the progress context and returns when it has run.
+  void in_context(const std::function<void()>& task) {
+    std::atomic<bool> ran{false};
+    waiter->run([&] {
+      task();
+      ran = true;
+      waiter->wake();
+    });
+    waiter->wait_until([&] { return ran.load(); }, TimePoint::max());
+  }
+  /// Every rank has called it before any returns.
+  void barrier() {
+    char token = 0;
+    std::vector<Work> works;
+    const auto bytes = std::as_writable_bytes(std::span(&token, 1));
+    std::vector<char> tokens(static_cast<std::size_t>(size));
+    for (int peer = 0; peer < size; ++peer) {
+      auto& got = tokens[static_cast<std::size_t>(peer)];
+      works.push_back(recv(peer, ~0ull, std::as_writable_bytes(std::span(&got, 1))));
+      works.push_back(send(peer, ~0ull, bytes));
+    }
+    Work::all(works).wait(Deadline::in(std::chrono::seconds(60)));
+  }
+
+ private:
+  // run() may queue behind another thread's turn; an empty task that ran proves that ours did.
+  void wait_for_it() { in_context([] {}); }
+};
+
+using Body = std::function<void(Rank&)>;
+
+/// An all-gather among threads.
+class ThreadExchange {
+ public:
+  explicit ThreadExchange(int size) : values_(static_cast<std::size_t>(size)) {}
+  net::Exchange of(int rank) {
+    return [this, rank](const std::string& mine) {
+      std::unique_lock lock(mutex_);
+      values_[static_cast<std::size_t>(rank)] = mine;
+      ++arrived_;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return arrived_ >= values_.size(); });
+      return values_;
+    };
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> values_;
+  std::size_t arrived_ = 0;
+};
+
+template <class Connect>
+void run_threads(int size, const Body& body, const Connect& connect) {
+  ThreadExchange exchange(size);
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Rank context{rank, size, std::make_shared<RealWaiter>(), nullptr};
+        net::ConnectOptions options;
+        options.rank = rank;
+        options.size = size;
+        options.secret = "a secret for tests";
+        context.transport = connect(context.waiter, options, exchange.of(rank));
+        body(context);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+struct Shm {
+  static constexpr const char* kName = "shm";
+  static constexpr bool kMaps = true;
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    run_threads(size, body, net::connect_shm);
+  }
+};
+
+struct Tcp {
+  static constexpr const char* kName = "tcp";
+  static constexpr bool kMaps = false;
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    run_threads(size, body, net::connect_tcp);
+  }
+};
+
+struct Sim {
+  static constexpr const char* kName = "sim";
+  static constexpr bool kMaps = true;
+  static void run(int size, const Body& body, std::uint64_t seed = 1) {
+    net::SimNetwork network(size, {.seed = seed});
+    std::exception_ptr first;
+    network.run([&](int rank) {
+      try {
+        Rank context{rank, size, network.waiter(rank), network.transport(rank)};
+        body(context);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    });
+    if (first) std::rethrow_exception(first);
+  }
+};
+
+}  // namespace trireme::conformance

@@ -1,0 +1,17 @@
+// Whatever the bytes are: refused with CheckpointError, or a manifest whose text gives it again.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/manifest.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace trireme::checkpoint;
+  try {
+    const Manifest manifest = parse_manifest({reinterpret_cast<const char*>(data), size}, "fuzz");
+    if (!(parse_manifest(to_text(manifest), "again") == manifest)) std::abort();
+  } catch (const trireme::CheckpointError&) {
+  }
+  return 0;
+}

@@ -1,0 +1,5 @@
+// The public face for programs without LibTorch: Job and the collectives. Link Trireme::job.
+#pragma once
+
+#include "trireme/comm/collectives.h"
+#include "trireme/job/job.h"

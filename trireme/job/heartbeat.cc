@@ -1,0 +1,35 @@
+#include "trireme/job/heartbeat.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+
+Heartbeat::Heartbeat(launch::CoordinatorClient& client, launch::StatusPage& status,
+                     Duration timeout)
+    : client_(client),
+      status_(status),
+      interval_(std::max<Duration>(timeout / 10, std::chrono::milliseconds(10))),
+      thread_([this] { loop(); }) {}
+
+Heartbeat::~Heartbeat() {
+  stop_.set();
+  thread_.join();
+}
+
+void Heartbeat::loop() {
+  do {
+    try {
+      client_.heartbeat(status_.read(steady_now()), 2 * interval_);
+    } catch (const Error&) {
+      // A beat lost is no news: the watch stream tells when the coordinator is gone.
+    }
+  } while (!stop_.wait(interval_));
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme

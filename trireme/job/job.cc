@@ -1,0 +1,239 @@
+#include "trireme/job/job.h"
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
+#include "trireme/comm/alone_transport.h"
+#include "trireme/job/heartbeat.h"
+#include "trireme/job/membership_watch.h"
+#include "trireme/job/options.h"
+#include "trireme/job/stop_signal.h"
+#include "trireme/job/terminate.h"
+#include "trireme/launch/client.h"
+#include "trireme/launch/environment.h"
+#include "trireme/launch/secret.h"
+#include "trireme/net/connect.h"
+#include "trireme/observe/machine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+std::string secret_of(const launch::RankEnvironment& env) {
+  if (env.secret_descriptor >= 0) return launch::read_secret_descriptor(env.secret_descriptor);
+  if (!env.secret_file.empty()) return launch::read_secret_file(env.secret_file);
+  throw RefusedError(ExitCode::Unauthenticated, "this rank was given no job secret",
+                     {.rank = env.rank,
+                      .operation = "join",
+                      .advice = "Start ranks by `trireme launch`, or set TRIREME_JOB_SECRET_FILE."});
+}
+
+// Ranks that share cores must not spin: the one that spins keeps the awaited one from running.
+Duration spin_of(const launch::RankEnvironment& env) {
+  return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
+}
+
+}  // namespace
+
+struct Job::Impl {
+  Impl(int argc, char** argv, JobOptions given);
+  ~Impl();
+  void join();
+  std::shared_ptr<net::Transport> connect();
+  std::vector<std::string> exchange(const std::string& key, const std::string& mine);
+  comm::CommunicatorOptions world_options();
+  void on_news(const launch::News& news);
+  void leave();
+
+  JobOptions options;
+  launch::RankEnvironment env;
+  std::string host;
+  int cores = 1;
+  launch::StatusPage status;
+  std::string secret;
+  std::shared_ptr<RealWaiter> waiter;
+  std::unique_ptr<launch::CoordinatorClient> client;   // null: alone
+  std::vector<std::string> hosts;                      // by rank
+  std::unique_ptr<job::Heartbeat> heartbeat;
+  std::mutex mutex;
+  std::shared_ptr<comm::Communicator> world;           // guarded by mutex until constructed
+  std::exception_ptr lost;                             // guarded by mutex
+  std::shared_ptr<InputPlan> input_plan;               // guarded by mutex
+};
+
+Job::Impl::Impl(int, char**, JobOptions given)
+    : options(job::resolve_options(std::move(given))),
+      env(launch::resolve_environment()),
+      host(observe::host_name()),
+      cores(job::resolve_cores(env)),
+      status(env.status_descriptor) {
+  job::set_reporter({env.rank, env.size, host, nullptr, &status});
+  waiter = std::make_shared<RealWaiter>(spin_of(env));
+  if (env.coordinator.empty()) {
+    world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
+                                                 world_options());
+    return;
+  }
+  try {
+    join();
+  } catch (...) {
+    if (client) client->report(job::failure_from(std::current_exception()));
+    leave();
+    throw;
+  }
+}
+
+Job::Impl::~Impl() { leave(); }
+
+// Called before any member goes: the threads below use them.
+void Job::Impl::leave() {
+  job::clear_reporter();
+  if (client) client->stop_watching();
+  heartbeat.reset();
+  world.reset();
+  if (client) client->leave();
+}
+
+void Job::Impl::join() {
+  secret = secret_of(env);
+  client = std::make_unique<launch::CoordinatorClient>(
+      launch::ClientOptions{.endpoint = env.coordinator,
+                            .secret = secret,
+                            .job = env.job,
+                            .epoch = env.epoch,
+                            .rank = env.rank,
+                            .host = host,
+                            .identity = options.identity,
+                            .timeout = options.timeout});
+  job::set_reporter({env.rank, env.size, host, client.get(), &status});
+  client->watch([this](const launch::News& news) { on_news(news); });
+  status.set_wait("join", true, steady_now());
+  heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
+  hosts = exchange("hosts", host);
+  auto connected = std::make_shared<comm::Communicator>(connect(), world_options());
+  status.set_wait("join", false, steady_now());
+  std::lock_guard lock(mutex);
+  world = std::move(connected);
+  if (lost) world->abort(lost);
+}
+
+comm::CommunicatorOptions Job::Impl::world_options() {
+  comm::CommunicatorOptions result;
+  result.algorithm = options.algorithm;
+  result.timeout = options.timeout;
+  result.epoch = env.epoch;
+  result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;
+  result.reproducible = options.reproducible;
+  if (client) {
+    result.watch = std::make_shared<job::MembershipWatch>(
+        *client, status,
+        launch::JudgeOptions{env.rank, options.timeout, options.timeout_user_code});
+    result.on_stall = [](std::string_view) {};   // the watch prints one line per job
+  }
+  return result;
+}
+
+// A rank that still loads its libraries is waited for like one in user code.
+std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine) {
+  job::MembershipWatch watch(*client, status,
+                             {env.rank, options.timeout, options.timeout_user_code});
+  const TimePoint start = waiter->now();
+  for (;;) {
+    try {
+      return client->exchange(key, mine, options.timeout);
+    } catch (const TimeoutError&) {
+      const auto verdict = watch.ask("join", waiter->now() - start);
+      if (verdict.keep_waiting) continue;
+      ErrorContext context{.rank = env.rank, .host = host, .operation = "join"};
+      context.peer = verdict.lost_rank;
+      throw TimeoutError("the ranks did not come together: " + verdict.explanation,
+                         std::move(context));
+    }
+  }
+}
+
+std::shared_ptr<net::Transport> Job::Impl::connect() {
+  if (env.size == 1) return std::make_shared<comm::AloneTransport>(waiter);
+  const net::ConnectOptions connect_options{.rank = env.rank,
+                                            .size = env.size,
+                                            .secret = secret,
+                                            .epoch = env.epoch,
+                                            .timeout = options.timeout};
+  int calls = 0;   // all ranks call in the same order
+  const net::Exchange gather = [&](const std::string& mine) {
+    return exchange("connect " + std::to_string(calls++), mine);
+  };
+  const auto chosen = options.transport;
+  return chosen == "tcp" ? net::connect_tcp(waiter, connect_options, gather)
+                         : net::connect_shm(waiter, connect_options, gather);
+}
+
+void Job::Impl::on_news(const launch::News& news) {
+  using Kind = launch::News::Kind;
+  if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
+  if (news.kind == Kind::Left) return;   // its sockets tell whoever still waits for it
+  if (news.kind == Kind::Failure && news.failure.rank == env.rank) return;
+  ErrorContext context{.rank = env.rank, .host = host};
+  std::exception_ptr error;
+  if (news.kind == Kind::Failure) {
+    context.peer = news.failure.rank;
+    context.operation = status.read(steady_now()).operation;
+    error = std::make_exception_ptr(
+        PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
+  } else {
+    context.advice = "The launcher has ended; resume from the last checkpoint.";
+    error = std::make_exception_ptr(
+        PeerLost(ExitCode::CoordinatorLost, "the coordinator is lost", std::move(context)));
+  }
+  std::shared_ptr<comm::Communicator> broken;
+  {
+    std::lock_guard lock(mutex);
+    if (!lost) lost = error;
+    broken = world;
+  }
+  if (broken) broken->abort(error);
+}
+
+Job::Job(int argc, char** argv, JobOptions options) {
+  // From here on an exception of this very constructor keeps the exit-code contract too.
+  job::set_reporter({.host = observe::host_name()});
+  impl_ = std::make_unique<Impl>(argc, argv, std::move(options));
+}
+Job::~Job() = default;
+
+int Job::rank() const noexcept { return impl_->env.rank; }
+int Job::size() const noexcept { return impl_->env.size; }
+int Job::local_rank() const noexcept { return impl_->env.local_rank; }
+int Job::local_size() const noexcept { return impl_->env.local_size; }
+int Job::host_rank() const noexcept { return 0; }
+int Job::num_hosts() const noexcept { return 1; }
+const std::string& Job::host_name() const noexcept { return impl_->host; }
+Device Job::device() const noexcept { return {}; }
+Role Job::role() const noexcept { return Role::Worker; }
+int Job::cores() const noexcept { return impl_->cores; }
+const JobOptions& Job::options() const noexcept { return impl_->options; }
+comm::Communicator& Job::world() const { return *impl_->world; }
+comm::Communicator& Job::host() const { return *impl_->world; }
+std::shared_ptr<Waiter> Job::waiter() const { return impl_->waiter; }
+int Job::stop_signal() const noexcept { return job::stop_signal(); }
+void Job::activity(std::string_view what) noexcept {
+  impl_->status.set_activity(what, steady_now());
+}
+void Job::set_step(long step) noexcept { impl_->status.set_step(step); }
+
+void Job::set_input_plan(std::shared_ptr<InputPlan> plan) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->input_plan = std::move(plan);
+}
+
+std::shared_ptr<InputPlan> Job::input_plan() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->input_plan;
+}
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,33 @@
+#include "trireme/job/membership_watch.h"
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/observe/log.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+
+comm::PeerWatch::Verdict MembershipWatch::ask(std::string_view operation, Duration waited) {
+  const std::string name(operation);
+  try {
+    const Duration patience = std::clamp<Duration>(options_.timeout, std::chrono::seconds(1),
+                                                   std::chrono::seconds(10));
+    const launch::Table table = client_.heartbeat(status_.read(steady_now()), patience);
+    const launch::Verdict verdict = launch::judge(table, name, waited, options_);
+    if (verdict.keep_waiting && verdict.speak) observe::info(verdict.explanation);
+    return {verdict.keep_waiting, verdict.explanation, verdict.lost_rank};
+  } catch (const Error& error) {
+    return {false, std::string("no answer from the coordinator: ") + error.message(), -1};
+  }
+}
+
+void MembershipWatch::activity(std::string_view operation, bool waiting) noexcept {
+  status_.set_wait(operation, waiting, steady_now());
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme

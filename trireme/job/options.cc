@@ -1,0 +1,58 @@
+#include "trireme/job/options.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+namespace {
+
+void take_seconds(const launch::Getenv& get, const char* name, Duration standard,
+                  Duration& value) {
+  const auto text = get(name);
+  if (!text || text->empty() || value != standard) return;
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  if (*end != '\0' || !(seconds > 0) || seconds > 1e9) {
+    throw ConfigError(std::string(name) + "=" + *text + " is not a number of seconds",
+                      {.operation = "config", .advice = "For example: TRIREME_TIMEOUT=30"});
+  }
+  value = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+void take_text(const launch::Getenv& get, const char* name, std::string& value) {
+  const auto text = get(name);
+  if (text && !text->empty() && value == "auto") value = *text;
+}
+
+}  // namespace
+
+JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
+  const JobOptions standard;
+  take_text(get, "TRIREME_COMM_TRANSPORT", options.transport);
+  take_text(get, "TRIREME_COMM_ALGORITHM", options.algorithm);
+  take_seconds(get, "TRIREME_TIMEOUT", standard.timeout, options.timeout);
+  take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
+               options.timeout_user_code);
+  if (options.transport != "auto" && options.transport != "shm" && options.transport != "tcp") {
+    throw ConfigError("unknown transport '" + options.transport + "'",
+                      {.operation = "config", .label = "comm.transport",
+                       .advice = "Use auto, shm or tcp."});
+  }
+  return options;
+}
+
+int resolve_cores(const launch::RankEnvironment& rank, const launch::Getenv& get) {
+  if (const auto text = get("OMP_NUM_THREADS")) {
+    if (const int threads = std::atoi(text->c_str()); threads > 0) return threads;
+  }
+  return rank.cores > 0 ? rank.cores : observe::usable_cores().usable;
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme

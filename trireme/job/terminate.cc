@@ -1,0 +1,90 @@
+#include "trireme/job/terminate.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <utility>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+namespace {
+
+std::mutex mutex;
+Reporter reporter;                     // guarded by mutex
+std::terminate_handler before = nullptr;
+
+// An Error that knows its rank says everything itself; others get the place in front or behind.
+launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
+  launch::Activity activity;
+  if (who.status) activity = who.status->read(steady_now());
+  launch::Failure failure{who.rank,          who.host, activity.step,
+                          activity.waiting ? activity.operation : activity.last_call, {},
+                          report.exit_code};
+  if (!report.context.operation.empty()) failure.operation = report.context.operation;
+  if (report.context.step >= 0) failure.step = report.context.step;
+  std::string sentence = report.sentence;
+  if (report.context.rank < 0) {
+    const bool foreign = sentence.rfind("threw ", 0) == 0;
+    if (foreign || who.size > 1) {
+      sentence = "rank " + std::to_string(who.rank) + (foreign ? " " : ": ") + sentence;
+    }
+    if (foreign) {
+      sentence += " (on host " + who.host;
+      if (failure.step >= 0) sentence += ", step " + std::to_string(failure.step);
+      if (!failure.operation.empty()) sentence += ", after " + failure.operation;
+      sentence += ")";
+    }
+  }
+  failure.sentence = std::move(sentence);
+  return failure;
+}
+
+[[noreturn]] void on_terminate() {
+  const std::exception_ptr error = std::current_exception();
+  if (!error && before) before();   // not an exception: std::terminate's own reasons
+  const ErrorReport report = describe(error);
+  std::cout.flush();
+  std::fflush(stdout);
+  {
+    std::lock_guard lock(mutex);
+    const launch::Failure failure = make_failure(report, reporter);
+    const std::string line = "trireme: " + failure.sentence + "\n";
+    [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+    if (reporter.client) reporter.client->report(failure);
+  }
+  _exit(report.exit_code);
+}
+
+}  // namespace
+
+void set_reporter(Reporter next) {
+  std::lock_guard lock(mutex);
+  reporter = std::move(next);
+  static const bool installed = [] {
+    before = std::set_terminate(on_terminate);
+    return true;
+  }();
+  static_cast<void>(installed);
+}
+
+void clear_reporter() noexcept {
+  std::lock_guard lock(mutex);
+  reporter.client = nullptr;
+  reporter.status = nullptr;
+}
+
+launch::Failure failure_from(const std::exception_ptr& error) {
+  std::lock_guard lock(mutex);
+  return make_failure(describe(error), reporter);
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme

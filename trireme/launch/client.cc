@@ -1,0 +1,230 @@
+#include "trireme/launch/client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/coordinator.grpc.pb.h"
+#include "trireme/launch/secret.h"
+#include "trireme/launch/wire_convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+namespace {
+
+std::chrono::system_clock::time_point after(Duration duration) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+}
+
+std::shared_ptr<grpc::Channel> open_channel(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+struct CoordinatorClient::Impl {
+  explicit Impl(ClientOptions given)
+      : options(std::move(given)),
+        stub(wire::Coordinator::NewStub(open_channel(options.endpoint))) {
+    if (options.version.empty()) options.version = kWireVersion;
+  }
+
+  void join();
+  void watch_loop(const std::function<void(const News&)>& on_news);
+  [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
+  void sign(wire::Session& session) const {
+    session.set_rank(static_cast<std::uint32_t>(options.rank));
+    session.set_token(token);
+  }
+
+  ClientOptions options;
+  std::unique_ptr<wire::Coordinator::Stub> stub;
+  std::string token;
+  std::mutex mutex;
+  std::optional<grpc::ClientContext> watching;   // guarded by mutex
+  bool stopping = false;
+  std::thread watcher;
+};
+
+void CoordinatorClient::Impl::raise(const grpc::Status& status,
+                                    const std::string& operation) const {
+  ErrorContext context{.rank = options.rank, .host = options.host, .operation = operation};
+  switch (status.error_code()) {
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      context.advice = "Start every rank from the same build, with the same configuration.";
+      throw RefusedError(status.error_message(), std::move(context));
+    case grpc::StatusCode::UNAUTHENTICATED:
+      context.advice = "Give every rank of the job the same secret.";
+      throw RefusedError(ExitCode::Unauthenticated, status.error_message(), std::move(context));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      throw TimeoutError("the coordinator at " + options.endpoint + " did not answer in time",
+                         std::move(context));
+    case grpc::StatusCode::ABORTED:
+      throw PeerLost(status.error_message(), std::move(context));
+    default:
+      context.advice = "See whether the launcher still runs.";
+      throw PeerLost(ExitCode::CoordinatorLost,
+                     "the coordinator at " + options.endpoint + " is lost: " +
+                         status.error_message(),
+                     std::move(context));
+  }
+}
+
+void CoordinatorClient::Impl::join() {
+  JoinTranscript transcript{random_bytes(32), {},
+                            options.job,      options.epoch,
+                            static_cast<std::uint32_t>(options.rank), options.version};
+  wire::HelloRequest hello;
+  hello.set_client_nonce(transcript.client_nonce);
+  hello.set_job(transcript.job);
+  hello.set_epoch(transcript.epoch);
+  hello.set_rank(transcript.rank);
+  hello.set_version(transcript.version);
+  wire::HelloReply welcome;
+  grpc::ClientContext hello_context;
+  hello_context.set_deadline(after(options.timeout));
+  hello_context.set_wait_for_ready(true);
+  if (const auto status = stub->Hello(&hello_context, hello, &welcome); !status.ok()) {
+    raise(status, "join");
+  }
+  transcript.server_nonce = welcome.server_nonce();
+  if (!same_proof(prove_join(options.secret, "coordinator", transcript), welcome.server_proof())) {
+    raise({grpc::StatusCode::UNAUTHENTICATED,
+           "the coordinator at " + options.endpoint + " does not know the job's secret"}, "join");
+  }
+  wire::JoinRequest request;
+  request.set_server_nonce(transcript.server_nonce);
+  request.set_client_proof(prove_join(options.secret, "rank", transcript));
+  request.set_host(options.host);
+  request.set_pid(getpid());
+  request.set_identity(options.identity);
+  wire::JoinReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(options.timeout));
+  if (const auto status = stub->Join(&context, request, &reply); !status.ok()) {
+    raise(status, "join");
+  }
+  token = reply.token();
+}
+
+CoordinatorClient::CoordinatorClient(ClientOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {
+  impl_->join();
+}
+
+CoordinatorClient::~CoordinatorClient() { stop_watching(); }
+
+std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
+                                                     const std::string& value, Duration timeout) {
+  wire::ExchangeRequest request;
+  impl_->sign(*request.mutable_session());
+  request.set_key(key);
+  request.set_value(value);
+  wire::ExchangeReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(timeout));
+  if (const auto status = impl_->stub->Exchange(&context, request, &reply); !status.ok()) {
+    impl_->raise(status, "exchange");
+  }
+  return {reply.values().begin(), reply.values().end()};
+}
+
+Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
+  wire::HeartbeatRequest request;
+  impl_->sign(*request.mutable_session());
+  fill(activity, *request.mutable_activity());
+  wire::HeartbeatReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(timeout));
+  if (const auto status = impl_->stub->Heartbeat(&context, request, &reply); !status.ok()) {
+    impl_->raise(status, "heartbeat");
+  }
+  return table_from(reply);
+}
+
+void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>& on_news) {
+  wire::WatchRequest request;
+  sign(*request.mutable_session());
+  const auto stream = stub->Watch(&*watching, request);
+  wire::News message;
+  while (stream->Read(&message)) {
+    News news;
+    switch (message.what_case()) {
+      case wire::News::kFailure:
+        news.kind = News::Kind::Failure;
+        news.failure = failure_from(message.failure());
+        break;
+      case wire::News::kStopSignal:
+        news.kind = News::Kind::Stop;
+        news.stop_signal = message.stop_signal();
+        break;
+      case wire::News::kLeftRank:
+        news.kind = News::Kind::Left;
+        news.left_rank = static_cast<int>(message.left_rank());
+        break;
+      default: continue;
+    }
+    on_news(news);
+  }
+  stream->Finish();
+  {
+    std::lock_guard lock(mutex);
+    if (stopping) return;
+  }
+  News lost;
+  lost.kind = News::Kind::CoordinatorLost;
+  on_news(lost);
+}
+
+void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
+  stop_watching();
+  std::lock_guard lock(impl_->mutex);
+  impl_->stopping = false;
+  impl_->watching.emplace();
+  impl_->watcher = std::thread(
+      [impl = impl_.get(), on_news = std::move(on_news)] { impl->watch_loop(on_news); });
+}
+
+void CoordinatorClient::stop_watching() noexcept {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+    if (impl_->watching) impl_->watching->TryCancel();
+  }
+  if (impl_->watcher.joinable()) impl_->watcher.join();
+}
+
+void CoordinatorClient::report(const Failure& failure) noexcept {
+  wire::FailureReport request;
+  impl_->sign(*request.mutable_session());
+  fill(failure, *request.mutable_failure());
+  wire::Empty reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(std::chrono::seconds(1)));
+  impl_->stub->ReportFailure(&context, request, &reply);
+}
+
+void CoordinatorClient::leave() noexcept {
+  wire::LeaveRequest request;
+  impl_->sign(*request.mutable_session());
+  wire::Empty reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(std::chrono::seconds(1)));
+  impl_->stub->Leave(&context, request, &reply);
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,64 @@
+// CoordinatorClient: a rank's side of the control plane.
+//
+// The constructor joins (mutual proof of the job's secret) and throws RefusedError on a wrong
+// secret (11), version or identity (10), PeerLost (162) where no coordinator answers. Thread safe;
+// every call has a deadline.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/launch/membership.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+struct ClientOptions {
+  std::string endpoint;                     // "127.0.0.1:40123"
+  std::string secret;
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  int rank = 0;
+  std::string host;
+  std::string identity;
+  std::string version = {};                 // empty: kWireVersion
+  Duration timeout = std::chrono::seconds(30);
+};
+
+struct News {
+  enum class Kind { Failure, Stop, Left, CoordinatorLost } kind = Kind::Failure;
+  Failure failure;
+  int stop_signal = 0;
+  int left_rank = -1;
+};
+
+class CoordinatorClient {
+ public:
+  explicit CoordinatorClient(ClientOptions options);
+  ~CoordinatorClient();
+  CoordinatorClient(const CoordinatorClient&) = delete;
+
+  /// Collective: everybody's value under `key`, by rank. TimeoutError when not all have come within
+  /// `timeout` (the call may be repeated), PeerLost when a rank has failed or left instead.
+  std::vector<std::string> exchange(const std::string& key, const std::string& value,
+                                    Duration timeout);
+  /// Sends what this rank does, returns what all do. TimeoutError, PeerLost.
+  Table heartbeat(const Activity& activity, Duration timeout);
+  /// Starts a thread that calls `on_news`; stop_watching() joins it. One at a time.
+  void watch(std::function<void(const News&)> on_news);
+  void stop_watching() noexcept;
+  /// These two wait at most 1 s and never fail.
+  void report(const Failure& failure) noexcept;
+  void leave() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

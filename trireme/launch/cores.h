@@ -1,0 +1,31 @@
+// Which cores each rank of this host gets: affinity mask ∩ cgroup quota, divided among the ranks.
+//
+// Pure but for the two readers; thread safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+enum class Bind : std::uint8_t { Core, Numa, None };
+
+/// The cores of this process's affinity mask, ascending.
+std::vector<int> affinity_cores();
+/// Cores per NUMA node; one node of all cores where the kernel tells none.
+std::vector<std::vector<int>> numa_nodes();
+
+struct CoreShare {
+  int per_rank = 1;                        // for thread pools
+  bool overcommitted = false;              // more ranks than cores
+  std::vector<std::vector<int>> pinned;    // by rank; empty: not pinned
+};
+/// `usable`: how many of `cores` the cgroup quota lets run. More ranks than cores: nobody is pinned.
+CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
+                      const std::vector<std::vector<int>>& nodes);
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// Where a process learns which rank of which job it is: one resolver per way of starting.
+//
+// Order: our own launcher; foreign launchers (refused until their resolvers exist, so that n copies
+// never train silently side by side); alone. Pure functions over a getter, for tests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+struct RankEnvironment {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;
+  std::string coordinator;          // "127.0.0.1:40123"; empty: alone
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  int secret_descriptor = -1;       // else the file
+  std::string secret_file;
+  int status_descriptor = -1;
+  int cores = 0;                    // that the launcher gives this rank; 0: not said
+  bool shared_cores = false;        // more ranks than cores on this host
+};
+
+using Getenv = std::function<std::optional<std::string>(const char* name)>;
+std::optional<std::string> process_environment(const char* name);
+
+/// Throws ConfigError (exit 2) for malformed values and for foreign launchers with > 1 process.
+RankEnvironment resolve_environment(const Getenv& get = process_environment);
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

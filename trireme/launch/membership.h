@@ -1,0 +1,110 @@
+// Membership: who belongs to the job, what each rank does, who failed first.
+//
+// The coordinator's table, without any network: every method takes the time. Not thread safe (the
+// coordinator holds its lock). `judge` is what a rank asks when a wait ran out (DESIGN 7: `timeout`
+// bounds silence, not work).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/base/clock.h"
+#include "trireme/launch/status_page.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+/// What ended a rank. The job's exit code and last line come from the first one.
+struct Failure {
+  int rank = -1;
+  std::string host;
+  long step = -1;
+  std::string operation;
+  std::string sentence;
+  int exit_code = 1;
+  /// Its cause is another rank's failure: it lost a peer or the coordinator (160-169).
+  bool secondary() const noexcept { return exit_code >= 160 && exit_code < 170; }
+};
+
+enum class Phase : std::uint8_t { Absent, Joined, Left, Ended };
+
+struct PeerState {
+  int rank = 0;
+  std::string host;
+  Phase phase = Phase::Absent;
+  bool stopped = false;    // state t or T: a debugger or SIGSTOP
+  Activity activity;
+  Duration silent{};       // since its last heartbeat
+};
+
+struct Table {
+  std::vector<PeerState> peers;
+  Duration quiet{};        // for how long every rank has been waiting (zero: somebody works)
+};
+
+/// 'R', 'S', 'T', 't' ... of /proc/PID/stat; 0 where there is no such process.
+char process_state(pid_t pid);
+
+class Membership {
+ public:
+  explicit Membership(int size, std::function<char(pid_t)> state_of = process_state);
+
+  int size() const noexcept { return static_cast<int>(rows_.size()); }
+  void set_process(int rank, pid_t pid, TimePoint now);
+  /// The reason why `rank` may not join, if any.
+  std::optional<std::string> join(int rank, std::string host, std::string identity, TimePoint now);
+  void beat(int rank, Activity activity, TimePoint now);
+  /// The launcher itself was stopped: nobody could be heard meanwhile.
+  void forgive(TimePoint now);
+  void leave(int rank);
+  void end(int rank);
+  Phase phase(int rank) const { return rows_[rank].phase; }
+  const std::string& host(int rank) const { return rows_[rank].host; }
+
+  /// Records it, once per rank. True if it is that rank's first.
+  bool fail(Failure failure);
+  /// The first one that is not the consequence of another; else the first.
+  std::optional<Failure> first_failure() const;
+
+  Table table(TimePoint now);
+
+ private:
+  struct Row {
+    std::string host, identity;
+    pid_t pid = -1;
+    Phase phase = Phase::Absent;
+    Activity activity;
+    TimePoint seen{};
+  };
+  bool stopped(const Row& row, TimePoint now) const;
+  void note_work(TimePoint now);
+
+  std::vector<Row> rows_;
+  std::function<char(pid_t)> state_of_;
+  TimePoint busy_{};                  // when somebody was last seen working or stopped
+  std::vector<Failure> failures_;     // in order of arrival
+};
+
+struct JudgeOptions {
+  int self = 0;
+  Duration timeout = std::chrono::seconds(30);
+  Duration timeout_user_code = std::chrono::minutes(30);
+};
+struct Verdict {
+  bool keep_waiting = false;
+  std::string explanation;
+  int lost_rank = -1;
+  bool speak = false;      // of the ranks that wait, this one is to print the explanation
+};
+Verdict judge(const Table& table, const std::string& operation, Duration waited,
+              const JudgeOptions& options);
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,136 @@
+#include "trireme/launch/spawn.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+namespace {
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         access(path.c_str(), X_OK) == 0;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& one : strings) result.push_back(const_cast<char*>(one.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// Everything that the child needs, made before: between vfork and execve it may only make system
+// calls, since it borrows this process's memory.
+struct Plan {
+  const char* path;
+  char* const* arguments;
+  char* const* environment;
+  const int* standard;           // three descriptors
+  const int* inherit;
+  std::size_t num_inherit;
+  const cpu_set_t* cores;        // null: not pinned
+  pid_t parent;
+};
+
+[[noreturn]] void become(const Plan& plan, volatile int& error) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != plan.parent) _exit(127);   // it died before the line above
+  setpgid(0, 0);
+  if (plan.cores) sched_setaffinity(0, sizeof *plan.cores, plan.cores);
+  for (int target = 0; target < 3; ++target) {
+    if (plan.standard[target] >= 0) dup2(plan.standard[target], target);
+  }
+  for (std::size_t i = 0; i < plan.num_inherit; ++i) fcntl(plan.inherit[i], F_SETFD, 0);
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (const int one : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+    sigaction(one, &standard, nullptr);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(plan.path, plan.arguments, plan.environment);
+  error = errno;
+  _exit(127);
+}
+
+// vfork returns twice: kept apart, so that no local of the caller lives across it.
+__attribute__((noinline)) pid_t start(const Plan& plan, volatile int& error) {
+  const pid_t pid = vfork();
+  if (pid == 0) become(plan, error);
+  return pid;
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != name.npos) {
+    if (is_program(name)) return name;
+  } else if (const char* path = std::getenv("PATH")) {
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+      if (is_program(candidate)) return candidate;
+    }
+  }
+  throw ConfigError("cannot run '" + name + "': no such program",
+                    {.operation = "launch", .advice = "Give its path after `--`."});
+}
+
+Process spawn(const SpawnOptions& options) {
+  const std::string path = find_program(options.command.at(0));
+  const auto arguments = pointers(options.command);
+  const auto environment = pointers(options.environment);
+  const int standard[3] = {options.input, options.output, options.error};
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : options.cores) CPU_SET(core, &cores);
+  const Plan plan{path.c_str(),
+                  arguments.data(),
+                  environment.data(),
+                  standard,
+                  options.inherit.data(),
+                  options.inherit.size(),
+                  options.cores.empty() ? nullptr : &cores,
+                  getpid()};
+  volatile int error = 0;
+  const pid_t pid = start(plan, error);
+  if (pid < 0) {
+    throw ResourceError(std::string("could not start a process: ") + std::strerror(errno),
+                        {.operation = "launch", .advice = "Raise the limit on processes."});
+  }
+  if (error != 0) {
+    waitpid(pid, nullptr, 0);
+    throw ConfigError("cannot run '" + path + "': " + std::strerror(error),
+                      {.operation = "launch", .advice = "See whether it is built for this machine."});
+  }
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (descriptor < 0) {
+    const int reason = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    throw ResourceError(std::string("pidfd_open failed: ") + std::strerror(reason),
+                        {.operation = "launch", .advice = "Raise the limit on open files."});
+  }
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return {pid, descriptor};
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

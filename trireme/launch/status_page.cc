@@ -1,0 +1,123 @@
+#include "trireme/launch/status_page.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+static_assert(sizeof(StatusWords) <= kPageBytes);
+constexpr std::size_t kTextBytes = StatusWords::kTextWords * sizeof(std::uint64_t);
+
+void put(StatusWords::Text& text, std::string_view value) noexcept {
+  std::uint64_t words[StatusWords::kTextWords] = {};
+  std::memcpy(words, value.data(), std::min(value.size(), kTextBytes));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    text[i].store(words[i], std::memory_order_relaxed);
+  }
+}
+
+std::string get(const StatusWords::Text& text) {
+  std::uint64_t words[StatusWords::kTextWords];
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    words[i] = text[i].load(std::memory_order_relaxed);
+  }
+  const char* bytes = reinterpret_cast<const char*>(words);
+  return {bytes, strnlen(bytes, kTextBytes)};
+}
+
+// Odd while inside, so that a reader tries again.
+class Writing {
+ public:
+  explicit Writing(StatusWords& words) noexcept : words_(words) {
+    words_.sequence.fetch_add(1, std::memory_order_acq_rel);
+  }
+  ~Writing() { words_.sequence.fetch_add(1, std::memory_order_release); }
+
+ private:
+  StatusWords& words_;
+};
+
+std::int64_t nanoseconds(TimePoint now) {
+  return std::chrono::duration_cast<Duration>(now.time_since_epoch()).count();
+}
+
+}  // namespace
+
+int StatusPage::make_descriptor() {
+  const int descriptor = memfd_create("trireme-status", MFD_CLOEXEC);
+  if (descriptor < 0 || ftruncate(descriptor, kPageBytes) != 0) {
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    throw ResourceError(std::string("could not make a status page: ") + std::strerror(error),
+                        {.advice = "Raise the limit on open files."});
+  }
+  return descriptor;
+}
+
+StatusPage::StatusPage(int descriptor) {
+  const int flags = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
+  if (descriptor >= 0) close(descriptor);
+  if (page == MAP_FAILED) {
+    throw ResourceError(std::string("could not map the status page: ") + std::strerror(errno));
+  }
+  words_ = static_cast<StatusWords*>(page);
+  // Zeroed memory is a valid page but for the step: "none" is -1. The launcher maps it first.
+  if (words_->sequence.load() == 0) {
+    new (words_) StatusWords;
+    words_->sequence.store(2);
+  }
+}
+
+StatusPage::~StatusPage() { munmap(words_, kPageBytes); }
+
+void StatusPage::set_wait(std::string_view operation, bool waiting, TimePoint now) noexcept {
+  std::lock_guard lock(mutex_);
+  const Writing writing(*words_);
+  put(waiting ? words_->operation : words_->last_call, operation);
+  words_->waiting.store(waiting, std::memory_order_relaxed);
+  words_->since.store(nanoseconds(now), std::memory_order_relaxed);
+}
+
+void StatusPage::set_activity(std::string_view what, TimePoint now) noexcept {
+  std::lock_guard lock(mutex_);
+  const Writing writing(*words_);
+  put(words_->last_call, what);
+  words_->since.store(nanoseconds(now), std::memory_order_relaxed);
+}
+
+void StatusPage::set_step(long step) noexcept {
+  words_->step.store(step, std::memory_order_relaxed);
+}
+
+Activity StatusPage::read(TimePoint now) const {
+  Activity activity;
+  // A rank killed in the middle of a write leaves the sequence odd for ever: take what is there.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::uint32_t before = words_->sequence.load(std::memory_order_acquire);
+    activity.waiting = words_->waiting.load(std::memory_order_relaxed) != 0;
+    activity.operation = get(words_->operation);
+    activity.last_call = get(words_->last_call);
+    const std::int64_t since = words_->since.load(std::memory_order_relaxed);
+    activity.since = since == 0 ? Duration::zero() : Duration(nanoseconds(now) - since);
+    activity.step = static_cast<long>(words_->step.load(std::memory_order_relaxed));
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && words_->sequence.load(std::memory_order_relaxed) == before) break;
+  }
+  if (activity.since < Duration::zero()) activity.since = Duration::zero();
+  return activity;
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#include "trireme/launch/wire_convert.h"
+
+#include <algorithm>
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+void fill(const Activity& activity, wire::Activity& message) {
+  message.set_waiting(activity.waiting);
+  message.set_operation(activity.operation);
+  message.set_last_call(activity.last_call);
+  message.set_since_ms(milliseconds(activity.since));
+  message.set_step(activity.step);
+}
+
+Activity activity_from(const wire::Activity& message) {
+  return {message.waiting(), message.operation(), message.last_call(),
+          std::chrono::milliseconds(std::max<std::int64_t>(0, message.since_ms())),
+          static_cast<long>(message.step())};
+}
+
+void fill(const Failure& failure, wire::Failure& message) {
+  message.set_rank(failure.rank);
+  message.set_host(failure.host);
+  message.set_step(failure.step);
+  message.set_operation(failure.operation);
+  message.set_sentence(failure.sentence);
+  message.set_exit_code(failure.exit_code);
+}
+
+Failure failure_from(const wire::Failure& message) {
+  return {message.rank(),      message.host(),     static_cast<long>(message.step()),
+          message.operation(), message.sentence(), message.exit_code()};
+}
+
+void fill(const Table& table, wire::HeartbeatReply& message) {
+  for (const PeerState& peer : table.peers) {
+    wire::PeerState& row = *message.add_peers();
+    row.set_rank(static_cast<std::uint32_t>(peer.rank));
+    row.set_host(peer.host);
+    row.set_phase(static_cast<std::uint32_t>(peer.phase));
+    row.set_stopped(peer.stopped);
+    row.set_silent_ms(milliseconds(peer.silent));
+    fill(peer.activity, *row.mutable_activity());
+  }
+  message.set_quiet_ms(milliseconds(table.quiet));
+}
+
+Table table_from(const wire::HeartbeatReply& message) {
+  Table table;
+  for (const wire::PeerState& row : message.peers()) {
+    table.peers.push_back({static_cast<int>(row.rank()), row.host(),
+                           static_cast<Phase>(std::min(row.phase(), 3u)), row.stopped(),
+                           activity_from(row.activity()),
+                           std::chrono::milliseconds(row.silent_ms())});
+  }
+  table.quiet = std::chrono::milliseconds(message.quiet_ms());
+  return table;
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,25 @@
+// Between the control plane's messages and the types of membership.h. Only for launch's own .cc.
+#pragma once
+
+#include "trireme/launch/coordinator.pb.h"
+#include "trireme/launch/membership.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+namespace wire = ::trireme_wire;
+
+inline std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+void fill(const Activity& activity, wire::Activity& message);
+Activity activity_from(const wire::Activity& message);
+void fill(const Failure& failure, wire::Failure& message);
+Failure failure_from(const wire::Failure& message);
+void fill(const Table& table, wire::HeartbeatReply& message);
+Table table_from(const wire::HeartbeatReply& message);
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

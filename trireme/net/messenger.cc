@@ -1,0 +1,266 @@
+#include "trireme/net/messenger.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "trireme/net/errors.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+// What a rank sends to itself arrives at once.
+class Messenger::Local final : public Link {
+ public:
+  explicit Local(Messenger& messenger) : messenger_(messenger) {}
+  bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
+    const int self = messenger_.rank_;
+    if (frame.kind == FrameKind::Eager) {
+      messenger_.on_eager(self, {frame.tag}, payload);
+    } else {
+      messenger_.on_control(self, frame);
+    }
+    return true;
+  }
+  std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
+    std::memcpy(messenger_.destination(messenger_.rank_, id, rest.size()), rest.data(),
+                rest.size());
+    messenger_.on_data(messenger_.rank_, id, rest.size());
+    return rest.size();
+  }
+
+ private:
+  Messenger& messenger_;
+};
+
+Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter)
+    : rank_(rank),
+      waiter_(std::move(waiter)),
+      peers_(static_cast<std::size_t>(size)),
+      local_(std::make_unique<Local>(*this)) {
+  at(rank).link = local_.get();
+}
+
+Messenger::~Messenger() = default;
+
+void Messenger::attach(int peer, Link* link) { at(peer).link = link; }
+
+// Changes in the context only; other threads just read it.
+void Messenger::count(int change) {
+  pending_.store(pending_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
+}
+
+WorkSource Messenger::begin(const char* what, int peer) {
+  count(+1);
+  return WorkSource(waiter_, nullptr, what + std::to_string(peer));
+}
+
+void Messenger::end(const WorkSource& source, const std::exception_ptr& error) {
+  count(-1);
+  error ? source.fail(error) : source.complete();
+}
+
+Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
+  check_peer(peer, static_cast<int>(peers_.size()));
+  if (failure_) return Work::failed(failure_);
+  Peer& to = at(peer);
+  if (to.gone) return Work::failed(peer_lost(rank_, peer, "send", to.detail));
+  if (bytes.size() <= kEagerLimit) {
+    const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
+    if (to.queue.empty() && to.link->try_send(frame, bytes)) return Work();
+    auto source = std::make_shared<WorkSource>(begin("send to ", peer));
+    to.queue.push_back({frame, bytes, source});
+    return source->work();
+  }
+  const std::uint32_t id = to.next_id++;
+  const WorkSource source = begin("send to ", peer);
+  to.sending.emplace(id, Sending{bytes, source});
+  queue(peer, {FrameKind::Rts, id, tag.value, bytes.size()});
+  return source.work();
+}
+
+Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
+  check_peer(peer, static_cast<int>(peers_.size()));
+  if (failure_) return Work::failed(failure_);
+  Peer& from = at(peer);
+  const auto found = std::find_if(from.unexpected.begin(), from.unexpected.end(),
+                                  [&](const auto& one) { return one.tag == tag; });
+  if (found == from.unexpected.end()) {
+    if (from.gone) return Work::failed(peer_lost(rank_, peer, "recv", from.detail));
+    from.posted.push_back({tag, bytes, begin("recv from ", peer)});
+    return from.posted.back().source.work();
+  }
+  Unexpected message = std::move(*found);
+  from.unexpected.erase(found);
+  from.unexpected_bytes -= message.bytes.size();
+  const Posted posted{tag, bytes, begin("recv from ", peer)};
+  const Work work = posted.source.work();
+  take(peer, std::move(message), posted);
+  return work;
+}
+
+void Messenger::take(int peer, Unexpected message, const Posted& posted) {
+  if (!message.whole) return accept(peer, message.id, message.length, posted);
+  if (message.length != posted.bytes.size()) {
+    return end(posted.source, length_mismatch(rank_, peer, posted.tag, posted.bytes.size(),
+                                              message.length));
+  }
+  if (message.length > 0) std::memcpy(posted.bytes.data(), message.bytes.data(), message.length);
+  end(posted.source);
+}
+
+void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted) {
+  if (length != posted.bytes.size()) {
+    queue(peer, {FrameKind::Refuse, send_id, 0, 0});
+    return end(posted.source,
+               length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
+  }
+  Peer& from = at(peer);
+  const std::uint32_t id = from.next_id++;
+  from.receiving.emplace(id, Receiving{posted.bytes, 0, posted.source});
+  queue(peer, {FrameKind::Cts, send_id, id, 0});
+}
+
+void Messenger::queue(int peer, const Frame& frame) {
+  count(+1);   // somebody must keep polling until it is out
+  at(peer).queue.push_back({frame, {}, nullptr});
+  pump(peer);
+}
+
+bool Messenger::pump(int peer) {
+  Peer& to = at(peer);
+  if (to.pumping || to.gone) return false;
+  to.pumping = true;
+  bool moved = false;
+  while (!to.gone && pump_once(to)) moved = true;
+  to.pumping = false;
+  return moved;
+}
+
+bool Messenger::pump_once(Peer& to) {
+  if (!to.queue.empty()) {
+    // The local link calls back before it returns, so the frame leaves the queue first.
+    Queued first = std::move(to.queue.front());
+    to.queue.pop_front();
+    if (to.link->try_send(first.frame, first.bytes)) {
+      first.source ? end(*first.source) : count(-1);
+      return true;
+    }
+    to.queue.push_front(std::move(first));
+  }
+  if (to.streams.empty()) return false;
+  Stream& stream = to.streams.front();
+  const std::size_t taken = to.link->try_stream(stream.id, stream.rest);
+  if (taken == 0 || to.gone || failure_) return false;   // the local link's continuations may abort
+  stream.rest = stream.rest.subspan(taken);
+  if (stream.rest.empty()) {
+    const WorkSource source = stream.source;
+    to.streams.pop_front();
+    end(source);
+  }
+  return true;
+}
+
+void Messenger::on_eager(int peer, Tag tag, std::span<const std::byte> payload) {
+  if (failure_) return;
+  Peer& from = at(peer);
+  const auto found = std::find_if(from.posted.begin(), from.posted.end(),
+                                  [&](const auto& one) { return one.tag == tag; });
+  if (found == from.posted.end()) {
+    from.unexpected.push_back(
+        {tag, true, 0, payload.size(), std::vector<std::byte>(payload.begin(), payload.end())});
+    from.unexpected_bytes += payload.size();
+    return;
+  }
+  const Posted posted = std::move(*found);
+  from.posted.erase(found);
+  if (payload.size() != posted.bytes.size()) {
+    return end(posted.source,
+               length_mismatch(rank_, peer, tag, posted.bytes.size(), payload.size()));
+  }
+  if (!payload.empty()) std::memcpy(posted.bytes.data(), payload.data(), payload.size());
+  end(posted.source);
+}
+
+void Messenger::on_control(int peer, const Frame& frame) {
+  if (failure_) return;
+  Peer& from = at(peer);
+  if (frame.kind == FrameKind::Rts) {
+    const auto found = std::find_if(from.posted.begin(), from.posted.end(),
+                                    [&](const auto& one) { return one.tag.value == frame.tag; });
+    if (found == from.posted.end()) {
+      from.unexpected.push_back({{frame.tag}, false, frame.id, frame.length, {}});
+      return;
+    }
+    const Posted posted = std::move(*found);
+    from.posted.erase(found);
+    return accept(peer, frame.id, frame.length, posted);
+  }
+  const auto sending = from.sending.find(frame.id);
+  if (sending == from.sending.end()) return lose(peer, "it answered a message that was not sent");
+  const Sending sent = std::move(sending->second);
+  from.sending.erase(sending);
+  if (frame.kind == FrameKind::Refuse) return end(sent.source);   // the receiver has the error
+  from.streams.push_back({static_cast<std::uint32_t>(frame.tag), sent.bytes, sent.source});
+  pump(peer);
+}
+
+std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t length) {
+  const auto found = at(peer).receiving.find(id);
+  if (found == at(peer).receiving.end()) return nullptr;
+  const Receiving& receiving = found->second;
+  if (length > receiving.bytes.size() - receiving.done) return nullptr;
+  return receiving.bytes.data() + receiving.done;
+}
+
+void Messenger::on_data(int peer, std::uint32_t id, std::size_t length) {
+  const auto found = at(peer).receiving.find(id);
+  if (found == at(peer).receiving.end()) return;
+  Receiving& receiving = found->second;
+  receiving.done += length;
+  if (receiving.done < receiving.bytes.size()) return;
+  const WorkSource source = receiving.source;
+  at(peer).receiving.erase(found);
+  end(source);
+}
+
+void Messenger::fail_all(int peer, const std::exception_ptr& send_error,
+                         const std::exception_ptr& recv_error) {
+  Peer& one = at(peer);
+  const auto posted = std::exchange(one.posted, {});
+  const auto queued = std::exchange(one.queue, {});
+  const auto streams = std::exchange(one.streams, {});
+  const auto sending = std::exchange(one.sending, {});
+  const auto receiving = std::exchange(one.receiving, {});
+  for (const auto& each : queued) {
+    each.source ? end(*each.source, send_error) : count(-1);
+  }
+  for (const auto& each : streams) end(each.source, send_error);
+  for (const auto& [id, each] : sending) end(each.source, send_error);
+  for (const auto& [id, each] : receiving) end(each.source, recv_error);
+  for (const auto& each : posted) end(each.source, recv_error);
+}
+
+void Messenger::lose(int peer, std::string_view detail) {
+  Peer& one = at(peer);
+  if (one.gone) return;
+  one.gone = true;
+  one.detail = detail;
+  if (failure_) return;   // all that was pending has failed already
+  std::erase_if(one.unexpected, [](const auto& message) { return !message.whole; });
+  fail_all(peer, peer_lost(rank_, peer, "send", detail), peer_lost(rank_, peer, "recv", detail));
+}
+
+void Messenger::abort(const std::exception_ptr& error) noexcept {
+  if (failure_) return;
+  failure_ = error;
+  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    at(peer).unexpected.clear();
+    fail_all(peer, error, error);
+  }
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,151 @@
+// Messenger: matches sends with receives over one Link per peer; shm and tcp share it.
+//
+//   send <= 16 KiB   Eager(tag, bytes)                       buffered at the receiver if unexpected
+//   larger           Rts(tag, length, send id)  ->
+//                    <- Cts(send id, receive id)             once a receive of that length is posted
+//                    Data(receive id, chunk) ... ->          straight into the receiver's buffer
+//
+// Eager and Rts frames of a pair travel in one queue, so messages of one tag are matched in order;
+// Data chunks travel between them, so a large message holds nobody up. Used in the progress context
+// only, except pending(). Continuations may call back into send() and recv().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data };
+struct Frame {
+  FrameKind kind = FrameKind::Eager;
+  std::uint32_t id = 0;       // Rts, Cts, Refuse: the send's; Data: the receive's
+  std::uint64_t tag = 0;      // Cts: the receive's id
+  std::uint64_t length = 0;   // Eager, Rts: of the message; Data: of the chunk
+};
+
+/// Messages up to this size are sent without asking.
+inline constexpr std::size_t kEagerLimit = 16384;
+
+/// The way to one peer.
+class Link {
+ public:
+  virtual ~Link() = default;
+  /// Takes the whole frame and payload (at most kEagerLimit) or nothing.
+  virtual bool try_send(const Frame& frame, std::span<const std::byte> payload) = 0;
+  /// Takes what fits of a large message's rest; 0 if nothing does now.
+  virtual std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) = 0;
+};
+
+class Messenger {
+ public:
+  Messenger(int rank, int size, std::shared_ptr<Waiter> waiter);
+  ~Messenger();
+
+  void attach(int peer, Link* link);
+  Work send(int peer, Tag tag, std::span<const std::byte> bytes);
+  Work recv(int peer, Tag tag, std::span<std::byte> bytes);
+  /// Every pending and later Work fails with `error`.
+  void abort(const std::exception_ptr& error) noexcept;
+  /// `peer` is gone: what is pending with it fails with PeerLost; what it sent whole stays.
+  void lose(int peer, std::string_view detail);
+  bool aborted() const noexcept { return failure_ != nullptr; }
+  bool lost(int peer) const { return at(peer).gone; }
+  bool pending() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
+  /// Something waits for the link to `peer` to take it.
+  bool has_output(int peer) const { return !at(peer).queue.empty() || !at(peer).streams.empty(); }
+  /// Too much unexpected data of `peer` is buffered: its link should stop reading.
+  bool full(int peer) const { return at(peer).unexpected_bytes > kUnexpectedLimit; }
+
+  // Called by links, when something came or may go again.
+  bool pump(int peer);
+  void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
+  void on_control(int peer, const Frame& frame);
+  /// Where the next `length` bytes of the receive go; nullptr if the peer may not send them.
+  std::byte* destination(int peer, std::uint32_t id, std::size_t length);
+  void on_data(int peer, std::uint32_t id, std::size_t length);
+
+ private:
+  static constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
+
+  struct Posted {
+    Tag tag;
+    std::span<std::byte> bytes;
+    WorkSource source;
+  };
+  struct Unexpected {
+    Tag tag;
+    bool whole = true;          // the bytes are here; otherwise the sender waits for our Cts
+    std::uint32_t id = 0;
+    std::size_t length = 0;
+    std::vector<std::byte> bytes;
+  };
+  struct Queued {
+    Frame frame;
+    std::span<const std::byte> bytes;
+    std::shared_ptr<WorkSource> source;   // of an eager send that found the link full
+  };
+  struct Sending {
+    std::span<const std::byte> bytes;
+    WorkSource source;
+  };
+  struct Stream {
+    std::uint32_t id;           // the receive's
+    std::span<const std::byte> rest;
+    WorkSource source;
+  };
+  struct Receiving {
+    std::span<std::byte> bytes;
+    std::size_t done = 0;
+    WorkSource source;
+  };
+  struct Peer {
+    Link* link = nullptr;
+    bool gone = false;
+    bool pumping = false;
+    std::string detail;
+    std::deque<Posted> posted;
+    std::deque<Unexpected> unexpected;
+    std::size_t unexpected_bytes = 0;
+    std::deque<Queued> queue;
+    std::deque<Stream> streams;
+    std::unordered_map<std::uint32_t, Sending> sending;
+    std::unordered_map<std::uint32_t, Receiving> receiving;
+    std::uint32_t next_id = 0;
+  };
+  class Local;                  // the link to oneself
+
+  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+  const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+  void count(int change);
+  WorkSource begin(const char* what, int peer);
+  void end(const WorkSource& source, const std::exception_ptr& error = nullptr);
+  void queue(int peer, const Frame& frame);
+  void take(int peer, Unexpected message, const Posted& posted);
+  void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
+  bool pump_once(Peer& to);
+  void fail_all(int peer, const std::exception_ptr& send_error,
+                const std::exception_ptr& recv_error);
+
+  const int rank_;
+  const std::shared_ptr<Waiter> waiter_;
+  std::vector<Peer> peers_;
+  std::unique_ptr<Local> local_;
+  std::exception_ptr failure_;
+  std::atomic<long> pending_{0};
+};
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,44 @@
+// What ranks of one host tell each other over their unix sockets: 64-byte messages that carry
+// descriptors (SCM_RIGHTS). Everything else goes through the rings.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trireme/net/socket.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;   // "rimeshm1"
+inline constexpr std::uint32_t kShmVersion = 1;
+
+enum class ControlKind : std::uint32_t { Hello = 1, Region };
+struct Control {
+  std::uint64_t magic = kShmMagic;
+  std::uint32_t version = kShmVersion;
+  ControlKind kind = ControlKind::Hello;
+  std::uint32_t epoch = 0;
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  std::uint32_t region = 0;
+  std::uint64_t bytes = 0;            // of the segment or region
+  std::uint64_t reserved[3] = {};
+};
+static_assert(sizeof(Control) == 64);
+
+struct Received {
+  Control control;
+  std::vector<Descriptor> descriptors;
+};
+
+/// Sends at once or within a second; throws PeerLost or ResourceError.
+void send_control(int socket, const Control& control, const std::vector<int>& descriptors);
+/// The next message, if one is there. `ended` is set when the peer has closed or broken the rules.
+std::optional<Received> receive_control(int socket, bool& ended);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,54 @@
+#include "trireme/net/shm/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) {
+  void* const data =
+      mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (data == MAP_FAILED) throw_system_error("mmap of " + std::to_string(bytes) + " bytes");
+  return std::make_shared<SharedMemory>(static_cast<std::byte*>(data), bytes);
+}
+
+}  // namespace
+
+SharedMemory::~SharedMemory() { munmap(data_, std::max<std::size_t>(bytes_, 1)); }
+
+CreatedMemory create_memory(std::size_t bytes) {
+  Descriptor descriptor(memfd_create("trireme", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!descriptor) throw_system_error("memfd_create");
+  if (ftruncate(descriptor.get(), static_cast<off_t>(std::max<std::size_t>(bytes, 1))) != 0) {
+    throw_system_error("ftruncate to " + std::to_string(bytes) + " bytes");
+  }
+  if (fcntl(descriptor.get(), F_ADD_SEALS, kSeals) != 0) throw_system_error("sealing a memfd");
+  auto memory = map_descriptor(descriptor.get(), bytes);
+  return {std::move(memory), std::move(descriptor)};
+}
+
+std::shared_ptr<SharedMemory> open_memory(const Descriptor& descriptor, std::size_t bytes) {
+  struct stat status {};
+  const int seals = fcntl(descriptor.get(), F_GET_SEALS);
+  if (fstat(descriptor.get(), &status) != 0 || seals < 0 || (seals & kSeals) != kSeals ||
+      static_cast<std::size_t>(status.st_size) != std::max<std::size_t>(bytes, 1)) {
+    throw RefusedError("a peer's shared memory has the wrong size or no seals",
+                       {.operation = "shm", .advice = "Run the same version in every process."});
+  }
+  return map_descriptor(descriptor.get(), bytes);
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

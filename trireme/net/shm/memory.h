@@ -1,0 +1,41 @@
+// Memory that processes of one host share: an anonymous memfd, sealed in its size, passed by
+// descriptor. It has no name anywhere, so nothing is left when its processes end, however they do.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "trireme/net/socket.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// A mapping; unmapped when it goes.
+class SharedMemory {
+ public:
+  SharedMemory(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  std::span<std::byte> bytes() const noexcept { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_;
+  std::size_t bytes_;
+};
+
+/// New zeroed memory and the descriptor to pass on. Throws ResourceError.
+struct CreatedMemory {
+  std::shared_ptr<SharedMemory> memory;
+  Descriptor descriptor;
+};
+CreatedMemory create_memory(std::size_t bytes);
+
+/// Maps a peer's descriptor. Throws RefusedError unless it is sealed and `bytes` long: memory that
+/// can shrink would kill its readers.
+std::shared_ptr<SharedMemory> open_memory(const Descriptor& descriptor, std::size_t bytes);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,279 @@
+#include "trireme/net/shm/shm_core.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/net/errors.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr int kFramesPerPoll = 64;        // of one peer, so that nobody starves
+constexpr unsigned kPollsPerSocketCheck = 256;
+
+}  // namespace
+
+ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
+                 std::vector<Descriptor> sockets)
+    : waiter_(std::move(waiter)),
+      options_(options),
+      messenger_(options.rank, options.size, waiter_),
+      peers_(static_cast<std::size_t>(options.size)) {
+  TRIREME_CHECK(static_cast<int>(sockets.size()) == options.size);
+  doorbell_ = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!doorbell_ || !epoll_) throw_system_error("eventfd or epoll");
+  watch(doorbell_.get());
+  CreatedMemory segment = create_memory(segment_bytes(options.size));
+  segment_ = segment.memory;
+  SegmentHeader* const header = header_of(segment_->bytes());
+  header->magic = kShmMagic;
+  header->version = kShmVersion;
+  header->rank = options.rank;
+  header->size = options.size;
+  for (int peer = 0; peer < options.size; ++peer) {
+    at(peer).socket = std::move(sockets[static_cast<std::size_t>(peer)]);
+  }
+  introduce(segment);
+  const TimePoint deadline = waiter_->now() + options.timeout;
+  for (int peer = 0; peer < options.size; ++peer) {
+    if (peer != options.rank) meet(peer, deadline);
+  }
+}
+
+void ShmCore::watch(int descriptor) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    throw_system_error("epoll_ctl");
+  }
+}
+
+void ShmCore::introduce(const CreatedMemory& segment) {
+  Control hello;
+  hello.epoch = options_.epoch;
+  hello.rank = options_.rank;
+  hello.size = options_.size;
+  hello.bytes = segment.memory->bytes().size();
+  for (int peer = 0; peer < options_.size; ++peer) {
+    if (peer == options_.rank) continue;
+    send_control(at(peer).socket.get(), hello, {segment.descriptor.get(), doorbell_.get()});
+  }
+}
+
+void ShmCore::meet(int peer, TimePoint deadline) {
+  Peer& other = at(peer);
+  const auto refuse = [&](const std::string& why) {
+    throw RefusedError("rank " + std::to_string(peer) + " " + why,
+                       {.rank = options_.rank,
+                        .operation = "shm",
+                        .peer = peer,
+                        .advice = "Run the same version in every process of the job."});
+  };
+  std::optional<Received> hello;
+  while (!hello) {
+    wait_for(*waiter_, other.socket.get(), POLLIN, deadline,
+             "the segment of rank " + std::to_string(peer));
+    bool ended = false;
+    hello = receive_control(other.socket.get(), ended);
+    if (ended) refuse("closed its socket or does not speak this version");
+  }
+  const Control& control = hello->control;
+  if (control.kind != ControlKind::Hello || hello->descriptors.size() != 2 ||
+      control.rank != peer || control.size != options_.size || control.epoch != options_.epoch ||
+      control.bytes != segment_bytes(options_.size)) {
+    refuse("introduced itself as rank " + std::to_string(control.rank) + " of " +
+           std::to_string(control.size) + ", epoch " + std::to_string(control.epoch));
+  }
+  other.segment = open_memory(hello->descriptors[0], control.bytes);
+  other.doorbell = std::move(hello->descriptors[1]);
+  const SegmentHeader* const header = header_of(other.segment->bytes());
+  if (header->magic != kShmMagic || header->version != kShmVersion || header->rank != peer) {
+    refuse("has a segment of another version");
+  }
+  other.link =
+      std::make_unique<ShmLink>(*this, peer, ring_of(other.segment->bytes(), options_.rank));
+  other.reader = std::make_unique<RingReader>(ring_of(segment_->bytes(), peer));
+  messenger_.attach(peer, other.link.get());
+  watch(other.socket.get());
+}
+
+Region ShmCore::register_memory(std::span<std::byte> bytes) {
+  Region region{{static_cast<std::uint32_t>(own_regions_.size())}, bytes, nullptr};
+  Control control;
+  control.kind = ControlKind::Region;
+  control.rank = options_.rank;
+  control.region = region.id.value;
+  CreatedMemory created;
+  std::vector<int> descriptors;
+  if (bytes.data() == nullptr) {   // memory of the caller's own cannot be passed on
+    created = create_memory(bytes.size());
+    region.bytes = created.memory->bytes();
+    region.owner = created.memory;
+    control.bytes = bytes.size();
+    descriptors.push_back(created.descriptor.get());
+  }
+  own_regions_.push_back(created.memory);
+  for (int peer = 0; peer < options_.size; ++peer) {
+    if (peer == options_.rank || messenger_.lost(peer)) continue;
+    try {
+      send_control(at(peer).socket.get(), control, descriptors);
+    } catch (const PeerLost&) {
+      check_sockets();   // what is pending with it fails there
+    }
+  }
+  return region;
+}
+
+std::span<std::byte> ShmCore::map(int peer, RegionId region) {
+  check_peer(peer, options_.size);
+  if (peer == options_.rank) {
+    TRIREME_CHECK(region.value < own_regions_.size());
+    const auto own = own_regions_[region.value].lock();
+    return own ? own->bytes() : std::span<std::byte>();
+  }
+  // The descriptor was sent before the message that proves the registration, so it is here.
+  if (!at(peer).regions.contains(region.value)) read_socket(peer);
+  const auto found = at(peer).regions.find(region.value);
+  if (found == at(peer).regions.end()) return {};
+  PeerRegion& known = found->second;
+  if (!known.memory && known.descriptor) {
+    known.memory = open_memory(known.descriptor, known.bytes);
+    known.descriptor = Descriptor();
+  }
+  return known.memory ? known.memory->bytes() : std::span<std::byte>();
+}
+
+void ShmCore::notify(int peer) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  static std::atomic<int> fence{0};   // ThreadSanitizer knows no fences
+  fence.fetch_add(1);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  if (peer != options_.rank) ring_if_asleep(peer);
+}
+
+// The word or memory before it was stored sequentially consistent; see ring.h.
+void ShmCore::ring_if_asleep(int peer) noexcept {
+  auto& sleeping = header_of(at(peer).segment->bytes())->sleeping;
+  if (sleeping.load() == 0 || sleeping.exchange(0) == 0) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto put = write(at(peer).doorbell.get(), &one, sizeof one);
+}
+
+void ShmCore::arm(bool sleeping) noexcept {
+  auto& flag = header_of(segment_->bytes())->sleeping;
+  if (sleeping) {
+    flag.store(1);
+    armed_ = true;
+  } else if (std::exchange(armed_, false) && flag.exchange(0) == 0) {
+    rung_ = true;   // whoever took the flag writes the doorbell, now or in a moment
+  }
+}
+
+bool ShmCore::poll() {
+  if (rung_) {
+    std::uint64_t value = 0;
+    if (read(doorbell_.get(), &value, sizeof value) > 0) rung_ = false;
+  }
+  bool moved = false;
+  for (int peer = 0; peer < options_.size; ++peer) {
+    if (peer == options_.rank || messenger_.lost(peer)) continue;
+    moved |= poll_ring(peer);
+    if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+  }
+  if (++polls_ % kPollsPerSocketCheck == 0) moved |= check_sockets();
+  return moved;
+}
+
+bool ShmCore::poll_ring(int peer) {
+  RingReader& reader = *at(peer).reader;
+  RingReader::Entry entry;
+  for (int taken = 0; taken < kFramesPerPoll; ++taken) {
+    if (!reader.peek(entry) || messenger_.full(peer)) return taken > 0;
+    if (!take_frame(peer, reader, entry)) {
+      messenger_.lose(peer, "it wrote a frame that breaks the protocol");
+      return true;
+    }
+  }
+  return true;
+}
+
+bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& entry) {
+  const Frame& frame = entry.frame;
+  std::size_t bulk = 0;
+  switch (frame.kind) {
+    case FrameKind::Eager: {
+      if (frame.length > kEagerLimit) return false;
+      std::span<const std::byte> payload{entry.payload, frame.length};
+      if (frame.length > kInline) {
+        bulk = frame.length;
+        payload = reader.bulk(bulk, scratch_);
+      }
+      messenger_.on_eager(peer, {frame.tag}, payload);
+      break;
+    }
+    case FrameKind::Data: {
+      if (frame.length > kShmChunk) return false;
+      bulk = frame.length;
+      // After an abort here the peer may still send: its data goes nowhere.
+      std::byte* const to = messenger_.destination(peer, frame.id, bulk);
+      if (to != nullptr) {
+        reader.copy_bulk(to, bulk);
+        messenger_.on_data(peer, frame.id, bulk);
+      } else if (!messenger_.aborted()) {
+        return false;
+      }
+      break;
+    }
+    case FrameKind::Rts:
+    case FrameKind::Cts:
+    case FrameKind::Refuse: messenger_.on_control(peer, frame); break;
+    default: return false;
+  }
+  if (reader.take(bulk)) ring_if_asleep(peer);
+  return true;
+}
+
+bool ShmCore::check_sockets() {
+  epoll_event happened[16];
+  const int count = epoll_wait(epoll_.get(), happened, 16, 0);
+  bool moved = false;
+  for (int i = 0; i < count; ++i) {
+    for (int peer = 0; peer < options_.size; ++peer) {
+      if (peer == options_.rank || happened[i].data.fd != at(peer).socket.get()) continue;
+      read_socket(peer);
+      moved = true;
+    }
+    if (happened[i].data.fd == doorbell_.get() && !armed_) rung_ = true;
+  }
+  return moved;
+}
+
+void ShmCore::read_socket(int peer) {
+  Peer& other = at(peer);
+  bool ended = false;
+  while (auto received = receive_control(other.socket.get(), ended)) {
+    PeerRegion region;
+    region.bytes = received->control.bytes;
+    if (!received->descriptors.empty()) region.descriptor = std::move(received->descriptors[0]);
+    other.regions.insert_or_assign(received->control.region, std::move(region));
+  }
+  if (!ended || messenger_.lost(peer)) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
+  while (!messenger_.full(peer) && poll_ring(peer)) {   // what it sent before it ended counts
+  }
+  messenger_.lose(peer, "its process has ended or left the group");
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,93 @@
+// The moving part of a shm transport: polls the rings, answers the sockets, rings doorbells.
+// Lives in its waiter; the transport in front of it goes when its user lets go.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "trireme/net/connect.h"
+#include "trireme/net/messenger.h"
+#include "trireme/net/shm/memory.h"
+#include "trireme/net/shm/ring.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+class ShmCore final : public ProgressSource {
+ public:
+  /// Exchanges segments and doorbells over `sockets`; blocks through the waiter.
+  ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
+          std::vector<Descriptor> sockets);
+
+  Messenger& messenger() noexcept { return messenger_; }
+  Region register_memory(std::span<std::byte> bytes);
+  std::span<std::byte> map(int peer, RegionId region);
+  void notify(int peer) noexcept;
+
+  bool poll() override;
+  bool pending() const noexcept override { return messenger_.pending(); }
+  int descriptor() const noexcept override { return epoll_.get(); }
+  void arm(bool sleeping) noexcept override;
+
+ private:
+  struct PeerRegion {
+    Descriptor descriptor;
+    std::size_t bytes = 0;
+    std::shared_ptr<SharedMemory> memory;   // once mapped; stays until the transport goes
+  };
+  class ShmLink final : public Link {
+   public:
+    ShmLink(ShmCore& core, int peer, Ring* ring) : core_(core), peer_(peer), writer_(ring) {}
+    bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
+      if (!writer_.put(frame, payload)) return false;
+      core_.ring_if_asleep(peer_);
+      return true;
+    }
+    std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
+      const std::size_t taken = writer_.put_chunk(id, rest);
+      if (taken > 0) core_.ring_if_asleep(peer_);
+      return taken;
+    }
+
+   private:
+    ShmCore& core_;
+    const int peer_;
+    RingWriter writer_;
+  };
+  struct Peer {
+    Descriptor socket, doorbell;
+    std::shared_ptr<SharedMemory> segment;
+    std::unique_ptr<ShmLink> link;
+    std::unique_ptr<RingReader> reader;
+    std::unordered_map<std::uint32_t, PeerRegion> regions;
+  };
+
+  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+  void introduce(const CreatedMemory& segment);
+  void meet(int peer, TimePoint deadline);
+  void watch(int descriptor);
+  bool poll_ring(int peer);
+  bool take_frame(int peer, RingReader& reader, const RingReader::Entry& entry);
+  bool check_sockets();
+  void read_socket(int peer);
+  void ring_if_asleep(int peer) noexcept;
+
+  const std::shared_ptr<Waiter> waiter_;
+  const ConnectOptions options_;
+  std::shared_ptr<SharedMemory> segment_;
+  Descriptor doorbell_, epoll_;
+  Messenger messenger_;
+  std::vector<Peer> peers_;
+  std::vector<std::byte> scratch_;
+  std::vector<std::weak_ptr<SharedMemory>> own_regions_;
+  unsigned polls_ = 0;
+  bool armed_ = false;
+  bool rung_ = false;                       // a doorbell was or is being rung: drain it
+};
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

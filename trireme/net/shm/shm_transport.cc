@@ -1,0 +1,69 @@
+// The transport between processes of one host: rings in shared memory (ring.h), regions by
+// descriptor, a doorbell per rank. What moves is in ShmCore; this is its owner's face.
+#include <utility>
+
+#include "trireme/net/errors.h"
+#include "trireme/net/mesh_sockets.h"
+#include "trireme/net/shm/shm_core.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
+               std::vector<Descriptor> sockets)
+      : waiter_(std::move(waiter)),
+        core_(std::make_shared<ShmCore>(waiter_, options, std::move(sockets))),
+        rank_(options.rank),
+        size_(options.size) {
+    waiter_->add(core_);
+  }
+  ~ShmTransport() override {
+    waiter_->run([core = core_, rank = rank_] { core->messenger().abort(closed(rank)); });
+    waiter_->remove(core_.get());
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  std::shared_ptr<Waiter> waiter() const override { return waiter_; }
+  std::string_view name() const noexcept override { return "shm"; }
+  Work send(int peer, Tag tag, std::span<const std::byte> bytes) override {
+    return core_->messenger().send(peer, tag, bytes);
+  }
+  Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
+    return core_->messenger().recv(peer, tag, bytes);
+  }
+  Region register_memory(std::span<std::byte> bytes, Device) override {
+    return core_->register_memory(bytes);
+  }
+  std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
+  void notify(int peer) noexcept override { core_->notify(peer); }
+  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
+
+ private:
+  const std::shared_ptr<Waiter> waiter_;
+  const std::shared_ptr<ShmCore> core_;
+  const int rank_, size_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_shm(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
+                                    std::vector<int> sockets) {
+  std::vector<Descriptor> owned;
+  for (const int socket : sockets) owned.emplace_back(socket);
+  return std::make_shared<ShmTransport>(std::move(waiter), options, std::move(owned));
+}
+
+std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,
+                                       const ConnectOptions& options, const Exchange& exchange) {
+  auto sockets = connect_all(*waiter, options, exchange, SocketKind::Unix);
+  return std::make_shared<ShmTransport>(std::move(waiter), options, std::move(sockets));
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

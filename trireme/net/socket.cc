@@ -1,0 +1,248 @@
+#include "trireme/net/socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/rand.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+// Lets a waiter sleep on one descriptor; whoever waits reads poll(2) itself.
+class Wakeup final : public ProgressSource {
+ public:
+  Wakeup(int descriptor, short events) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    if (!epoll_) throw_system_error("epoll_create1");
+    epoll_event event{.events = static_cast<std::uint32_t>(events), .data = {.fd = descriptor}};
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+      throw_system_error("epoll_ctl");
+    }
+  }
+  bool poll() override { return false; }
+  bool pending() const noexcept override { return true; }
+  int descriptor() const noexcept override { return epoll_.get(); }
+  void arm(bool) noexcept override {}
+
+ private:
+  Descriptor epoll_;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family = AF_UNSPEC;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+Address tcp_address(const std::string& host, std::uint16_t port) {
+  Address address;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    address.length = sizeof(sockaddr_in);
+    address.family = AF_INET;
+  } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    address.length = sizeof(sockaddr_in6);
+    address.family = AF_INET6;
+  } else {
+    throw ConfigError("'" + host + "' is no IPv4 or IPv6 address",
+                      {.operation = "tcp", .advice = "Give a numeric address of this host."});
+  }
+  return address;
+}
+
+Address unix_address(const std::string& name) {
+  Address address;
+  auto* un = reinterpret_cast<sockaddr_un*>(&address.storage);
+  un->sun_family = AF_UNIX;   // sun_path[0] stays 0: an abstract name, no file
+  if (name.size() + 1 > sizeof un->sun_path) throw ConfigError("unix name is too long: " + name);
+  std::memcpy(un->sun_path + 1, name.data(), name.size());
+  address.length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  address.family = AF_UNIX;
+  return address;
+}
+
+Address parse(const std::string& text) {
+  std::istringstream in(text);
+  std::string kind, host;
+  unsigned port = 0;
+  in >> kind >> host;
+  if (kind == "unix" && !host.empty()) return unix_address(host);
+  if (kind == "tcp" && in >> port && port > 0 && port < 65536) {
+    return tcp_address(host, static_cast<std::uint16_t>(port));
+  }
+  throw RefusedError("'" + text + "' is no address",
+                     {.operation = "dial", .advice = "Run the same version on every host."});
+}
+
+Descriptor open_socket(int family) {
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) throw_system_error("socket");
+  return socket;
+}
+
+void no_delay(int socket, int family) {
+  const int on = 1;
+  if (family != AF_UNIX) setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Descriptor listening(const Address& address) {
+  Descriptor socket = open_socket(address.family);
+  if (bind(socket.get(), address.get(), address.length) != 0) throw_system_error("bind");
+  if (::listen(socket.get(), 128) != 0) throw_system_error("listen");
+  return socket;
+}
+
+bool same_user(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == geteuid();
+}
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (value_ >= 0) close(value_);
+}
+
+void throw_system_error(const std::string& call) {
+  throw ResourceError(call + " failed: " + std::strerror(errno),
+                      {.operation = "net", .advice = "Check the limits on descriptors, ports and "
+                                                     "memory (ulimit -a)."});
+}
+
+void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
+              const std::string& what) {
+  const auto ready = [&] {
+    pollfd one{descriptor, events, 0};
+    return ::poll(&one, 1, 0) > 0;
+  };
+  if (ready()) return;
+  const auto wakeup = std::make_shared<Wakeup>(descriptor, events);
+  waiter.add(wakeup);
+  const bool came = waiter.wait_until(ready, deadline);
+  waiter.remove(wakeup.get());
+  if (!came) {
+    throw TimeoutError("waited in vain for " + what,
+                       {.operation = "connect",
+                        .advice = "Check that every rank was started and reaches this host."});
+  }
+}
+
+void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, TimePoint deadline,
+               const std::string& what) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (count < 0 && would_block()) {
+      wait_for(waiter, socket, POLLOUT, deadline, what);
+    } else {
+      throw PeerLost(what + " closed the connection", {.operation = "connect"});
+    }
+  }
+}
+
+void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
+              const std::string& what) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::recv(socket, bytes.data(), bytes.size(), 0);
+    if (count > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (count < 0 && would_block()) {
+      wait_for(waiter, socket, POLLIN, deadline, what);
+    } else {
+      throw PeerLost(what + " closed the connection", {.operation = "connect"});
+    }
+  }
+}
+
+Listener listen_tcp(const std::string& host) {
+  Listener listener{listening(tcp_address(host, 0)), {}};
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
+  const std::uint16_t port =
+      bound.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
+                                 : reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port;
+  listener.address = "tcp " + host + " " + std::to_string(ntohs(port));
+  return listener;
+}
+
+Listener listen_unix() {
+  unsigned char random[16];
+  RAND_bytes(random, sizeof random);
+  std::string name = "trireme-";
+  for (const unsigned char byte : random) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return {listening(unix_address(name)), "unix " + name};
+}
+
+Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
+  const Address address = parse(text);
+  Descriptor socket = open_socket(address.family);
+  no_delay(socket.get(), address.family);
+  while (connect(socket.get(), address.get(), address.length) != 0) {
+    if (errno == EINPROGRESS) {
+      wait_for(waiter, socket.get(), POLLOUT, deadline, text);
+      int error = 0;
+      socklen_t length = sizeof error;
+      getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+      if (error == 0) break;
+      errno = error;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN && waiter.now() < deadline) {   // a full unix backlog
+      waiter.sleep(std::chrono::milliseconds(1));
+      continue;
+    }
+    throw PeerLost("cannot connect to " + text + ": " + std::strerror(errno),
+                   {.operation = "connect", .advice = "Check that the peer still runs and that "
+                                                      "no firewall stands between."});
+  }
+  return socket;
+}
+
+Descriptor accept_one(Waiter& waiter, const Listener& listener, TimePoint deadline,
+                      const std::string& what) {
+  for (;;) {
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    Descriptor socket(accept4(listener.socket.get(), reinterpret_cast<sockaddr*>(&from), &length,
+                              SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      if (from.ss_family == AF_UNIX && !same_user(socket.get())) continue;
+      no_delay(socket.get(), from.ss_family);
+      return socket;
+    }
+    if (!would_block() && errno != ECONNABORTED) throw_system_error("accept");
+    wait_for(waiter, listener.socket.get(), POLLIN, deadline, what);
+  }
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,233 @@
+#include "trireme/net/tcp/tcp_link.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kOutLimit = std::size_t{256} << 10;   // buffered small frames
+constexpr std::size_t kInBuffer = std::size_t{64} << 10;
+constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // of one peer, so that nobody starves
+static_assert(kInBuffer >= kEagerLimit + 24);
+
+}  // namespace
+
+TcpLink::TcpLink(Messenger& messenger, int peer, Descriptor socket)
+    : messenger_(messenger), peer_(peer), socket_(std::move(socket)), in_(kInBuffer) {}
+
+TcpLink::~TcpLink() {
+  for (int attempt = 0; attempt < 10 && sent_ < out_.size() && chunk_left_ == 0; ++attempt) {
+    if (flush()) continue;
+    pollfd one{socket_.get(), POLLOUT, 0};
+    ::poll(&one, 1, 100);
+  }
+  // Unread bytes would turn the close into a reset.
+  shutdown(socket_.get(), SHUT_WR);
+  while (recv(socket_.get(), in_.data(), in_.size(), MSG_DONTWAIT) > 0) {
+  }
+}
+
+// Bytes written, 0 if the socket is full or broken (reading finds out which).
+std::ptrdiff_t TcpLink::write_some(const void* head, std::size_t head_bytes,
+                                   std::span<const std::byte> payload) {
+  iovec parts[2] = {{const_cast<void*>(head), head_bytes},
+                    {const_cast<std::byte*>(payload.data()), payload.size()}};
+  msghdr message{};
+  message.msg_iov = head_bytes > 0 ? parts : parts + 1;
+  message.msg_iovlen = (head_bytes > 0) + (payload.empty() ? 0 : 1);
+  const ssize_t count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  blocked_ = count < static_cast<ssize_t>(head_bytes + payload.size());
+  return std::max<ssize_t>(count, 0);
+}
+
+bool TcpLink::flush() {
+  blocked_ = false;
+  if (sent_ == out_.size()) return false;
+  const auto count = write_some(nullptr, 0, std::span(out_).subspan(sent_));
+  sent_ += static_cast<std::size_t>(count);
+  if (sent_ == out_.size()) {
+    out_.clear();
+    sent_ = 0;
+  }
+  return count > 0;
+}
+
+bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
+  if (chunk_left_ > 0 || out_.size() - sent_ > kOutLimit) return false;
+  Head head;
+  head.kind = static_cast<std::uint8_t>(frame.kind);
+  head.id = frame.id;
+  head.tag = frame.tag;
+  head.length = frame.length;
+  std::size_t written = 0;
+  if (out_.empty()) {
+    written = static_cast<std::size_t>(write_some(&head, sizeof head, payload));
+    if (written == sizeof head + payload.size()) return true;
+  }
+  const auto append = [&](const void* data, std::size_t bytes) {
+    const std::size_t skip = std::min(written, bytes);
+    const auto* const from = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), from + skip, from + bytes);
+    written -= skip;
+  };
+  append(&head, sizeof head);
+  append(payload.data(), payload.size());
+  return true;
+}
+
+std::size_t TcpLink::try_stream(std::uint32_t id, std::span<const std::byte> rest) {
+  while (sent_ < out_.size()) {
+    if (!flush()) return 0;
+  }
+  if (chunk_left_ > 0) {
+    const auto count = write_some(nullptr, 0, rest.first(std::min(rest.size(), chunk_left_)));
+    chunk_left_ -= static_cast<std::size_t>(count);
+    return static_cast<std::size_t>(count);
+  }
+  Head head;
+  head.kind = static_cast<std::uint8_t>(FrameKind::Data);
+  head.id = id;
+  head.length = std::min(rest.size(), kChunk);
+  const auto count = static_cast<std::size_t>(
+      write_some(&head, sizeof head, rest.first(head.length)));
+  if (count == 0) return 0;
+  chunk_left_ = head.length;
+  if (count < sizeof head) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&head);
+    out_.assign(bytes + count, bytes + sizeof head);
+    return 0;
+  }
+  chunk_left_ -= count - sizeof head;
+  return count - sizeof head;
+}
+
+bool TcpLink::read(const char*& ended) {
+  bool moved = false;
+  for (std::size_t before = 0; before < kReadPerPoll; before += kInBuffer) {
+    if (!handle_buffer(ended)) return true;
+    const bool full = messenger_.full(peer_) && data_left_ == 0;
+    if (full || !(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
+    moved = true;
+  }
+  return moved;
+}
+
+// Everything complete in the buffer; false if the peer broke the protocol.
+bool TcpLink::handle_buffer(const char*& ended) {
+  for (;;) {
+    const std::size_t available = end_ - begin_;
+    if (data_left_ > 0) {
+      const std::size_t size = std::min(available, data_left_);
+      if (size == 0) return true;
+      const std::span<const std::byte> bytes{in_.data() + begin_, size};
+      begin_ += size;
+      receive_data(bytes, ended);
+      if (ended != nullptr) return false;
+      continue;
+    }
+    if (available < sizeof(Head) || messenger_.full(peer_)) return true;
+    Head head;
+    std::memcpy(&head, in_.data() + begin_, sizeof head);
+    if (std::memcmp(head.magic, Head().magic, sizeof head.magic) != 0) {
+      ended = "it sent something that is no frame";
+      return false;
+    }
+    const bool eager = head.kind == static_cast<std::uint8_t>(FrameKind::Eager);
+    if (eager && head.length > kEagerLimit) {
+      ended = "it sent a frame that is too long";
+      return false;
+    }
+    if (eager && available < sizeof head + head.length) return true;
+    if (!handle_frame(head, ended)) return false;
+  }
+}
+
+bool TcpLink::handle_frame(const Head& head, const char*& ended) {
+  begin_ += sizeof head;
+  switch (static_cast<FrameKind>(head.kind)) {
+    case FrameKind::Eager: {
+      const std::span<const std::byte> payload{in_.data() + begin_, head.length};
+      begin_ += head.length;
+      messenger_.on_eager(peer_, {head.tag}, payload);
+      return true;
+    }
+    case FrameKind::Data:
+      data_id_ = head.id;
+      data_left_ = head.length;
+      if (head.length <= kChunk) return true;
+      ended = "it sent a chunk that is too long";
+      return false;
+    case FrameKind::Rts:
+    case FrameKind::Cts:
+    case FrameKind::Refuse:
+      messenger_.on_control(
+          peer_, {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
+      return true;
+  }
+  ended = "it sent a frame of an unknown kind";
+  return false;
+}
+
+void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended) {
+  data_left_ -= bytes.size();
+  std::byte* const to = messenger_.destination(peer_, data_id_, bytes.size());
+  if (to != nullptr) {
+    std::memcpy(to, bytes.data(), bytes.size());
+    messenger_.on_data(peer_, data_id_, bytes.size());
+  } else if (!messenger_.aborted()) {
+    ended = "it sent data that nobody asked for";
+  }
+}
+
+// Straight into the receiver's memory.
+bool TcpLink::read_data(const char*& ended) {
+  std::byte* const to = messenger_.destination(peer_, data_id_, data_left_);
+  if (to == nullptr && !messenger_.aborted()) {
+    ended = "it sent data that nobody asked for";
+    return false;
+  }
+  const std::size_t wanted = to != nullptr ? data_left_ : std::min(data_left_, in_.size());
+  const auto count =
+      recv(socket_.get(), to != nullptr ? to : in_.data(), wanted, MSG_DONTWAIT);
+  if (!received(count, ended)) return false;
+  data_left_ -= static_cast<std::size_t>(count);
+  if (to != nullptr) messenger_.on_data(peer_, data_id_, static_cast<std::size_t>(count));
+  return true;
+}
+
+bool TcpLink::read_buffer(const char*& ended) {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0) {
+    std::memmove(in_.data(), in_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+  }
+  const auto count = recv(socket_.get(), in_.data() + end_, in_.size() - end_, MSG_DONTWAIT);
+  if (!received(count, ended)) return false;
+  end_ += static_cast<std::size_t>(count);
+  return true;
+}
+
+bool TcpLink::received(std::ptrdiff_t count, const char*& ended) const {
+  if (count > 0) return true;
+  if (count == 0) {
+    ended = "its process has ended or left the group";
+  } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+    ended = std::strerror(errno);
+  }
+  return false;
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme
