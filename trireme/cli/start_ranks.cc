@@ -33,7 +33,9 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   options.ranks = ranks;
   // The arguments are for `ps`; the variable says what to do.
   options.command = {own_program(), "train", spec.folder};
-  options.environment = {std::string(kWorkerVariable) + "=" + spec.to_text()};
+  std::string variable = kWorkerVariable;
+  variable.append("=").append(spec.to_text());
+  options.environment.push_back(variable);
   options.rank0_direct = true;
   return launch::run(options);
 }
