@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "trireme/base/event.h"
 #include "trireme/base/error.h"
+#include "trireme/base/event.h"
 #include "trireme/job.h"
 #include "trireme/testing/run_processes.h"
 
@@ -142,8 +142,7 @@ TEST_P(Transports, AStoppedRankIsWaitedForWithALine) {
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   EXPECT_TRUE(contains(run.ranks[0].err, "rank 1 is stopped (debugger or SIGSTOP) since "))
       << run.describe();
-  EXPECT_TRUE(contains(run.ranks[0].err, "2 ranks wait in all_reduce bucket 2"))
-      << run.describe();
+  EXPECT_TRUE(contains(run.ranks[0].err, "2 ranks wait in all_reduce bucket 2")) << run.describe();
 }
 
 TRIREME_PROCESS(throws) {

@@ -45,7 +45,8 @@ TEST(Launch, GivesEveryProgramItsRankAndKeepsStreamsApart) {
 }
 
 TEST(Launch, KeepsTheSecretOutOfEnvironmentAndArguments) {
-  const Shell run = shell(1, "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; wc -c < /proc/self/fd/$TRIREME_SECRET_FD");
+  const Shell run = shell(
+      1, "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; wc -c < /proc/self/fd/$TRIREME_SECRET_FD");
   EXPECT_EQ(run.out[0].find("SECRET="), std::string::npos);
   EXPECT_NE(run.out[0].find("\n32\n"), std::string::npos) << run.out[0];
 }
@@ -62,7 +63,8 @@ TEST(Launch, EndsAllWhenOneFails) {
 
 TEST(Launch, KillsAProgramThatIgnoresSigtermAndItsChildren) {
   const TimePoint start = steady_now();
-  const Shell run = shell(2, "[ $TRIREME_RANK = 0 ] && { sleep 0.3; exit 9; }; trap '' TERM; sleep 60 & sleep 60");
+  const Shell run = shell(
+      2, "[ $TRIREME_RANK = 0 ] && { sleep 0.3; exit 9; }; trap '' TERM; sleep 60 & sleep 60");
   EXPECT_LT(steady_now() - start, std::chrono::milliseconds(2500));
   EXPECT_EQ(run.result.exit_code, 9);
   EXPECT_EQ(run.result.exit_codes[1], 137);
@@ -83,7 +85,7 @@ TEST(Launch, RefusesWhatItCannotRun) {
   EXPECT_EQ(launch::run(options), 2);
   options.command = {"true"};
   options.listen = "0.0.0.0";
-  EXPECT_EQ(launch::run(options), 2);   // a non-loopback bind without the user's secret
+  EXPECT_EQ(launch::run(options), 2);  // a non-loopback bind without the user's secret
 }
 
 TRIREME_PROCESS(alone) {
@@ -120,6 +122,14 @@ TEST(Job, RefusesToTrainCopiesSideBySide) {
   const ProcessRun run = run_processes(1, "alone", options);
   EXPECT_EQ(run.exit_code, 2) << run.describe();
   EXPECT_NE(run.ranks[0].err.find("trireme launch -n 4"), std::string::npos) << run.describe();
+}
+
+TEST(Job, NamesABadOptionInTheLastLine) {
+  ProcessOptions options;
+  options.transport = "pigeon";
+  const ProcessRun run = run_processes(2, "alone", options);
+  EXPECT_EQ(run.exit_code, 2) << run.describe();
+  EXPECT_NE(run.last_line.find("unknown transport 'pigeon'"), std::string::npos) << run.describe();
 }
 
 class Jobs : public ::testing::TestWithParam<std::string> {};

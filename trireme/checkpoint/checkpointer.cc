@@ -92,7 +92,9 @@ struct Checkpointer::Impl {
   checkpoint::CheckpointFolder folder;
   checkpoint::Parts parts;
   bool looked = false;
-  long saved = 0;  // steps done at the last save or resume
+  long saved = 0;  // steps done at the last save or resume …
+  // … and at the last after(): a rank without a share of a short batch passes two steps at once.
+  long seen = 0;
 };
 
 Checkpointer::Checkpointer(Job& job, std::string directory, CheckpointerOptions options)
@@ -111,13 +113,14 @@ long Checkpointer::resume() {
   impl.looked = true;
   const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
   if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder);
-  impl.saved = static_cast<long>(manifest.step);
+  impl.saved = impl.seen = static_cast<long>(manifest.step);
   return impl.saved;
 }
 
 void Checkpointer::after(long step) {
   impl_->refuse_foreign();
-  if (impl_->options.every > 0 && (step + 1) % impl_->options.every == 0) save(step + 1);
+  const long every = impl_->options.every, before = std::exchange(impl_->seen, step + 1);
+  if (every > 0 && (step + 1) / every > before / every) save(step + 1);
 }
 
 void Checkpointer::save(long steps_done) {

@@ -22,6 +22,7 @@ class AloneTransport final : public net::Transport {
   net::Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int, net::RegionId) override { return {}; }
   void notify(int) noexcept override {}
+  bool lost(int) const noexcept override { return false; }
   void abort(std::exception_ptr) noexcept override {}
 
  private:

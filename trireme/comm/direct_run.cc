@@ -90,8 +90,7 @@ bool DirectRun::reduce(Piece slice, const std::vector<std::byte*>& in,
     for (std::size_t i = 0; i < in.size(); ++i) from[i] = in[i] + begin * width_;
     for (std::size_t i = 0; i < out.size(); ++i) to[i] = out[i] + begin * width_;
     kernel::fold(combine_of(op.op), op.dtype, plan_.steps, from, to,
-                 std::min(block, slice.count - begin), op.op == ReduceOp::Mean ? op.total : 0,
-                 false);
+                 std::min(block, slice.count - begin), op.op == ReduceOp::Mean ? op.total : 0);
   }
   board.own().writing.store(0);
   if (gone >= 0) engine_.fail(board.error_of(gone));

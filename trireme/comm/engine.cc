@@ -108,7 +108,7 @@ void Engine::pump() {
   pumping_ = true;
   while (!running_ && !queue_.empty() && !broken()) {
     running_ = true;
-    begin(queue_.front());
+    begin(std::shared_ptr<Call>(queue_.front()));  // a failure empties the queue
   }
   pumping_ = false;
 }
@@ -160,10 +160,10 @@ void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
 
 void Engine::on_agreed(const std::shared_ptr<Call>& call,
                        std::span<const std::byte* const> payloads) {
-  if (call->program) return call->program->run();
-  if (call->direct) {
+  if (const auto program = call->program) return program->run();
+  if (const auto direct = call->direct) {
     wait_for(Waits::Direct);
-    return call->direct->run();
+    return direct->run();
   }
   if (call->operation.kind == OpKind::Allocate) {
     map_region(*call);
@@ -217,7 +217,9 @@ void Engine::fail(std::exception_ptr error) noexcept {
   transport_->abort(error);  // settles every transfer; from here on no buffer is touched
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
-    call->program = nullptr;
+    if (call->program) call->program->cancel();
+    call->program = nullptr;  // whoever runs it holds it
+    call->direct = nullptr;
     call->source.fail(error);
   }
 }

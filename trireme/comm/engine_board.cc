@@ -163,16 +163,24 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 bool Engine::poll() {
   if (waits_ == Waits::No) return false;
   const std::shared_ptr<Call> call = queue_.front();
-  const auto look = [&] {
-    return waits_ == Waits::Headers ? poll_headers(call) : call->direct->poll();
-  };
+  const std::shared_ptr<DirectRun> direct = call->direct;
+  const auto look = [&] { return waits_ == Waits::Headers ? poll_headers(call) : direct->poll(); };
   const bool moved = look();
   if (moved || waits_ == Waits::No) return moved;
-  const int gone = board_->first_aborted();
-  if (gone < 0) return false;
+  int gone = board_->first_aborted(), lost = -1;
+  for (int peer = 0; gone < 0 && peer < size_; ++peer) {
+    if (transport_->lost(peer) && owes(peer)) lost = peer;
+  }
+  if (gone < 0 && lost < 0) return false;
   // It may have left because this operation had ended for all, just after the look above.
   if (look() || waits_ == Waits::No) return true;
-  fail(board_->error_of(gone));
+  fail(gone >= 0 ? board_->error_of(gone)
+                 : std::make_exception_ptr(
+                       PeerLost("rank " + std::to_string(lost) + "'s process has ended",
+                                {.rank = rank_,
+                                 .peer = lost,
+                                 .advice = "See that rank's own last lines; resume from the last "
+                                           "checkpoint."})));
   return true;
 }
 

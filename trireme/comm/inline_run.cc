@@ -27,7 +27,7 @@ void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
   }
   void* const out[] = {op.out.data};
   kernel::fold(combine_of(op.op), op.dtype, plan.steps, operands, out, op.out.count,
-               op.op == ReduceOp::Mean ? op.total : 0, false);
+               op.op == ReduceOp::Mean ? op.total : 0);
 }
 
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) {

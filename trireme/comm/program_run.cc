@@ -97,8 +97,9 @@ ProgramRun::Place& ProgramRun::find(int chunk, kernel::LeafRange node) {
 
 void ProgramRun::send_ahead() {
   if (route_.rounds.empty()) return;
-  phase_ = Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
-  post_sends(*phase_);
+  const auto phase = phase_ =
+      Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
+  post_sends(*phase);
   sent_ = true;
 }
 
@@ -128,12 +129,11 @@ void ProgramRun::post_receives(Phase& phase) {
 
 void ProgramRun::begin_round() {
   if (round_ == route_.rounds.size()) return end();
-  if (!sent_) {
-    phase_ = Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
-    post_sends(*phase_);
+  auto phase = std::exchange(phase_, nullptr);
+  if (!std::exchange(sent_, false)) {
+    phase = Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
+    post_sends(*phase);
   }
-  sent_ = false;
-  const auto phase = std::exchange(phase_, nullptr);
   post_receives(*phase);
   phase->close();
 }

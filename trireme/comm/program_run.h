@@ -18,6 +18,8 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   /// Sends what the first round sends, before the ranks have agreed: small messages only.
   void send_ahead();
   void run() { begin_round(); }
+  /// The engine broke before run(): lets go of what send_ahead() began.
+  void cancel() noexcept { phase_ = nullptr; }
 
  private:
   struct Place {

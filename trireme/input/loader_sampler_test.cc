@@ -226,6 +226,23 @@ TEST(Sampler, SaysWhatDoesNotFit) {
   EXPECT_THROW(make_state(10, 4, 0, 1)->consume(), CheckFailure);  // before any pass
 }
 
+TEST(Sampler, TheJobHasOnePlan) {
+  char name[] = "test";
+  char* arguments[] = {name, nullptr};
+  Job job(1, arguments);  // a job of one rank
+  {
+    Sampler sampler(job, 10, {.batch = 4});
+    ASSERT_NE(job.input_plan(), nullptr);
+    Sampler evaluation(job, 10, {.batch = 4, .follow = false});
+    EXPECT_THROW(Sampler(job, 10, {.batch = 4}), ConfigError);
+    sampler.reset();
+    EXPECT_EQ(sampler.next(2)->size(), 2u);
+    EXPECT_EQ(job.input_plan()->peek()->total, 2u);
+    EXPECT_THROW(sampler.reset(11), ConfigError);
+  }
+  Sampler next(job, 20, {.batch = 4});  // the first one is gone
+}
+
 TEST(Sampler, SavesIntoATorchArchive) {
   const auto state = make_state(8, 4, 0, 1);
   std::vector<Seen> seen;

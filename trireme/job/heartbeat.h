@@ -14,7 +14,7 @@ namespace job {
 class Heartbeat {
  public:
   Heartbeat(launch::CoordinatorClient& client, launch::StatusPage& status, Duration timeout);
-  ~Heartbeat();   // ends the thread
+  ~Heartbeat();  // ends the thread
 
  private:
   void loop();

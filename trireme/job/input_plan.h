@@ -13,13 +13,13 @@ inline namespace v0 {
 /// One micro-batch of this rank, or (has_data false) the note that the global batch had no share
 /// for this rank; such a step is taken part in inside the step() before.
 struct MicroStep {
-  std::uint32_t index = 0, total = 0;      // micro-batch number and how many the global batch has
-  std::int64_t samples = 0;                // in this micro-batch
-  std::int64_t global_samples = 0;         // in the global batch
-  std::int64_t batch_number = 0;           // global batches since the start
+  std::uint32_t index = 0, total = 0;  // micro-batch number and how many the global batch has
+  std::int64_t samples = 0;            // in this micro-batch
+  std::int64_t global_samples = 0;     // in the global batch
+  std::int64_t batch_number = 0;       // global batches since the start
   bool has_data = true;
-  bool last_of_batch = false;              // this rank's last of its global batch
-  bool last_of_epoch = false;              // no global batch follows in this epoch
+  bool last_of_batch = false;  // this rank's last of its global batch
+  bool last_of_epoch = false;  // no global batch follows in this epoch
 };
 
 class InputPlan {

@@ -26,10 +26,11 @@ namespace {
 std::string secret_of(const launch::RankEnvironment& env) {
   if (env.secret_descriptor >= 0) return launch::read_secret_descriptor(env.secret_descriptor);
   if (!env.secret_file.empty()) return launch::read_secret_file(env.secret_file);
-  throw RefusedError(ExitCode::Unauthenticated, "this rank was given no job secret",
-                     {.rank = env.rank,
-                      .operation = "join",
-                      .advice = "Start ranks by `trireme launch`, or set TRIREME_JOB_SECRET_FILE."});
+  throw RefusedError(
+      ExitCode::Unauthenticated, "this rank was given no job secret",
+      {.rank = env.rank,
+       .operation = "join",
+       .advice = "Start ranks by `trireme launch`, or set TRIREME_JOB_SECRET_FILE."});
 }
 
 // Ranks that share cores must not spin: the one that spins keeps the awaited one from running.
@@ -40,8 +41,9 @@ Duration spin_of(const launch::RankEnvironment& env) {
 }  // namespace
 
 struct Job::Impl {
-  Impl(int argc, char** argv, JobOptions given);
+  explicit Impl(JobOptions given);
   ~Impl();
+  void be_alone();
   void join();
   std::shared_ptr<net::Transport> connect();
   std::vector<std::string> exchange(const std::string& key, const std::string& mine);
@@ -49,42 +51,45 @@ struct Job::Impl {
   void on_news(const launch::News& news);
   void leave();
 
-  JobOptions options;
   launch::RankEnvironment env;
   std::string host;
-  int cores = 1;
   launch::StatusPage status;
+  JobOptions options;
+  int cores = 1;
   std::string secret;
   std::shared_ptr<RealWaiter> waiter;
-  std::unique_ptr<launch::CoordinatorClient> client;   // null: alone
-  std::vector<std::string> hosts;                      // by rank
+  std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
+  std::vector<std::string> hosts;                     // by rank
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
-  std::shared_ptr<comm::Communicator> world;           // guarded by mutex until constructed
-  std::exception_ptr lost;                             // guarded by mutex
-  std::shared_ptr<InputPlan> input_plan;               // guarded by mutex
+  std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
+  std::exception_ptr lost;                    // guarded by mutex
+  std::shared_ptr<InputPlan> input_plan;      // guarded by mutex
 };
 
-Job::Impl::Impl(int, char**, JobOptions given)
-    : options(job::resolve_options(std::move(given))),
-      env(launch::resolve_environment()),
+Job::Impl::Impl(JobOptions given)
+    : env(launch::resolve_environment()),
       host(observe::host_name()),
-      cores(job::resolve_cores(env)),
       status(env.status_descriptor) {
   job::set_reporter({env.rank, env.size, host, nullptr, &status});
-  waiter = std::make_shared<RealWaiter>(spin_of(env));
-  if (env.coordinator.empty()) {
-    world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
-                                                 world_options());
-    return;
-  }
   try {
-    join();
+    options = job::resolve_options(std::move(given));
+    cores = job::resolve_cores(env);
+    waiter = std::make_shared<RealWaiter>(spin_of(env));
+    env.coordinator.empty() ? be_alone() : join();
   } catch (...) {
-    if (client) client->report(job::failure_from(std::current_exception()));
+    // The launcher's last line; this process ends by the exception or lives on without a Job.
+    const launch::Failure failure = job::failure_from(std::current_exception());
+    status.set_last_words(failure.sentence);
+    if (client) client->report(failure);
     leave();
     throw;
   }
+}
+
+void Job::Impl::be_alone() {
+  world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
+                                               world_options());
 }
 
 Job::Impl::~Impl() { leave(); }
@@ -132,7 +137,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
         launch::JudgeOptions{env.rank, options.timeout, options.timeout_user_code});
-    result.on_stall = [](std::string_view) {};   // the watch prints one line per job
+    result.on_stall = [](std::string_view) {};  // the watch prints one line per job
   }
   return result;
 }
@@ -163,7 +168,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
                                             .secret = secret,
                                             .epoch = env.epoch,
                                             .timeout = options.timeout};
-  int calls = 0;   // all ranks call in the same order
+  int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
   };
@@ -175,7 +180,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
 void Job::Impl::on_news(const launch::News& news) {
   using Kind = launch::News::Kind;
   if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
-  if (news.kind == Kind::Left) return;   // its sockets tell whoever still waits for it
+  if (news.kind == Kind::Left) return;  // its sockets tell whoever still waits for it
   if (news.kind == Kind::Failure && news.failure.rank == env.rank) return;
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
@@ -198,10 +203,10 @@ void Job::Impl::on_news(const launch::News& news) {
   if (broken) broken->abort(error);
 }
 
-Job::Job(int argc, char** argv, JobOptions options) {
+Job::Job(int, char**, JobOptions options) {
   // From here on an exception of this very constructor keeps the exit-code contract too.
   job::set_reporter({.host = observe::host_name()});
-  impl_ = std::make_unique<Impl>(argc, argv, std::move(options));
+  impl_ = std::make_unique<Impl>(std::move(options));
 }
 Job::~Job() = default;
 

@@ -1,4 +1,5 @@
-// Job: this process's membership in a distributed run. Joins on construction, leaves on destruction.
+// Job: this process's membership in a distributed run. Joins on construction, leaves on
+// destruction.
 //
 // Started by `trireme launch` or `trireme train`, it is one rank of n; started alone it is a job of
 // one rank. No LibTorch. One Job per process; its accessors are const and thread safe. A failure
@@ -22,10 +23,10 @@ inline namespace v0 {
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
-  std::string transport = "auto";     // auto | shm | tcp (environment TRIREME_COMM_TRANSPORT)
-  std::string algorithm = "auto";     // environment TRIREME_COMM_ALGORITHM
-  Duration timeout = std::chrono::seconds(30);             // TRIREME_TIMEOUT, seconds
-  Duration timeout_user_code = std::chrono::minutes(30);   // TRIREME_TIMEOUT_USER_CODE, seconds
+  std::string transport = "auto";  // auto | shm | tcp (environment TRIREME_COMM_TRANSPORT)
+  std::string algorithm = "auto";  // environment TRIREME_COMM_ALGORITHM
+  Duration timeout = std::chrono::seconds(30);            // TRIREME_TIMEOUT, seconds
+  Duration timeout_user_code = std::chrono::minutes(30);  // TRIREME_TIMEOUT_USER_CODE, seconds
   bool reproducible = true;
   /// Hash of what must be equal on all ranks (NUMERICS: identity), with a readable text; a rank
   /// that differs is refused with both texts. Empty: not compared.
@@ -52,7 +53,7 @@ class Job {
   const JobOptions& options() const noexcept;
 
   comm::Communicator& world() const;
-  comm::Communicator& host() const;   // the ranks on this host
+  comm::Communicator& host() const;  // the ranks on this host
   std::shared_ptr<Waiter> waiter() const;
 
   /// SIGINT (130) or SIGTERM (143) arrived at this rank or at the launcher; 0 if none. Ranks agree

@@ -13,8 +13,8 @@ namespace job {
 comm::PeerWatch::Verdict MembershipWatch::ask(std::string_view operation, Duration waited) {
   const std::string name(operation);
   try {
-    const Duration patience = std::clamp<Duration>(options_.timeout, std::chrono::seconds(1),
-                                                   std::chrono::seconds(10));
+    const Duration patience =
+        std::clamp<Duration>(options_.timeout, std::chrono::seconds(1), std::chrono::seconds(10));
     const launch::Table table = client_.heartbeat(status_.read(steady_now()), patience);
     const launch::Verdict verdict = launch::judge(table, name, waited, options_);
     if (verdict.keep_waiting && verdict.speak) observe::info(verdict.explanation);

@@ -11,8 +11,7 @@ inline namespace v0 {
 namespace job {
 namespace {
 
-void take_seconds(const launch::Getenv& get, const char* name, Duration standard,
-                  Duration& value) {
+void take_seconds(const launch::Getenv& get, const char* name, Duration standard, Duration& value) {
   const auto text = get(name);
   if (!text || text->empty() || value != standard) return;
   char* end = nullptr;
@@ -39,9 +38,9 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
   if (options.transport != "auto" && options.transport != "shm" && options.transport != "tcp") {
-    throw ConfigError("unknown transport '" + options.transport + "'",
-                      {.operation = "config", .label = "comm.transport",
-                       .advice = "Use auto, shm or tcp."});
+    throw ConfigError(
+        "unknown transport '" + options.transport + "'",
+        {.operation = "config", .label = "comm.transport", .advice = "Use auto, shm or tcp."});
   }
   return options;
 }

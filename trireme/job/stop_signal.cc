@@ -10,7 +10,7 @@ namespace job {
 namespace {
 
 std::atomic<int> arrived{0};
-std::atomic<int> handled{0};   // signals that came to this process itself
+std::atomic<int> handled{0};  // signals that came to this process itself
 
 void on_signal(int signal) {
   if (handled.fetch_add(1) > 0) {

@@ -17,15 +17,18 @@ namespace job {
 namespace {
 
 std::mutex mutex;
-Reporter reporter;                     // guarded by mutex
+Reporter reporter;  // guarded by mutex
 std::terminate_handler before = nullptr;
 
 // An Error that knows its rank says everything itself; others get the place in front or behind.
 launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   launch::Activity activity;
   if (who.status) activity = who.status->read(steady_now());
-  launch::Failure failure{who.rank,          who.host, activity.step,
-                          activity.waiting ? activity.operation : activity.last_call, {},
+  launch::Failure failure{who.rank,
+                          who.host,
+                          activity.step,
+                          activity.waiting ? activity.operation : activity.last_call,
+                          {},
                           report.exit_code};
   if (!report.context.operation.empty()) failure.operation = report.context.operation;
   if (report.context.step >= 0) failure.step = report.context.step;
@@ -48,7 +51,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
 
 [[noreturn]] void on_terminate() {
   const std::exception_ptr error = std::current_exception();
-  if (!error && before) before();   // not an exception: std::terminate's own reasons
+  if (!error && before) before();  // not an exception: std::terminate's own reasons
   const ErrorReport report = describe(error);
   std::cout.flush();
   std::fflush(stdout);
@@ -57,6 +60,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
     const launch::Failure failure = make_failure(report, reporter);
     const std::string line = "trireme: " + failure.sentence + "\n";
     [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+    if (reporter.status) reporter.status->set_last_words(failure.sentence);
     if (reporter.client) reporter.client->report(failure);
   }
   _exit(report.exit_code);

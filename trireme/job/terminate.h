@@ -18,7 +18,7 @@ struct Reporter {
   int size = 1;
   std::string host;
   launch::CoordinatorClient* client = nullptr;
-  const launch::StatusPage* status = nullptr;
+  launch::StatusPage* status = nullptr;
 };
 
 /// Installs the handler (once) and sets whom it reports to. Thread safe.

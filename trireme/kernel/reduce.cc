@@ -65,15 +65,15 @@ CombineFn combine_function(Combine op, DType dtype) {
 
 // Partial sums of one block. Slots start as the operands and move to scratch as they are combined.
 void fold_block(CombineFn function, std::span<const FoldStep> steps, const void** slots,
-                std::byte* scratch, std::span<void* const> out, std::size_t count, bool stream) {
+                std::byte* scratch, std::span<void* const> out, std::size_t count) {
   for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
     const auto [left, right] = steps[s];
     void* to = scratch + left * kBlockBytes;
-    function(slots[left], slots[right], &to, 1, count, false);
+    function(slots[left], slots[right], &to, 1, count);
     slots[left] = to;
   }
   const auto [left, right] = steps.back();
-  function(slots[left], slots[right], out.data(), out.size(), count, stream);
+  function(slots[left], slots[right], out.data(), out.size(), count);
 }
 
 }  // namespace
@@ -84,24 +84,12 @@ std::string_view instruction_set() noexcept { return chosen().name; }
 
 void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
              std::size_t count) {
-  combine_function(op, dtype)(left, right, &out, 1, count, false);
+  combine_function(op, dtype)(left, right, &out, 1, count);
 }
 
 void divide(DType dtype, void* values, std::size_t count, double by) {
   TRIREME_CHECK(can_divide(dtype));
   chosen().table->divide[kind_of(dtype)](values, count, by);
-}
-
-void copy(void* to, const void* from, std::size_t bytes, bool stream) {
-  std::size_t done = 0;
-  if (stream && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
-    done = bytes / 64 * 64;
-    chosen().table->stream_copy(to, from, done);
-  }
-  if (done < bytes) {
-    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
-                bytes - done);
-  }
 }
 
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
@@ -121,12 +109,12 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 }
 
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
-          std::span<void* const> out, std::size_t count, double by, bool stream) {
+          std::span<void* const> out, std::size_t count, double by) {
   const CombineFn function = combine_function(op, dtype);
   const std::size_t width = size_of(dtype);
   TRIREME_CHECK(steps.size() + 1 == in.size());
   if (steps.size() == 1 && by == 0) {  // two operands: one pass, no blocks
-    return function(in[0], in[1], out.data(), out.size(), count, stream);
+    return function(in[0], in[1], out.data(), out.size(), count);
   }
   const std::size_t block = kBlockBytes / width;
   std::vector<const void*> slots(in.size());
@@ -142,17 +130,17 @@ void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<co
       to[k] = static_cast<std::byte*>(out[k]) + begin * width;
     }
     if (by == 0 && !steps.empty()) {
-      fold_block(function, steps, slots.data(), base, to, length, stream);
+      fold_block(function, steps, slots.data(), base, to, length);
       continue;
     }
     void* result = base;
     if (steps.empty()) {
       std::memcpy(result, slots[0], length * width);
     } else {
-      fold_block(function, steps, slots.data(), base, {&result, 1}, length, false);
+      fold_block(function, steps, slots.data(), base, {&result, 1}, length);
     }
     if (by != 0) divide(dtype, result, length, by);
-    for (void* one : to) copy(one, result, length * width, stream);
+    for (void* one : to) std::memcpy(one, result, length * width);
   }
 }
 

@@ -43,12 +43,9 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 
 /// Folds `in` by `steps` and stores the result to every pointer of `out`, reading each operand once
 /// and writing each output once. An output may be an operand. by: 0, or a divisor of the result.
-/// `stream`: outputs bypass the caches where they are 64-byte aligned.
+/// (Stores that bypass the caches were three times slower here: docs/design/002-direct-reduce.md.)
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
-          std::span<void* const> out, std::size_t count, double by, bool stream);
-
-/// memcpy whose stores bypass the caches when `stream` is set and `to` is 64-byte aligned.
-void copy(void* to, const void* from, std::size_t bytes, bool stream);
+          std::span<void* const> out, std::size_t count, double by);
 
 /// "avx512", "avx2" or "sse2".
 std::string_view instruction_set() noexcept;

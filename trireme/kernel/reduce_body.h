@@ -146,44 +146,25 @@ inline void store(void* to, V value) {
   __builtin_memcpy(to, &value, 64);
 }
 
-inline void stream_store(void* to, const void* value) {
-#if defined(__AVX512F__)
-  _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(value));
-#else
-  const __m128i* parts = static_cast<const __m128i*>(value);
-  for (int i = 0; i < 4; ++i) {
-    _mm_stream_si128(static_cast<__m128i*>(to) + i, _mm_loadu_si128(parts + i));
-  }
-#endif
-}
-
 template <class Op, class T>
 inline typename Codec<T>::Stored apply(typename Codec<T>::Stored a, typename Codec<T>::Stored b) {
   return Codec<T>::encode(Op::apply(Codec<T>::decode(a), Codec<T>::decode(b)));
 }
 
-enum class Outs { One, Two, OneStreamed, TwoStreamed, Many, ManyStreamed };
-
-template <class Op, class T, Outs kOuts>
+template <class Op, class T, int kOuts>  // 1, 2, or 0: any number
 void combine_loop(const T* left, const T* right, T* const* outs, std::size_t num_outs,
                   std::size_t count) {
   constexpr std::size_t lanes = 64 / sizeof(T);
   T* const first = outs[0];
-  T* const second = num_outs > 1 ? outs[1] : nullptr;
+  T* const second = kOuts == 2 ? outs[1] : nullptr;
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto value = apply<Op, T>(load(left + i), load(right + i));
-    if constexpr (kOuts == Outs::One || kOuts == Outs::Two) store(first + i, value);
-    if constexpr (kOuts == Outs::Two) store(second + i, value);
-    if constexpr (kOuts == Outs::OneStreamed || kOuts == Outs::TwoStreamed) {
-      stream_store(first + i, &value);
-    }
-    if constexpr (kOuts == Outs::TwoStreamed) stream_store(second + i, &value);
-    if constexpr (kOuts == Outs::Many) {
+    if constexpr (kOuts == 0) {
       for (std::size_t k = 0; k < num_outs; ++k) store(outs[k] + i, value);
-    }
-    if constexpr (kOuts == Outs::ManyStreamed) {
-      for (std::size_t k = 0; k < num_outs; ++k) stream_store(outs[k] + i, &value);
+    } else {
+      store(first + i, value);
+      if constexpr (kOuts == 2) store(second + i, value);
     }
   }
   if (i == count) return;
@@ -195,33 +176,18 @@ void combine_loop(const T* left, const T* right, T* const* outs, std::size_t num
   for (std::size_t k = 0; k < num_outs; ++k) __builtin_memcpy(outs[k] + i, &value, rest);
 }
 
-inline bool all_aligned(void* const* outs, std::size_t num_outs) {
-  std::uintptr_t bits = 0;
-  for (std::size_t k = 0; k < num_outs; ++k) bits |= reinterpret_cast<std::uintptr_t>(outs[k]);
-  return bits % 64 == 0;
-}
-
 template <class Op, class T>
 void combine_any(const void* left, const void* right, void* const* outs, std::size_t num_outs,
-                 std::size_t count, bool stream) {
+                 std::size_t count) {
   const T* a = static_cast<const T*>(left);
   const T* b = static_cast<const T*>(right);
   T* const* to = reinterpret_cast<T* const*>(outs);
-  if (stream && all_aligned(outs, num_outs)) {
-    if (num_outs == 1) {
-      combine_loop<Op, T, Outs::OneStreamed>(a, b, to, num_outs, count);
-    } else if (num_outs == 2) {
-      combine_loop<Op, T, Outs::TwoStreamed>(a, b, to, num_outs, count);
-    } else {
-      combine_loop<Op, T, Outs::ManyStreamed>(a, b, to, num_outs, count);
-    }
-    _mm_sfence();
-  } else if (num_outs == 1) {
-    combine_loop<Op, T, Outs::One>(a, b, to, num_outs, count);
+  if (num_outs == 1) {
+    combine_loop<Op, T, 1>(a, b, to, num_outs, count);
   } else if (num_outs == 2) {
-    combine_loop<Op, T, Outs::Two>(a, b, to, num_outs, count);
+    combine_loop<Op, T, 2>(a, b, to, num_outs, count);
   } else {
-    combine_loop<Op, T, Outs::Many>(a, b, to, num_outs, count);
+    combine_loop<Op, T, 0>(a, b, to, num_outs, count);
   }
 }
 
@@ -239,13 +205,6 @@ void divide_any(void* values, std::size_t count, double by) {
   }
 }
 
-void stream_copy(void* to, const void* from, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 64) {
-    stream_store(static_cast<char*>(to) + i, static_cast<const char*>(from) + i);
-  }
-  _mm_sfence();
-}
-
 #define TRIREME_ROW(Op)                                                                           \
   {                                                                                               \
     combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
@@ -259,13 +218,14 @@ void stream_copy(void* to, const void* from, std::size_t bytes) {
         combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                             \
         combine_any<Op, std::uint8_t>                                                             \
   }
-#define TRIREME_REDUCE_TABLE                                                            \
-  {                                                                                     \
-    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),          \
-     TRIREME_ROW(ProductOp)},                                                           \
-        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
-         divide_any<F16, float>},                                                       \
-        stream_copy                                                                     \
+#define TRIREME_REDUCE_TABLE                                                         \
+  {                                                                                  \
+    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),       \
+     TRIREME_ROW(ProductOp)},                                                        \
+    {                                                                                \
+      divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
+          divide_any<F16, float>                                                     \
+    }                                                                                \
   }
 
 }  // namespace

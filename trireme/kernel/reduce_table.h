@@ -8,16 +8,14 @@ inline namespace v0 {
 namespace kernel {
 
 using CombineFn = void (*)(const void* left, const void* right, void* const* outs,
-                           std::size_t num_outs, std::size_t count, bool stream);
+                           std::size_t num_outs, std::size_t count);
 using DivideFn = void (*)(void* values, std::size_t count, double by);
-using CopyFn = void (*)(void* to, const void* from, std::size_t bytes);
 
 inline constexpr int kNumCombines = 4;  // kernel::Combine
 inline constexpr int kNumKinds = 7;     // F64 F32 BF16 F16 I64 I32 U8
 struct ReduceTable {
   CombineFn combine[kNumCombines][kNumKinds];
   DivideFn divide[4];
-  CopyFn stream_copy;  // bytes is a multiple of 64, `to` 64-byte aligned
 };
 extern const ReduceTable kReduceSse2, kReduceAvx2, kReduceAvx512;
 

@@ -53,7 +53,7 @@ struct CoordinatorClient::Impl {
   std::unique_ptr<wire::Coordinator::Stub> stub;
   std::string token;
   std::mutex mutex;
-  std::optional<grpc::ClientContext> watching;   // guarded by mutex
+  std::optional<grpc::ClientContext> watching;  // guarded by mutex
   bool stopping = false;
   std::thread watcher;
 };
@@ -75,17 +75,17 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
       throw PeerLost(status.error_message(), std::move(context));
     default:
       context.advice = "See whether the launcher still runs.";
-      throw PeerLost(ExitCode::CoordinatorLost,
-                     "the coordinator at " + options.endpoint + " is lost: " +
-                         status.error_message(),
-                     std::move(context));
+      throw PeerLost(
+          ExitCode::CoordinatorLost,
+          "the coordinator at " + options.endpoint + " is lost: " + status.error_message(),
+          std::move(context));
   }
 }
 
 void CoordinatorClient::Impl::join() {
-  JoinTranscript transcript{random_bytes(32), {},
-                            options.job,      options.epoch,
-                            static_cast<std::uint32_t>(options.rank), options.version};
+  JoinTranscript transcript{
+      random_bytes(32), {}, options.job, options.epoch, static_cast<std::uint32_t>(options.rank),
+      options.version};
   wire::HelloRequest hello;
   hello.set_client_nonce(transcript.client_nonce);
   hello.set_job(transcript.job);
@@ -102,7 +102,8 @@ void CoordinatorClient::Impl::join() {
   transcript.server_nonce = welcome.server_nonce();
   if (!same_proof(prove_join(options.secret, "coordinator", transcript), welcome.server_proof())) {
     raise({grpc::StatusCode::UNAUTHENTICATED,
-           "the coordinator at " + options.endpoint + " does not know the job's secret"}, "join");
+           "the coordinator at " + options.endpoint + " does not know the job's secret"},
+          "join");
   }
   wire::JoinRequest request;
   request.set_server_nonce(transcript.server_nonce);
@@ -174,7 +175,8 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
         news.kind = News::Kind::Left;
         news.left_rank = static_cast<int>(message.left_rank());
         break;
-      default: continue;
+      default:
+        continue;
     }
     on_news(news);
   }

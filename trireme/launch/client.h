@@ -17,14 +17,14 @@ inline namespace v0 {
 namespace launch {
 
 struct ClientOptions {
-  std::string endpoint;                     // "127.0.0.1:40123"
+  std::string endpoint;  // "127.0.0.1:40123"
   std::string secret;
   std::string job = "job";
   std::uint32_t epoch = 0;
   int rank = 0;
   std::string host;
   std::string identity;
-  std::string version = {};                 // empty: kWireVersion
+  std::string version = {};  // empty: kWireVersion
   Duration timeout = std::chrono::seconds(30);
 };
 

@@ -26,7 +26,7 @@ using grpc::Status;
 using grpc::StatusCode;
 
 constexpr std::size_t kNonceBytes = 32;
-constexpr std::size_t kOpenHandshakes = 4096;      // unfinished ones; more are refused
+constexpr std::size_t kOpenHandshakes = 4096;  // unfinished ones; more are refused
 constexpr std::size_t kLongestExchange = 1 << 16;
 constexpr int kLargestMessage = 1 << 20;
 
@@ -88,7 +88,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
 
   std::mutex& mutex_;
   std::set<Watcher*>& all_;
-  std::deque<wire::News> queue_;   // the front is being written
+  std::deque<wire::News> queue_;  // the front is being written
   bool writing_ = false, closing_ = false, finished_ = false;
   Status status_;
 };
@@ -111,8 +111,7 @@ class Service final : public wire::Coordinator::CallbackService {
                             wire::HelloReply* reply) override;
   ServerUnaryReactor* Join(CallbackServerContext* context, const wire::JoinRequest* request,
                            wire::JoinReply* reply) override;
-  ServerUnaryReactor* Exchange(CallbackServerContext* context,
-                               const wire::ExchangeRequest* request,
+  ServerUnaryReactor* Exchange(CallbackServerContext* context, const wire::ExchangeRequest* request,
                                wire::ExchangeReply* reply) override;
   ServerUnaryReactor* Heartbeat(CallbackServerContext* context,
                                 const wire::HeartbeatRequest* request,
@@ -143,10 +142,10 @@ class Service final : public wire::Coordinator::CallbackService {
   void fail_exchanges(const std::string& why);
 
   std::vector<std::string> tokens_;
-  std::map<std::string, JoinTranscript> handshakes_;   // by server nonce
-  std::map<std::string, PendingExchange> exchanges_;   // by key
+  std::map<std::string, JoinTranscript> handshakes_;  // by server nonce
+  std::map<std::string, PendingExchange> exchanges_;  // by key
   std::set<Watcher*> watchers_;
-  std::string broken_;                                 // why later exchanges cannot complete
+  std::string broken_;  // why later exchanges cannot complete
   int stop_signal_ = 0;
   bool announced_ = false;
 };
@@ -205,16 +204,15 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
   Status status = check_join(*request, transcript);
   const int rank = static_cast<int>(transcript.rank);
   if (status.ok()) {
-    const auto refusal =
-        members_.join(rank, request->host(), request->identity(), steady_now());
+    const auto refusal = members_.join(rank, request->host(), request->identity(), steady_now());
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
     // A rank that proved the secret was refused for a reason that everybody should read.
     if (status.error_code() == StatusCode::FAILED_PRECONDITION && rank < members_.size()) {
       record({rank, request->host(), -1, "join",
-              "rank " + std::to_string(rank) + " on host " + request->host() + " was refused: " +
-                  status.error_message() +
+              "rank " + std::to_string(rank) + " on host " + request->host() +
+                  " was refused: " + status.error_message() +
                   ". Start every rank from the same build, with the same configuration.",
               static_cast<int>(ExitCode::Refused)});
     }
@@ -278,7 +276,7 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
 grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
                                                      const wire::WatchRequest* request) {
   std::lock_guard lock(mutex_);
-  auto* watcher = new Watcher(mutex_, watchers_);   // deletes itself in OnDone
+  auto* watcher = new Watcher(mutex_, watchers_);  // deletes itself in OnDone
   watchers_.insert(watcher);
   if (rank_of(request->session()) < 0) {
     watcher->finish(kNoSession);
@@ -406,8 +404,9 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   builder.RegisterService(&impl_->service);
   impl_->server = builder.BuildAndStart();
   if (!impl_->server || port == 0) {
-    throw ResourceError("could not listen on " + address,
-                        {.operation = "launch", .advice = "See whether the address is this host's."});
+    throw ResourceError(
+        "could not listen on " + address,
+        {.operation = "launch", .advice = "See whether the address is this host's."});
   }
   impl_->endpoint = address + ":" + std::to_string(port);
 }

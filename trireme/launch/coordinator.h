@@ -20,10 +20,10 @@ namespace launch {
 struct CoordinatorOptions {
   int size = 1;
   std::string address = "127.0.0.1";
-  std::string secret;                       // empty: allowed on no address
+  std::string secret;  // empty: allowed on no address
   std::string job = "job";
   std::uint32_t epoch = 0;
-  std::string version = {};                 // empty: kWireVersion
+  std::string version = {};  // empty: kWireVersion
   /// A rank told that it failed, before its process has ended.
   std::function<void(const Failure&)> on_failure = {};
 };

@@ -18,11 +18,12 @@ std::vector<int> affinity_cores();
 std::vector<std::vector<int>> numa_nodes();
 
 struct CoreShare {
-  int per_rank = 1;                        // for thread pools
-  bool overcommitted = false;              // more ranks than cores
-  std::vector<std::vector<int>> pinned;    // by rank; empty: not pinned
+  int per_rank = 1;                      // for thread pools
+  bool overcommitted = false;            // more ranks than cores
+  std::vector<std::vector<int>> pinned;  // by rank; empty: not pinned
 };
-/// `usable`: how many of `cores` the cgroup quota lets run. More ranks than cores: nobody is pinned.
+/// `usable`: how many of `cores` the cgroup quota lets run. More ranks than cores: nobody is
+/// pinned.
 CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
                       const std::vector<std::vector<int>>& nodes);
 

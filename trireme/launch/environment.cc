@@ -51,7 +51,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get) {
 std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
   struct Foreign {
     const char* size;
-    const char* with;   // must be set too; null: nothing
+    const char* with;  // must be set too; null: nothing
     const char* name;
   };
   static constexpr Foreign kForeign[] = {{"OMPI_COMM_WORLD_SIZE", nullptr, "mpirun (Open MPI)"},
@@ -61,12 +61,11 @@ std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
   for (const Foreign& one : kForeign) {
     if (one.with && !get(one.with)) continue;
     if (const int size = number(get, one.size, 1); size > 1) {
-      throw ConfigError("started by " + std::string(one.name) + " as one of " +
-                            std::to_string(size) + " processes (" + one.size +
-                            "), which cannot be joined to one job yet",
-                        {.operation = "join",
-                         .advice = "Start it by `trireme launch -n " + std::to_string(size) +
-                                   " -- PROGRAM`."});
+      throw ConfigError(
+          "started by " + std::string(one.name) + " as one of " + std::to_string(size) +
+              " processes (" + one.size + "), which cannot be joined to one job yet",
+          {.operation = "join",
+           .advice = "Start it by `trireme launch -n " + std::to_string(size) + " -- PROGRAM`."});
     }
   }
   if (const auto config = get("TF_CONFIG"); config && config->find("\"task\"") != config->npos) {

@@ -16,14 +16,14 @@ namespace launch {
 struct RankEnvironment {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;
-  std::string coordinator;          // "127.0.0.1:40123"; empty: alone
+  std::string coordinator;  // "127.0.0.1:40123"; empty: alone
   std::string job = "job";
   std::uint32_t epoch = 0;
-  int secret_descriptor = -1;       // else the file
+  int secret_descriptor = -1;  // else the file
   std::string secret_file;
   int status_descriptor = -1;
-  int cores = 0;                    // that the launcher gives this rank; 0: not said
-  bool shared_cores = false;        // more ranks than cores on this host
+  int cores = 0;              // that the launcher gives this rank; 0: not said
+  bool shared_cores = false;  // more ranks than cores on this host
 };
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;

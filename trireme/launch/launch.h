@@ -24,10 +24,10 @@ namespace launch {
 
 struct LaunchOptions {
   int ranks = 1;
-  std::vector<std::string> command;         // program and its arguments
-  std::vector<std::string> environment;     // "NAME=value", over this process's own
-  std::string log_dir;                      // one file per rank: rank-K.log
-  std::optional<int> only_rank;             // print this rank's lines only
+  std::vector<std::string> command;      // program and its arguments
+  std::vector<std::string> environment;  // "NAME=value", over this process's own
+  std::string log_dir;                   // one file per rank: rank-K.log
+  std::optional<int> only_rank;          // print this rank's lines only
   Bind bind = Bind::Core;
   /// Rank 0 writes to this process's stdout and stderr itself, unprefixed (a progress line on a
   /// terminal needs that); of the others only stderr is shown. Not with log_dir.
@@ -45,10 +45,10 @@ struct LaunchOptions {
 
 struct LaunchResult {
   int exit_code = 0;
-  std::vector<int> exit_codes;              // by rank; 128+n where a signal ended it
-  std::optional<Failure> failure;           // the first
-  int stop_signal = 0;                      // that this process got
-  bool out_of_time = false;                 // time_limit ended it
+  std::vector<int> exit_codes;     // by rank; 128+n where a signal ended it
+  std::optional<Failure> failure;  // the first
+  int stop_signal = 0;             // that this process got
+  bool out_of_time = false;        // time_limit ended it
   /// "" after success; else what run() prints last.
   std::string last_line;
 };

@@ -60,7 +60,7 @@ std::optional<std::string> lost(const PeerState& peer, Duration timeout) {
 char process_state(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t end = text.rfind(')');   // the name before it may hold anything
+  const std::size_t end = text.rfind(')');  // the name before it may hold anything
   return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
 }
 
@@ -151,8 +151,8 @@ Table Membership::table(TimePoint now) {
   Table table;
   for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
     const Row& row = rows_[rank];
-    PeerState peer{static_cast<int>(rank), row.host, row.phase, stopped(row, now), row.activity,
-                   now - row.seen};
+    PeerState peer{static_cast<int>(rank), row.host,     row.phase,
+                   stopped(row, now),      row.activity, now - row.seen};
     peer.activity.since += peer.silent;
     table.peers.push_back(std::move(peer));
   }
@@ -182,8 +182,7 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
     }
   }
   if (busiest) {
-    verdict.explanation =
-        busy_text(*busiest) + "; " + waiters_text(table, operation, options.self);
+    verdict.explanation = busy_text(*busiest) + "; " + waiters_text(table, operation, options.self);
     verdict.keep_waiting = waited < options.timeout_user_code;
     verdict.speak = first_waiting == options.self;
     return verdict;

@@ -38,14 +38,14 @@ struct PeerState {
   int rank = 0;
   std::string host;
   Phase phase = Phase::Absent;
-  bool stopped = false;    // state t or T: a debugger or SIGSTOP
+  bool stopped = false;  // state t or T: a debugger or SIGSTOP
   Activity activity;
-  Duration silent{};       // since its last heartbeat
+  Duration silent{};  // since its last heartbeat
 };
 
 struct Table {
   std::vector<PeerState> peers;
-  Duration quiet{};        // for how long every rank has been waiting (zero: somebody works)
+  Duration quiet{};  // for how long every rank has been waiting (zero: somebody works)
 };
 
 /// 'R', 'S', 'T', 't' ... of /proc/PID/stat; 0 where there is no such process.
@@ -87,8 +87,8 @@ class Membership {
 
   std::vector<Row> rows_;
   std::function<char(pid_t)> state_of_;
-  TimePoint busy_{};                  // when somebody was last seen working or stopped
-  std::vector<Failure> failures_;     // in order of arrival
+  TimePoint busy_{};               // when somebody was last seen working or stopped
+  std::vector<Failure> failures_;  // in order of arrival
 };
 
 struct JudgeOptions {
@@ -100,7 +100,7 @@ struct Verdict {
   bool keep_waiting = false;
   std::string explanation;
   int lost_rank = -1;
-  bool speak = false;      // of the ranks that wait, this one is to print the explanation
+  bool speak = false;  // of the ranks that wait, this one is to print the explanation
 };
 Verdict judge(const Table& table, const std::string& operation, Duration waited,
               const JudgeOptions& options);

@@ -19,11 +19,11 @@ void write_all(int descriptor, std::string_view text) noexcept {
     const ssize_t put = write(descriptor, text.data(), text.size());
     if (put > 0) {
       text.remove_prefix(static_cast<std::size_t>(put));
-    } else if (put < 0 && errno == EAGAIN) {   // somebody made our terminal non-blocking
+    } else if (put < 0 && errno == EAGAIN) {  // somebody made our terminal non-blocking
       pollfd ready{descriptor, POLLOUT, 0};
       ::poll(&ready, 1, 1000);
     } else if (put < 0 && errno != EINTR) {
-      return;   // nobody reads any more: the ranks go on
+      return;  // nobody reads any more: the ranks go on
     }
   }
 }

@@ -22,7 +22,7 @@ class Output {
 
  private:
   const LaunchOptions& options_;
-  std::vector<int> files_;   // by rank, with log_dir
+  std::vector<int> files_;  // by rank, with log_dir
 };
 
 /// All of it, whatever write() takes at once.

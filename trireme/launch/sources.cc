@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-constexpr std::size_t kLongestLine = 1 << 16;   // a longer one is cut
+constexpr std::size_t kLongestLine = 1 << 16;  // a longer one is cut
 
 sigset_t launcher_signals() {
   sigset_t set;
@@ -94,7 +94,7 @@ bool ExitSource::poll() {
       info.si_pid == 0) {
     return false;
   }
-  kill(-pid_, SIGKILL);   // while the zombie still holds the number
+  kill(-pid_, SIGKILL);  // while the zombie still holds the number
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
   finish();
   const bool exited = info.si_code == CLD_EXITED;

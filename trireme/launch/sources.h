@@ -53,7 +53,7 @@ class LineSource final : public DescriptorSource {
 };
 
 struct Exit {
-  int code = 0;      // 128+n where a signal ended it
+  int code = 0;  // 128+n where a signal ended it
   int signal = 0;
 };
 /// Calls once, when the process has ended; what is left of its process group is killed first.

@@ -40,16 +40,16 @@ struct Plan {
   const char* path;
   char* const* arguments;
   char* const* environment;
-  const int* standard;           // three descriptors
+  const int* standard;  // three descriptors
   const int* inherit;
   std::size_t num_inherit;
-  const cpu_set_t* cores;        // null: not pinned
+  const cpu_set_t* cores;  // null: not pinned
   pid_t parent;
 };
 
 [[noreturn]] void become(const Plan& plan, volatile int& error) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);   // it died before the line above
+  if (getppid() != plan.parent) _exit(127);  // it died before the line above
   setpgid(0, 0);
   if (plan.cores) sched_setaffinity(0, sizeof *plan.cores, plan.cores);
   for (int target = 0; target < 3; ++target) {
@@ -116,8 +116,9 @@ Process spawn(const SpawnOptions& options) {
   }
   if (error != 0) {
     waitpid(pid, nullptr, 0);
-    throw ConfigError("cannot run '" + path + "': " + std::strerror(error),
-                      {.operation = "launch", .advice = "See whether it is built for this machine."});
+    throw ConfigError(
+        "cannot run '" + path + "': " + std::strerror(error),
+        {.operation = "launch", .advice = "See whether it is built for this machine."});
   }
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) {

@@ -15,15 +15,15 @@ inline namespace v0 {
 namespace launch {
 
 struct SpawnOptions {
-  std::vector<std::string> command;        // program and arguments; looked up in PATH
-  std::vector<std::string> environment;    // "NAME=value"
-  int input = -1, output = -1, error = -1; // become 0, 1, 2; -1: this process's own
-  std::vector<int> inherit;                // these stay open in the child under their numbers
-  std::vector<int> cores;                  // empty: not pinned
+  std::vector<std::string> command;         // program and arguments; looked up in PATH
+  std::vector<std::string> environment;     // "NAME=value"
+  int input = -1, output = -1, error = -1;  // become 0, 1, 2; -1: this process's own
+  std::vector<int> inherit;                 // these stay open in the child under their numbers
+  std::vector<int> cores;                   // empty: not pinned
 };
 struct Process {
   pid_t pid = -1;
-  int descriptor = -1;                     // a pidfd: readable when the process has ended
+  int descriptor = -1;  // a pidfd: readable when the process has ended
 };
 
 /// ConfigError where the program cannot be found or run, ResourceError where the system refuses.

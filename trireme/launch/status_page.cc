@@ -16,23 +16,23 @@ namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 static_assert(sizeof(StatusWords) <= kPageBytes);
-constexpr std::size_t kTextBytes = StatusWords::kTextWords * sizeof(std::uint64_t);
 
-void put(StatusWords::Text& text, std::string_view value) noexcept {
-  std::uint64_t words[StatusWords::kTextWords] = {};
-  std::memcpy(words, value.data(), std::min(value.size(), kTextBytes));
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    text[i].store(words[i], std::memory_order_relaxed);
-  }
+template <std::size_t N>
+using Words = std::array<std::atomic<std::uint64_t>, N>;
+
+template <std::size_t N>
+void put(Words<N>& text, std::string_view value) noexcept {
+  std::uint64_t words[N] = {};
+  std::memcpy(words, value.data(), std::min(value.size(), sizeof words));
+  for (std::size_t i = 0; i < N; ++i) text[i].store(words[i], std::memory_order_relaxed);
 }
 
-std::string get(const StatusWords::Text& text) {
-  std::uint64_t words[StatusWords::kTextWords];
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    words[i] = text[i].load(std::memory_order_relaxed);
-  }
+template <std::size_t N>
+std::string get(const Words<N>& text) {
+  std::uint64_t words[N];
+  for (std::size_t i = 0; i < N; ++i) words[i] = text[i].load(std::memory_order_relaxed);
   const char* bytes = reinterpret_cast<const char*>(words);
-  return {bytes, strnlen(bytes, kTextBytes)};
+  return {bytes, strnlen(bytes, sizeof words)};
 }
 
 // Odd while inside, so that a reader tries again.
@@ -99,6 +99,12 @@ void StatusPage::set_activity(std::string_view what, TimePoint now) noexcept {
 void StatusPage::set_step(long step) noexcept {
   words_->step.store(step, std::memory_order_relaxed);
 }
+
+void StatusPage::set_last_words(std::string_view sentence) noexcept {
+  put(words_->last_words, sentence);
+}
+
+std::string StatusPage::last_words() const { return get(words_->last_words); }
 
 Activity StatusPage::read(TimePoint now) const {
   Activity activity;

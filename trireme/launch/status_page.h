@@ -2,8 +2,8 @@
 //
 // The rank writes it at every wait (some 30 ns) and the launcher, which made the page and passed it
 // by descriptor, can still read it after the rank was killed: so an error names the step and the
-// operation in which the rank died. Writers of one process take turns by a mutex outside of the
-// page; readers use the sequence number and never block.
+// operation in which the rank died, or the sentence with which it ended. Writers of one process
+// take turns by a mutex outside of the page; readers use the sequence number and never block.
 #pragma once
 
 #include <array>
@@ -23,20 +23,21 @@ namespace launch {
 /// A rank is either in user code or waits in an operation; `since` says how long already.
 struct Activity {
   bool waiting = false;
-  std::string operation;   // the wait it is in
-  std::string last_call;   // the last operation or activity before
+  std::string operation;  // the wait it is in
+  std::string last_call;  // the last operation or activity before
   Duration since{};
   long step = -1;
 };
 
 struct StatusWords {
-  static constexpr std::size_t kTextWords = 8;   // 64 bytes of text, cut
+  static constexpr std::size_t kTextWords = 8;  // 64 bytes of text, cut
   using Text = std::array<std::atomic<std::uint64_t>, kTextWords>;
-  std::atomic<std::uint32_t> sequence{0};        // odd while it is being written
+  std::atomic<std::uint32_t> sequence{0};  // odd while it is being written
   std::atomic<std::uint32_t> waiting{0};
-  std::atomic<std::int64_t> since{0};            // steady clock, ns: one clock for all of a host
+  std::atomic<std::int64_t> since{0};  // steady clock, ns: one clock for all of a host
   std::atomic<std::int64_t> step{-1};
   Text operation{}, last_call{};
+  std::array<std::atomic<std::uint64_t>, 128> last_words{};  // of a rank that fails, and why
 };
 
 class StatusPage {
@@ -53,6 +54,9 @@ class StatusPage {
   void set_activity(std::string_view what, TimePoint now) noexcept;
   void set_step(long step) noexcept;
   Activity read(TimePoint now) const;
+  /// The sentence that this rank ends with; cut at 1 KiB.
+  void set_last_words(std::string_view sentence) noexcept;
+  std::string last_words() const;
 
  private:
   std::mutex mutex_;

@@ -29,7 +29,7 @@ class Supervisor {
  private:
   struct Rank {
     pid_t pid = -1;
-    std::atomic<bool> ended{false};   // after `exit` is set
+    std::atomic<bool> ended{false};  // after `exit` is set
     std::optional<Exit> exit;
     std::unique_ptr<StatusPage> status;
   };
@@ -37,7 +37,8 @@ class Supervisor {
   std::string make_secret(bool& inherited);
   void start_all();
   void start_rank(int rank, int secret, const CoreShare& share);
-  std::vector<std::string> environment_of(int rank, int secret, int status, const CoreShare& share) const;
+  std::vector<std::string> environment_of(int rank, int secret, int status,
+                                          const CoreShare& share) const;
   void add(std::shared_ptr<DescriptorSource> source);
   void add_pipe(int rank, bool error, int descriptor);
 
@@ -57,18 +58,18 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const std::string host_;
-  std::shared_ptr<SignalSource> signals_;    // before any thread: it blocks the signals
+  std::shared_ptr<SignalSource> signals_;  // before any thread: it blocks the signals
   std::unique_ptr<Output> output_;
   std::shared_ptr<RealWaiter> waiter_;
   std::string secret_;
   bool secret_inherited_ = true;
   std::unique_ptr<Coordinator> coordinator_;
-  std::vector<Rank> ranks_;    // never resized
+  std::vector<Rank> ranks_;  // never resized
   std::vector<std::shared_ptr<LineSource>> pipes_;
   int stop_signal_ = 0;
   bool out_of_time_ = false;
-  bool ending_ = false;        // end_all() was called
-  bool killing_ = false;       // a signal of ours may be what ends a rank
+  bool ending_ = false;   // end_all() was called
+  bool killing_ = false;  // a signal of ours may be what ends a rank
 };
 
 }  // namespace launch

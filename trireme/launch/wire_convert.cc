@@ -50,10 +50,9 @@ void fill(const Table& table, wire::HeartbeatReply& message) {
 Table table_from(const wire::HeartbeatReply& message) {
   Table table;
   for (const wire::PeerState& row : message.peers()) {
-    table.peers.push_back({static_cast<int>(row.rank()), row.host(),
-                           static_cast<Phase>(std::min(row.phase(), 3u)), row.stopped(),
-                           activity_from(row.activity()),
-                           std::chrono::milliseconds(row.silent_ms())});
+    table.peers.push_back(
+        {static_cast<int>(row.rank()), row.host(), static_cast<Phase>(std::min(row.phase(), 3u)),
+         row.stopped(), activity_from(row.activity()), std::chrono::milliseconds(row.silent_ms())});
   }
   table.quiet = std::chrono::milliseconds(message.quiet_ms());
   return table;

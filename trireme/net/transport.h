@@ -63,6 +63,9 @@ class Transport {
   /// Tells `peer` that mapped memory which it watches has changed: if it sleeps, it wakes and its
   /// ProgressSources are polled. Write the memory first. Costs a fence when the peer is awake.
   virtual void notify(int peer) noexcept = 0;
+  /// True once it is known that nothing more will come from `peer` (its process ended, its socket
+  /// closed). For those who wait for mapped memory; a pending Work with the peer fails by itself.
+  virtual bool lost(int peer) const noexcept = 0;
   /// Every pending and every later Work fails now, here, with `error`; peers are not told.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };

@@ -4,6 +4,11 @@
 // micro-batch of the global batch (the Sampler of the same Job says where that is; without one,
 // each step() ends a batch of one micro-batch per rank) it finishes the buckets, votes, applies,
 // zeroes and returns true; before, it only accumulates and returns false.
+//
+// LibTorch's default generator is seeded by (its seed on rank 0, batch, micro-batch) before each
+// micro-batch, so that dropout does not depend on the rank count. Running statistics of batch norms
+// are captured per micro-batch and folded in index order after the vote; a batch norm may run once
+// per micro-batch. Other buffers that forward() changes stay each rank's own. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +27,48 @@ class Optimizer;
 
 namespace trireme {
 inline namespace v0 {
+namespace parallel {
+struct Seat;
+}
 
 struct DataParallelOptions {
-  std::string sync = "plain";
-  double clip = 0;
+  std::string sync = "plain";  // this release: plain
+  double clip = 0;             // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
+  /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
+  /// or 1.
+  int kernel_threads = 0;
 };
 
 class DataParallel final : public Saveable {
  public:
-  /// Broadcasts rank 0's parameters and buffers and verifies them by hash. `module` and
-  /// `optimizer` must outlive it.
+  /// Broadcasts rank 0's parameters and buffers and verifies them by hash: MismatchError naming the
+  /// parameter where the models differ. ConfigError for LBFGS, for an optimizer with foreign
+  /// parameters and for a sync this release does not have. `module` and `optimizer` must outlive
+  /// it.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
+  /// The same without a Job (parallel/seat.h), for ranks of the simulated network.
+  DataParallel(const parallel::Seat& seat, torch::nn::Module& module,
+               torch::optim::Optimizer& optimizer, DataParallelOptions options = {});
+  /// Tells the other ranks that this one's loop has ended; one that is still in a step gets
+  /// UnevenInput naming this rank.
   ~DataParallel() override;
 
   /// A loss that is a sum over `count` items (tokens): weighted by count, not by sample.
   void backward(const at::Tensor& sum, std::int64_t count);
+  /// Ends the micro-batch. True when a global batch was applied: afterwards gradients are
+  /// undefined. Throws StepRefused on every rank where one saw a NaN (nothing was applied),
+  /// UnevenInput naming a rank whose loop has ended, or the communicator's error.
   bool step();
+  /// Global batches applied.
+  std::int64_t steps() const noexcept;
+  /// The gradient's global norm in the last applied batch, before clipping; 0 with clip off.
+  double gradient_norm() const noexcept;
+  /// != 0: all ranks learned in the last batch's vote that the job is to stop (130, 143).
+  int stop_signal() const noexcept;
+  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
+  std::string weights_hash();
 
   std::vector<NamedShard> state() override;
   std::string metadata() const override;

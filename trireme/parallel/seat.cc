@@ -1,6 +1,7 @@
 #include "trireme/parallel/seat.h"
 
 #include "trireme/job/job.h"
+#include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/strategy.h"
 
 namespace trireme {
@@ -26,6 +27,9 @@ Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions option
                    const Sgd& optimizer)
     : Strategy(parallel::seat_of(job), model, std::move(options),
                optim::make_optimizer(optimizer)) {}
+DataParallel::DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+                           DataParallelOptions options)
+    : DataParallel(parallel::seat_of(job), module, optimizer, std::move(options)) {}
 
 }  // namespace v0
 }  // namespace trireme

@@ -29,7 +29,7 @@ bool run_registered_process(int argc, char** argv, int& exit_code) {
     exit_code = 2;
     return true;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);   // tests react to lines
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // tests react to lines
   exit_code = body->second(argc, argv);
   return true;
 }

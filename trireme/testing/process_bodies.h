@@ -1,5 +1,5 @@
-// Bodies that a test program runs in processes of its own: it re-executes itself, since LibTorch and
-// gRPC start threads and a bare fork would copy a process in the middle of something.
+// Bodies that a test program runs in processes of its own: it re-executes itself, since LibTorch
+// and gRPC start threads and a bare fork would copy a process in the middle of something.
 //
 //     TRIREME_PROCESS(sums) {                      // int (int argc, char** argv)
 //       Job job(argc, argv);
@@ -28,8 +28,8 @@ bool run_registered_process(int argc, char** argv, int& exit_code);
 }  // namespace v0
 }  // namespace trireme
 
-#define TRIREME_PROCESS(name)                                                          \
-  static int trireme_process_##name(int argc, char** argv);                            \
-  [[maybe_unused]] static const bool trireme_registered_##name =                       \
-      ::trireme::testing::register_process(#name, trireme_process_##name);             \
+#define TRIREME_PROCESS(name)                                              \
+  static int trireme_process_##name(int argc, char** argv);                \
+  [[maybe_unused]] static const bool trireme_registered_##name =           \
+      ::trireme::testing::register_process(#name, trireme_process_##name); \
   static int trireme_process_##name([[maybe_unused]] int argc, [[maybe_unused]] char** argv)

@@ -22,19 +22,19 @@ namespace testing {
 
 /// What a hook may know of the run.
 struct RunningProcesses {
-  std::vector<pid_t> pids;   // by rank
+  std::vector<pid_t> pids;  // by rank
   Duration since_start{};
 };
 
 struct ProcessOptions {
   std::uint64_t seed = 1;
-  Duration timeout = std::chrono::seconds(10);      // of the job: TRIREME_TIMEOUT
-  Duration time_limit = std::chrono::seconds(60);   // everything is killed then
+  Duration timeout = std::chrono::seconds(10);     // of the job: TRIREME_TIMEOUT
+  Duration time_limit = std::chrono::seconds(60);  // everything is killed then
   std::string transport = "auto";
   std::string algorithm = "auto";
-  std::vector<std::string> environment = {};        // "NAME=value"
-  std::vector<std::string> arguments = {};          // argv[1...] of the bodies
-  launch::Bind bind = launch::Bind::None;           // tests run side by side
+  std::vector<std::string> environment = {};  // "NAME=value"
+  std::vector<std::string> arguments = {};    // argv[1...] of the bodies
+  launch::Bind bind = launch::Bind::None;     // tests run side by side
   Duration stop_grace = std::chrono::seconds(30);
   /// Called at every line that a rank writes; may kill ranks. Not from several threads at once.
   std::function<void(int rank, std::string_view line, const RunningProcesses& running)> on_line =
@@ -42,13 +42,13 @@ struct ProcessOptions {
 };
 
 struct ProcessOutcome {
-  int exit_code = 0;         // 128+n where a signal ended it
+  int exit_code = 0;  // 128+n where a signal ended it
   std::string out, err;
 };
 
 struct ProcessRun {
-  int exit_code = 0;         // the launcher's
-  std::string last_line;     // the launcher's; empty after success
+  int exit_code = 0;      // the launcher's
+  std::string last_line;  // the launcher's; empty after success
   std::vector<ProcessOutcome> ranks;
   bool out_of_time = false;
   Duration took{};

@@ -262,6 +262,43 @@ TEST_P(Collectives, ADeadlineExpires) {
   EXPECT_EQ(seen, 1);
 }
 
+TEST_P(Collectives, APeerThatLeavesEndsTheOthers) {
+  std::atomic<int> seen{0};
+  run(3, [&](Communicator& world) {
+    comm::Arena arena = world.allocate(80'000);
+    Buffer x = arena.buffer(0, 20'000, DType::F32);
+    world.all_reduce(x, Sum).wait();
+    if (world.rank() == 2) return;
+    const TimePoint start = world.waiter()->now();
+    try {
+      for (int i = 0; i < 2; ++i) world.all_reduce(x, Sum).wait();
+    } catch (const PeerLost& error) {
+      ++seen;
+      EXPECT_LT(world.waiter()->now() - start, std::chrono::seconds(2));
+    }
+  });
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_P(Collectives, ManyUnderWayInAnyMemory) {
+  run(2, [&](Communicator& world) {
+    comm::Arena arena = world.allocate(1 << 20);
+    std::vector<std::vector<float>> x;
+    std::vector<Work> works;
+    for (int i = 0; i < 200; ++i) x.emplace_back(1 + i * 97, float(i + world.rank()));
+    for (int i = 0; i < 200; ++i) {
+      works.push_back(async::all_reduce(world, x[i], Sum));
+      if (i % 3 == 0) works.push_back(world.barrier());
+      if (i % 50 == 0)
+        works.push_back(world.all_reduce(arena.buffer(0, 1000 + i, DType::F32), Sum));
+    }
+    Work::all(works).wait();
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_EQ(x[i], std::vector<float>(x[i].size(), float(2 * i + 1)));
+    }
+  });
+}
+
 // The simulated network draws who runs next and how long a message takes from the seed.
 TEST(CollectivesOnSim, AHundredSeeds) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
@@ -289,7 +326,10 @@ TEST(CollectivesOnSim, AHundredSeeds) {
 
 INSTANTIATE_TEST_SUITE_P(Pairs, Collectives,
                          ::testing::Values(Pair{"sim", "naive"}, Pair{"sim", "ring"},
-                                           Pair{"sim", "direct"}, Pair{"sim", "auto"}),
+                                           Pair{"sim", "direct"}, Pair{"shm", "naive"},
+                                           Pair{"shm", "ring"}, Pair{"shm", "direct"},
+                                           Pair{"shm", "auto"}, Pair{"tcp", "naive"},
+                                           Pair{"tcp", "ring"}, Pair{"tcp", "auto"}),
                          [](const auto& info) {
                            return info.param.transport + "_" + info.param.algorithm;
                          });

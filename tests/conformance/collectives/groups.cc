@@ -1,10 +1,94 @@
 #include "tests/conformance/collectives/groups.h"
 
+#include <sys/socket.h>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <semaphore>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/net/connect.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::test {
+namespace {
+
+// An all-gather of one string per rank between threads: what the coordinator is between processes.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size), words_(size) {}
+  std::vector<std::string> exchange(int rank, const std::string& mine) {
+    std::unique_lock lock(mutex_);
+    words_[rank] = mine;
+    if (++here_ == size_) {
+      all_.release(size_);
+    }
+    lock.unlock();
+    all_.acquire();
+    lock.lock();
+    return words_;
+  }
+
+ private:
+  const int size_;
+  int here_ = 0;
+  std::mutex mutex_;
+  std::vector<std::string> words_;
+  std::counting_semaphore<> all_{0};
+};
+
+std::vector<std::vector<int>> socket_pairs(int size) {
+  std::vector<std::vector<int>> sockets(size, std::vector<int>(size, -1));
+  for (int a = 0; a < size; ++a) {
+    for (int b = a + 1; b < size; ++b) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) throw std::runtime_error("socketpair");
+      sockets[a][b] = pair[0];
+      sockets[b][a] = pair[1];
+    }
+  }
+  return sockets;
+}
+
+void run_threads(const Group& group, const std::function<void(comm::Communicator&)>& body) {
+  Meeting meeting(group.size);
+  auto sockets = socket_pairs(group.transport == "shm" ? group.size : 0);
+  std::vector<std::exception_ptr> errors(group.size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < group.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        auto waiter = std::make_shared<RealWaiter>();
+        net::ConnectOptions connect;
+        connect.rank = rank;
+        connect.size = group.size;
+        connect.secret = "conformance";
+        const auto exchange = [&](const std::string& mine) { return meeting.exchange(rank, mine); };
+        auto transport = group.transport == "shm" ? net::make_shm(waiter, connect, sockets[rank])
+                                                  : net::connect_tcp(waiter, connect, exchange);
+        comm::CommunicatorOptions options;
+        options.algorithm = group.algorithm;
+        comm::Communicator world(std::move(transport), options);
+        body(world);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
 
 void run_group(const Group& group, const std::function<void(comm::Communicator&)>& body) {
+  if (group.transport != "sim") return run_threads(group, body);
   testing::run_ranks(group.size, [&](testing::RankContext& rank) { body(*rank.world); },
                      {.seed = group.seed, .algorithm = group.algorithm});
 }

@@ -41,6 +41,7 @@ class ShmTransport final : public Transport {
   }
   std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
   void notify(int peer) noexcept override { core_->notify(peer); }
+  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
  private:

@@ -47,9 +47,9 @@ struct SimNetwork::State {
     std::vector<bool> gone;                                 // peers that it knows have left
     std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;   // to (peer, tag)
     TimePoint last_sent{};
-    std::vector<std::weak_ptr<std::byte>> regions;
+    // Kept as long as the network: in shm the peers hold a descriptor, mapped yet or not.
+    std::vector<std::shared_ptr<std::byte>> regions;
     std::vector<std::size_t> region_bytes;
-    std::vector<std::shared_ptr<std::byte>> mapped;
   };
 
   std::shared_ptr<Scheduler> scheduler;
@@ -86,6 +86,7 @@ class SimTransport final : public Transport {
   Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int peer, RegionId region) override;
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
+  bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
   void abort(std::exception_ptr error) noexcept override {
     if (!end().failure) state_->fail_everything(rank_, error);
   }
@@ -164,16 +165,14 @@ std::span<std::byte> SimTransport::map(int peer, RegionId region) {
   check_peer(peer, size());
   auto& other = state_->ends[static_cast<std::size_t>(peer)];
   TRIREME_CHECK(region.value < other.regions.size());
-  const auto memory = other.regions[region.value].lock();
+  const auto& memory = other.regions[region.value];
   if (!memory) return {};
-  end().mapped.push_back(memory);   // a mapping outlives its region, as in shm
   return {memory.get(), other.region_bytes[region.value]};
 }
 
 void SimTransport::leave() {
   if (!end().failure) state_->fail_everything(rank_, closed(rank_));
   end().left = true;
-  end().mapped.clear();
   auto& scheduler = *state_->scheduler;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;

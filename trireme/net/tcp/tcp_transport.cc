@@ -152,6 +152,7 @@ class TcpTransport final : public Transport {
     return {};   // peers may be on other hosts
   }
   void notify(int) noexcept override {}
+  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
  private:

@@ -216,6 +216,13 @@ std::optional<Refusal> PlainSync::refusal() const {
   return refusal_;
 }
 
+Buffer PlainSync::sum_of(std::size_t slice) const {
+  const optim::OwnedSlice& owned = slices_[slice];
+  const auto begin = static_cast<const std::byte*>(owned.gradient) - slots_[0].bytes().data();
+  return slots_[0].buffer(static_cast<std::size_t>(begin), static_cast<std::size_t>(owned.size()),
+                          owned.master_dtype);
+}
+
 void PlainSync::add_uses() {
   std::vector<int> first(slices_.size(), -1);
   for (std::uint32_t use = 0; use < parameters_.size(); ++use) {

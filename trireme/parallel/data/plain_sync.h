@@ -58,6 +58,8 @@ class PlainSync final : public ParameterSync {
 
   /// After finish(): adds the uses of tied parameters, in block order. Done by the caller's thread.
   void add_uses();
+  /// The tree sum of owned()[slice]; the Buffer keeps the arena alive.
+  Buffer sum_of(std::size_t slice) const;
   /// This rank's share of the batch that begin() announced.
   const LeafPlan& plan() const { return *plan_; }
   const BucketLayout& layout() const { return layout_; }

@@ -1,0 +1,197 @@
+// The launcher in a process of its own: killed, interrupted, and two of them side by side.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "trireme/base/event.h"
+#include "trireme/job.h"
+#include "trireme/launch/membership.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ProcessOptions;
+using testing::ProcessRun;
+using testing::run_processes;
+using testing::RunningProcesses;
+
+constexpr int kRanks = 2;
+
+TRIREME_PROCESS(busy) {
+  Job job(argc, argv);
+  std::vector<float> x(1 << 16, 1.0f);
+  for (long step = 0;; ++step) {
+    all_reduce(job.world(), x, Mean);
+    if (step == 20) std::printf("running\n");
+  }
+}
+
+TRIREME_PROCESS(polite) {
+  Job job(argc, argv);
+  std::vector<int> stop{0};
+  for (long step = 0; stop[0] == 0; ++step) {
+    stop[0] = job.stop_signal();
+    all_reduce(job.world(), stop, Max);
+    if (step == 20) std::printf("running\n");
+  }
+  std::printf("stopping with %d\n", stop[0]);
+  return stop[0];
+}
+
+// `trireme launch -n 2`, the body named by argv[1]; prints each rank's process number.
+TRIREME_PROCESS(launcher) {
+  ProcessOptions options;
+  options.timeout = seconds(2);
+  auto launch = testing::process_launch_options(kRanks, argv[1], options);
+  launch.stop_grace = seconds(argc > 2 ? std::atoi(argv[2]) : 30);
+  launch.on_start = [](int, pid_t pid) { std::printf("pid %d\n", static_cast<int>(pid)); };
+  return launch::run(launch);
+}
+
+std::multiset<std::string> trireme_sockets() {
+  std::multiset<std::string> names;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    const auto at = line.find('@');
+    if (at != line.npos && line.find("trireme") != line.npos) names.insert(line.substr(at));
+  }
+  return names;
+}
+
+std::set<std::string> shared_memory() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    if (entry.path().filename().string().find("trireme") != std::string::npos) {
+      names.insert(entry.path().filename().string());
+    }
+  }
+  return names;
+}
+
+// Until all are gone, or 5 s: the kernel needs a moment after the launcher's death.
+std::string left_behind(const std::vector<pid_t>& pids) {
+  const TimePoint end = steady_now() + seconds(5);
+  for (;;) {
+    std::string left;
+    for (const pid_t pid : pids) {
+      const char state = launch::process_state(pid);
+      if (state != '\0' && state != 'Z') left += " process " + std::to_string(pid);
+    }
+    if (left.empty() || steady_now() > end) return left;
+    Event().wait(milliseconds(5));
+  }
+}
+
+struct Killed {
+  ProcessRun run;
+  std::vector<pid_t> pids;
+};
+
+// Sends `signal` to the launcher once `after` of its ranks' lines say "running".
+Killed run_launcher(const std::string& body, int signal, int times = 1,
+                    std::vector<std::string> more = {}) {
+  Killed result;
+  int running = 0;
+  ProcessOptions options;
+  options.arguments = {body};
+  options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+  options.on_line = [&](int, std::string_view line, const RunningProcesses& processes) {
+    if (line.rfind("pid ", 0) == 0) result.pids.push_back(std::stoi(std::string(line.substr(4))));
+    if (line.find("running") != line.npos && ++running == kRanks) {
+      for (int i = 0; i < times; ++i) {
+        if (i > 0) Event().wait(milliseconds(100));
+        kill(processes.pids[0], signal);
+      }
+    }
+  };
+  result.run = run_processes(1, "launcher", options);
+  return result;
+}
+
+TEST(Launcher, KilledLeavesNothingBehind) {
+  const char* text = std::getenv("TRIREME_CHAOS_CYCLES");
+  const int cycles = text ? std::atoi(text) : 10;
+  const auto sockets = trireme_sockets();
+  const auto memory = shared_memory();
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    const Killed killed = run_launcher("busy", SIGKILL);
+    ASSERT_EQ(killed.run.exit_code, 137) << killed.run.describe();
+    ASSERT_EQ(killed.pids.size(), static_cast<std::size_t>(kRanks));
+    ASSERT_EQ(left_behind(killed.pids), "") << "cycle " << cycle;
+  }
+  EXPECT_EQ(trireme_sockets(), sockets);
+  EXPECT_EQ(shared_memory(), memory);
+}
+
+TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    const Killed stopped = run_launcher("polite", signal);
+    EXPECT_EQ(stopped.run.exit_code, code) << stopped.run.describe();
+    const std::string& out = stopped.run.ranks[0].out;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_NE(out.find("[" + std::to_string(rank) + "] stopping with " + std::to_string(code)),
+                std::string::npos)
+          << stopped.run.describe();
+    }
+    EXPECT_EQ(left_behind(stopped.pids), "");
+  }
+}
+
+// A loop that asks for no stop signal ends by the signal itself, as any program does.
+TEST(Launcher, EndsAProgramThatNeverAsksForTheSignal) {
+  const Killed stopped = run_launcher("busy", SIGINT);
+  EXPECT_EQ(stopped.run.exit_code, 130) << stopped.run.describe();
+  EXPECT_EQ(left_behind(stopped.pids), "");
+}
+
+TRIREME_PROCESS(deaf) {
+  signal(SIGINT, SIG_IGN);
+  Job job(argc, argv);
+  std::vector<float> x(8);
+  for (long step = 0;; ++step) {
+    all_reduce(job.world(), x, Mean);
+    if (step == 20) std::printf("running\n");
+  }
+}
+
+TEST(Launcher, KillsAtTheSecondSignalOrAfterTheGrace) {
+  const Killed twice = run_launcher("deaf", SIGINT, 2);
+  EXPECT_EQ(twice.run.exit_code, 130) << twice.run.describe();
+  EXPECT_EQ(left_behind(twice.pids), "");
+  const Killed graced = run_launcher("deaf", SIGINT, 1, {"1"});
+  EXPECT_EQ(graced.run.exit_code, 130) << graced.run.describe();
+  EXPECT_LT(graced.run.took, seconds(5));
+}
+
+TRIREME_PROCESS(steps) {
+  Job job(argc, argv);
+  std::vector<float> x(1 << 14, 1.0f);
+  for (int step = 0; step < 200; ++step) all_reduce(job.world(), x, Mean);
+  std::printf("done\n");
+  return 0;
+}
+
+TEST(Launcher, TwoJobsOnOneHostDoNotMeet) {
+  std::vector<ProcessRun> runs(2);
+  std::vector<std::thread> threads;
+  for (auto& run : runs) {
+    threads.emplace_back([&run] { run = run_processes(2, "steps"); });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& run : runs) {
+    EXPECT_EQ(run.exit_code, 0) << run.describe();
+    for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, "done\n") << run.describe();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,151 @@
+#include "trireme/checkpoint/checkpointer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/faulty_storage.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::FaultyStorage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A model whose weight is the number of steps done.
+class Counter final : public Saveable {
+ public:
+  std::vector<NamedShard> state() override { return {{"w", DType::F32, {2}, 0, 2, weight}}; }
+  std::string metadata() const override { return text; }
+  void restored(const std::string& metadata) override { text = metadata; }
+  void set(long steps) {
+    weight.fill_(static_cast<double>(steps));
+    text = std::to_string(steps);
+  }
+  at::Tensor weight = at::zeros({2});
+  std::string text = "0";
+};
+
+class CheckpointerTest : public ::testing::Test {
+ protected:
+  static Job& job() {  // one per process: a job of one rank
+    static char name[] = "test";
+    static char* arguments[] = {name, nullptr};
+    static Job job(1, arguments);
+    return job;
+  }
+  void SetUp() override {
+    directory_ = fs::path(::testing::TempDir()) / ("checkpointer_" + std::to_string(::getpid()));
+    fs::remove_all(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  // Trains from where resume() says to `steps`; returns where it began.
+  long run(long steps, CheckpointerOptions options = {.every = 3, .keep = 2}) {
+    Checkpointer checkpointer(job(), directory_.string(), options);
+    checkpointer.add("train", counter_);
+    const long first = checkpointer.resume();
+    for (long step = first; step < steps; ++step) {
+      counter_.set(step + 1);
+      checkpointer.after(step);
+    }
+    return first;
+  }
+  std::vector<std::string> names() const {
+    return checkpoint::local_storage()->list(directory_.string());
+  }
+  template <class Call>
+  static std::string refusal(Call call, int exit_code) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), exit_code) << error.what();
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  fs::path directory_;
+  Counter counter_;
+};
+
+TEST_F(CheckpointerTest, SavesWhereDueAndGoesOnThere) {
+  EXPECT_EQ(run(11), 0);
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000006", "step-00000009"));
+  counter_.set(0);
+  EXPECT_EQ(run(9), 9);  // nothing left to do
+  EXPECT_EQ(counter_.text, "9");
+  EXPECT_EQ(counter_.weight[1].item<float>(), 9);
+  EXPECT_EQ(run(12), 9);
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000009", "step-00000012"));
+}
+
+TEST_F(CheckpointerTest, SavesWhenAskedAndNotTwice) {
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 0});
+  checkpointer.add("train", counter_);
+  checkpointer.after(0);
+  EXPECT_TRUE(names().empty());
+  checkpointer.save(5);
+  checkpointer.save(5);  // a stop just after a checkpoint
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
+}
+
+TEST_F(CheckpointerTest, AStepThatIsPassedIsSavedAtTheNext) {
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 5});
+  checkpointer.add("train", counter_);
+  checkpointer.after(3);
+  checkpointer.after(5);  // steps 4 and 5 in one
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000006"));
+}
+
+TEST_F(CheckpointerTest, AnotherRunsFolderIsNotMixed) {
+  run(3);
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 3});
+  checkpointer.add("train", counter_);
+  EXPECT_THAT(refusal([&] { checkpointer.after(0); }, 2), HasSubstr("did not resume from"));
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
+}
+
+TEST_F(CheckpointerTest, AnotherIdentityIsRefusedWithBothValues) {
+  run(3, {.every = 3, .identity = "seed 1"});
+  EXPECT_THAT(refusal([&] { run(6, {.every = 3, .identity = "seed 2"}); }, 12),
+              AllOf(HasSubstr("seed 1"), HasSubstr("seed 2")));
+  EXPECT_EQ(run(3, {.every = 3, .identity = "seed 1"}), 3);
+  EXPECT_EQ(run(3), 3);  // not compared
+}
+
+TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
+  run(6);
+  const fs::path model = directory_ / "step-00000006" / "model.safetensors";
+  std::fstream(model, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put('x');
+  EXPECT_THAT(refusal([&] { run(9); }, 12), AllOf(HasSubstr(model.string()), HasSubstr("SHA-256"),
+                                                  HasSubstr("Step 3 is intact")));
+  fs::remove_all(directory_ / "step-00000006");  // what the advice says
+  EXPECT_EQ(run(6), 3);
+}
+
+TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {
+  run(3);
+  CheckpointerOptions options{.every = 3};
+  options.storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, 4);
+  EXPECT_THAT(refusal([&] { run(6, options); }, 170), HasSubstr("full"));
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
+  EXPECT_EQ(run(6), 3);
+}
+
+TEST_F(CheckpointerTest, SettingsThatKeepNothingAreRefused) {
+  EXPECT_THAT(refusal([&] { Checkpointer(job(), "x", {.keep = 0}); }, 2), HasSubstr("keep = 0"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,187 @@
+// The vector kernels of every instruction set against the fp64 loops, and against themselves at
+// other positions.
+#include "trireme/kernel/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "trireme/kernel/simd.h"
+#include "trireme/kernel/transformer_f64.h"
+
+namespace trireme::kernel {
+namespace {
+
+std::vector<Isa> levels() {
+  std::vector<Isa> all = {Isa::Generic};
+  if (isa() >= Isa::Avx2) all.push_back(Isa::Avx2);
+  if (isa() >= Isa::Avx512) all.push_back(Isa::Avx512);
+  return all;
+}
+
+std::vector<float> normal(std::size_t count, float scale, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> draw(0.0f, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = draw(generator);
+  return values;
+}
+std::vector<double> wide(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+TEST(TransformerKernels, GeluIsAccurateAndDoesNotDependOnThePosition) {
+  const auto x = normal(1000, 4.0f, 1), dy = normal(1000, 1.0f, 2);
+  const auto x64 = wide(x), dy64 = wide(dy);
+  std::vector<double> y64(1000), dx64(1000);
+  f64::gelu(x64.data(), y64.data(), 1000);
+  f64::gelu_backward(x64.data(), dy64.data(), dx64.data(), 1000);
+  for (Isa level : levels()) {
+    std::vector<float> y(1000), dx(1000), part(1000);
+    simd(level).f32.gelu(x.data(), y.data(), 1000);
+    simd(level).f32.gelu_grad(x.data(), dy.data(), dx.data(), 1000);
+    for (std::size_t i = 0; i < 1000; ++i) {
+      EXPECT_NEAR(y[i], y64[i], 1e-6 * std::abs(y64[i]) + 1e-7) << name_of(level) << " x " << x[i];
+      EXPECT_NEAR(dx[i], dx64[i], 2e-6) << name_of(level) << " x " << x[i];
+    }
+    for (std::size_t begin : {1, 5, 13}) {
+      for (std::size_t count : {1, 3, 18, 31}) {
+        simd(level).f32.gelu(x.data() + begin, part.data(), count);
+        EXPECT_EQ(std::memcmp(part.data(), y.data() + begin, 4 * count), 0) << name_of(level);
+        simd(level).f32.gelu_grad(x.data() + begin, dy.data() + begin, part.data(), count);
+        EXPECT_EQ(std::memcmp(part.data(), dx.data() + begin, 4 * count), 0) << name_of(level);
+      }
+    }
+  }
+}
+
+TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
+  constexpr std::size_t kRows = 5, kFirst = 30, kWidth = kFirst + kRows, kStride = 40;
+  const auto scores = normal(kRows * kStride, 5.0f, 3), dp = normal(kRows * kStride, 1.0f, 4);
+  const auto scores64 = wide(scores), dp64 = wide(dp);
+  std::vector<double> p64(kRows * kStride, -1), ds64(kRows * kStride);
+  f64::causal_softmax(scores64.data(), kStride, p64.data(), kStride, kFirst, kRows, kWidth, 0.3);
+  f64::softmax_backward(p64.data(), kStride, dp64.data(), kStride, ds64.data(), kStride, kRows,
+                        kWidth, 0.3);
+  for (Isa level : levels()) {
+    const auto& table = simd(level).f32;
+    std::vector<float> p = scores, ds(kRows * kStride);
+    table.softmax(p.data(), kStride, p.data(), kStride, kFirst, kRows, kWidth, 0.3);
+    table.softmax_grad(p.data(), kStride, dp.data(), kStride, ds.data(), kStride, kRows, kWidth,
+                       0.3);
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        const std::size_t at = row * kStride + i;
+        EXPECT_NEAR(p[at], p64[at], 1e-6) << name_of(level);
+        EXPECT_NEAR(ds[at], ds64[at], 1e-6) << name_of(level);
+        if (i > kFirst + row) {
+          EXPECT_EQ(p[at], 0.0f);
+        }
+      }
+      EXPECT_EQ(p[row * kStride + kWidth], scores[row * kStride + kWidth]) << "wrote beyond";
+    }
+    // A row alone has the bits it has among others.
+    std::vector<float> alone(kStride);
+    table.softmax(scores.data() + 2 * kStride, kStride, alone.data(), kStride, kFirst + 2, 1,
+                  kWidth, 0.3);
+    EXPECT_EQ(std::memcmp(alone.data(), p.data() + 2 * kStride, 4 * kWidth), 0) << name_of(level);
+  }
+}
+
+TEST(TransformerKernels, LayerNormWithUpdateAndItsGradient) {
+  for (std::size_t width : {1, 7, 16, 50, 128}) {
+    constexpr std::size_t kRows = 3;
+    const auto x = normal(kRows * width, 2.0f, 5), update = normal(kRows * width, 1.0f, 6);
+    const auto weight = normal(width, 1.0f, 7), dy = normal(kRows * width, 1.0f, 8);
+    const auto x64 = wide(x), update64 = wide(update), weight64 = wide(weight), dy64 = wide(dy);
+    std::vector<double> h64(x.size()), y64(x.size()), dx64(x.size()), mean64(kRows), rstd64(kRows);
+    std::vector<double> dw64(width);
+    f64::layer_norm({.x = x64.data(),
+                     .weight = weight64.data(),
+                     .update = update64.data(),
+                     .h = h64.data(),
+                     .y = y64.data(),
+                     .mean = mean64.data(),
+                     .rstd = rstd64.data(),
+                     .rows = kRows,
+                     .width = width});
+    f64::layer_norm_backward({.dy = dy64.data(),
+                              .dstream = x64.data(),
+                              .h = h64.data(),
+                              .weight = weight64.data(),
+                              .mean = mean64.data(),
+                              .rstd = rstd64.data(),
+                              .dx = dx64.data(),
+                              .dweight = dw64.data(),
+                              .rows = kRows,
+                              .width = width});
+    for (Isa level : levels()) {
+      std::vector<float> h(x.size()), y(x.size()), dx(x.size()), mean(kRows), rstd(kRows),
+          dw(width);
+      simd(level).f32.norm({.x = x.data(),
+                            .weight = weight.data(),
+                            .update = update.data(),
+                            .h = h.data(),
+                            .y = y.data(),
+                            .mean = mean.data(),
+                            .rstd = rstd.data(),
+                            .rows = kRows,
+                            .width = width});
+      simd(level).f32.norm_grad({.dy = dy.data(),
+                                 .dstream = x.data(),
+                                 .h = h.data(),
+                                 .weight = weight.data(),
+                                 .mean = mean.data(),
+                                 .rstd = rstd.data(),
+                                 .dx = dx.data(),
+                                 .dweight = dw.data(),
+                                 .rows = kRows,
+                                 .width = width});
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        EXPECT_NEAR(h[i], h64[i], 1e-6) << name_of(level);
+        EXPECT_NEAR(y[i], y64[i], 1e-5) << name_of(level) << " width " << width;
+        // One column has no variance: rstd is 316 and rounding is magnified by it.
+        EXPECT_NEAR(dx[i], dx64[i], width == 1 ? 1e-3 : 1e-5)
+            << name_of(level) << " width " << width;
+      }
+      for (std::size_t i = 0; i < width; ++i) EXPECT_NEAR(dw[i], dw64[i], 1e-5) << name_of(level);
+    }
+  }
+}
+
+TEST(TransformerKernels, ExponentsOfARowForTheLoss) {
+  for (std::size_t width : {1, 15, 65, 256}) {
+    const auto logits = normal(2 * width, 3.0f, 9);
+    const auto logits64 = wide(logits);
+    std::vector<double> largest64(2), sums64(2);
+    f64::row_exponents(logits64.data(), largest64.data(), sums64.data(), 2, width);
+    for (Isa level : levels()) {
+      std::vector<float> largest(2), sums(2);
+      simd(level).f32.row_exponents(logits.data(), largest.data(), sums.data(), 2, width);
+      for (std::size_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(largest[row], static_cast<float>(largest64[row]));
+        EXPECT_NEAR(sums[row], sums64[row], 1e-5 * sums64[row]) << name_of(level);
+      }
+    }
+  }
+}
+
+TEST(TransformerKernels, Bf16IsFp32RoundedOnce) {
+  const auto values = normal(100, 2.0f, 10);
+  for (Isa level : levels()) {
+    std::vector<BFloat16> x(100), y(100), rounded(100);
+    std::vector<float> exact(100), result(100);
+    simd(level).to_bf16(values.data(), x.data(), 100);
+    simd(level).to_f32(x.data(), exact.data(), 100);
+    simd(level).bf16.gelu(x.data(), y.data(), 100);
+    simd(level).f32.gelu(exact.data(), result.data(), 100);
+    simd(level).to_bf16(result.data(), rounded.data(), 100);
+    EXPECT_EQ(std::memcmp(y.data(), rounded.data(), 200), 0) << name_of(level);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernel

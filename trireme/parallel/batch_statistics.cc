@@ -1,0 +1,127 @@
+#include "trireme/parallel/batch_statistics.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <functional>
+#include <optional>
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+struct BatchStatistics::Norm {
+  std::shared_ptr<torch::nn::Module> keep;
+  std::function<void(std::optional<double>)> set_momentum;
+  std::optional<double> momentum;
+  at::Tensor mean, variance, count;           // the module's buffers
+  at::Tensor running_mean, running_variance;  // between micro-batches
+  std::int64_t seen = 0;                      // forward passes that were folded
+
+  std::size_t features() const { return static_cast<std::size_t>(mean.numel()); }
+  void remember() {
+    running_mean = mean.clone();
+    running_variance = variance.clone();
+    seen = count.item<std::int64_t>();
+  }
+  void restore() {
+    mean.copy_(running_mean);
+    variance.copy_(running_variance);
+    count.fill_(seen);
+  }
+};
+
+namespace {
+
+template <class Impl, class Norm>
+std::unique_ptr<Norm> norm_of(const std::shared_ptr<torch::nn::Module>& module) {
+  const auto typed = std::dynamic_pointer_cast<Impl>(module);
+  if (!typed || !typed->running_mean.defined()) return nullptr;
+  auto norm = std::make_unique<Norm>();
+  norm->keep = module;
+  norm->momentum = typed->options.momentum();
+  norm->set_momentum = [typed](std::optional<double> value) { typed->options.momentum(value); };
+  norm->mean = typed->running_mean;
+  norm->variance = typed->running_var;
+  norm->count = typed->num_batches_tracked;
+  return norm;
+}
+
+}  // namespace
+
+BatchStatistics::BatchStatistics(torch::nn::Module& module) {
+  for (const auto& member : module.modules(/*include_self=*/false)) {
+    auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(member);
+    if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(member);
+    if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(member);
+    if (!norm) continue;
+    norm->remember();
+    norm->set_momentum(1.0);
+    width_ += 1 + 2 * norm->features();
+    norms_.push_back(std::move(norm));
+  }
+}
+
+BatchStatistics::~BatchStatistics() {
+  for (const auto& norm : norms_) norm->set_momentum(norm->momentum);
+}
+
+bool BatchStatistics::empty() const noexcept { return norms_.empty(); }
+void BatchStatistics::drop() noexcept { captured_.clear(); }
+
+void BatchStatistics::reload() {
+  for (const auto& norm : norms_) norm->remember();
+}
+
+void BatchStatistics::capture() {
+  const c10::AutoGradMode no_grad(false);
+  for (const auto& norm : norms_) {
+    const bool ran = norm->count.item<std::int64_t>() != norm->seen;
+    captured_.push_back(ran ? 1 : 0);
+    for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
+      const at::Tensor values = tensor.to(at::kDouble).contiguous();  // exact
+      const double* data = values.const_data_ptr<double>();
+      captured_.insert(captured_.end(), data, data + values.numel());
+    }
+    if (ran) norm->restore();
+  }
+}
+
+void BatchStatistics::fold(comm::Communicator& world, std::uint32_t total) {
+  if (norms_.empty()) return;
+  const c10::AutoGradMode no_grad(false);
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < world.size(); ++rank)
+    counts.push_back(kernel::contiguous_share(total, world.size(), rank).count * width_);
+  std::vector<double> all(total * width_);  // in rank order = in micro-batch order
+  world
+      .all_gather_v(Buffer::of(std::span(captured_)), Buffer::of(std::span(all)), counts,
+                    {.label = "batch statistics"})
+      .wait();
+  captured_.clear();
+  const double* at = all.data();
+  for (std::uint32_t micro = 0; micro < total; ++micro) {
+    for (const auto& norm : norms_) {
+      const bool ran = *at++ != 0;
+      const auto features = static_cast<std::int64_t>(norm->features());
+      if (ran) {
+        ++norm->seen;
+        const double factor =
+            norm->momentum ? *norm->momentum : 1.0 / static_cast<double>(norm->seen);
+        for (at::Tensor* running : {&norm->running_mean, &norm->running_variance}) {
+          const at::Tensor own = at::from_blob(const_cast<double*>(at), {features}, at::kDouble);
+          at += features;
+          running->mul_(1 - factor).add_(own.to(running->scalar_type()) * factor);
+        }
+      } else {
+        at += 2 * features;
+      }
+    }
+  }
+  for (const auto& norm : norms_) norm->restore();
+}
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,383 @@
+#include "trireme/parallel/data_parallel.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/parallel/agreement.h"
+#include "trireme/parallel/batch_statistics.h"
+#include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/replicate.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/torch_optimizer.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+using parallel::NamedTensors;
+
+struct Contents {
+  NamedTensors all;        // parameters and buffers, every name
+  NamedTensors distinct;   // each tensor once
+  NamedTensors trainable;  // distinct parameters that require grad
+};
+
+Contents contents_of(torch::nn::Module& module) {
+  Contents contents;
+  std::set<const void*> seen;
+  const auto take = [&](const std::string& name, const at::Tensor& tensor, bool parameter) {
+    if (!tensor.defined()) return;
+    contents.all.emplace_back(name, tensor);
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
+    contents.distinct.emplace_back(name, tensor);
+    if (parameter && tensor.requires_grad()) contents.trainable.emplace_back(name, tensor);
+  };
+  for (const auto& item : module.named_parameters()) take(item.key(), item.value(), true);
+  for (const auto& item : module.named_buffers()) take(item.key(), item.value(), false);
+  return contents;
+}
+
+void check(const DataParallelOptions& options, const torch::optim::Optimizer& optimizer,
+           const Contents& contents) {
+  const ErrorContext where{.operation = "DataParallel"};
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    ErrorContext context = where;
+    context.advice = advice;
+    throw ConfigError(what, context);
+  };
+  if (options.sync != "plain")
+    refuse("parallel.sync = \"" + options.sync + "\" is not in this release", "Use plain.");
+  parallel::require_supported(optimizer);
+  if (contents.trainable.empty())
+    refuse("the module has no parameter that requires grad", "Give it one to train.");
+  std::set<const void*> known;
+  for (const auto& [name, tensor] : contents.trainable) known.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& parameter : group.params())
+      if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
+        refuse("the optimizer updates a parameter that the module does not have",
+               "Give the optimizer module.parameters().");
+}
+
+std::vector<parallel::Accumulated> accumulators(const NamedTensors& trainable) {
+  std::vector<parallel::Accumulated> uses;
+  for (const auto& [name, tensor] : trainable)
+    uses.push_back(
+        {name, tensor.numel(), tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+  return uses;
+}
+
+std::vector<optim::OwnedSlice> slices(const NamedTensors& trainable) {
+  std::vector<optim::OwnedSlice> slices;
+  for (const auto& [name, tensor] : trainable)
+    slices.push_back(
+        {.parameter = static_cast<std::uint32_t>(slices.size()),
+         .name = name,
+         .begin = 0,
+         .end = tensor.numel(),
+         .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+  return slices;
+}
+
+std::vector<std::uint32_t> identity(std::size_t count) {
+  std::vector<std::uint32_t> numbers(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::uint32_t>(i);
+  return numbers;
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace
+
+struct DataParallel::Impl {
+  Impl(const parallel::Seat& own_seat, torch::nn::Module& module,
+       torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
+      : seat(own_seat),
+        options(own_options),
+        optimizer(own_optimizer),
+        contents(contents_of(module)),
+        checked((check(options, optimizer, contents), true)),
+        statistics(module),
+        sync(*seat.world, {accumulators(contents.trainable)}, {identity(contents.trainable.size())},
+             slices(contents.trainable),
+             {.bucket_bytes = options.bucket_bytes,
+              .reduce = seat.reduce,
+              .before_launch = [this] { return enter_gate(); }}),
+        hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
+          if (!micro_open) open_micro();
+          if (micro_open)
+            sync.gradient({0, static_cast<std::uint16_t>(index)}, micro.index, std::move(gradient));
+        }) {
+    if (options.kernel_threads > 0) {
+      tensor::set_up_process({.kernel_threads = options.kernel_threads});
+    } else if (!tensor::process_is_set_up()) {
+      tensor::set_up_process({});
+    }
+    parallel::replicate(*seat.world, contents.distinct, seat.host);
+    statistics.reload();
+    agree_on_seed();
+    seed_next();
+  }
+
+  // Rank 0's torch::manual_seed() is everybody's.
+  void agree_on_seed() {
+    std::vector<std::int64_t> value{static_cast<std::int64_t>(seed)};
+    seat.world->broadcast(Buffer::of(std::span(value)), 0, {.label = "seed"}).wait();
+    seed = static_cast<std::uint64_t>(value[0]);
+  }
+
+  // Before the next micro-batch runs. At an epoch's end the plan does not know it yet: it will be
+  // this rank's first of a full batch.
+  void seed_next() {
+    MicroStep next{.index = first_of_full, .batch_number = batches};
+    if (const auto plan = seat.input_plan()) {
+      if (const auto step = plan->peek()) next = *step;
+    } else {
+      next.index = static_cast<std::uint32_t>(seat.world->rank());
+    }
+    tensor::seed_default_generator(
+        tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
+  }
+
+  Work enter_gate() {
+    return parallel::enter_gate(*seat.world, {.batch = batches, .total = total}, seat.host);
+  }
+
+  // Called from the first hook of a micro-batch, or by step() where no gradient came. Never throws.
+  void open_micro() {
+    const auto plan = seat.input_plan();
+    MicroStep step{.index = static_cast<std::uint32_t>(seat.world->rank()),
+                   .total = static_cast<std::uint32_t>(seat.world->size()),
+                   .samples = 1,
+                   .last_of_batch = true};
+    if (plan) {
+      const auto next = plan->peek();
+      if (!next || !next->has_data) return;  // step() says so
+      step = *next;
+    }
+    if (!batch_open) begin_batch(step.total);
+    micro = step;
+    micro_open = true;
+    const std::int64_t items = own_count ? *own_count : step.samples;
+    count += items;
+    sync.begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
+  }
+
+  void begin_batch(std::uint32_t micro_batches) {
+    total = micro_batches;
+    sync.begin(total, {});
+    batch_open = true;
+    count = 0;
+    if (total > largest_total) {
+      largest_total = total;
+      first_of_full = sync.plan().share.first;
+    }
+  }
+
+  bool step() {
+    if (!micro_open) open_micro();
+    if (!micro_open)
+      throw ConfigError("step() without a micro-batch of the Sampler",
+                        {.rank = seat.world->rank(),
+                         .host = seat.host,
+                         .operation = "step",
+                         .advice = "Call step() once for each batch of the Sampler's loader."});
+    sync.end_micro();
+    statistics.capture();
+    micro_open = false;
+    own_count.reset();
+    const auto plan = seat.input_plan();
+    if (plan) plan->consume();
+    if (!micro.last_of_batch) {
+      seed_next();
+      return false;
+    }
+    finish_batch();
+    // Batches without a share for this rank: the others count on it all the same.
+    while (plan) {
+      const auto next = plan->peek();
+      if (!next || next->has_data) break;
+      plan->consume();
+      begin_batch(next->total);
+      finish_batch();
+    }
+    seed_next();
+    return true;
+  }
+
+  void finish_batch() {
+    batch_open = false;
+    seat.set_step(static_cast<long>(batches));
+    const Work reduced = sync.finish();
+    parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count};
+    if (const auto refusal = sync.refusal()) {
+      ballot.ok = false;
+      ballot.exit_code = refusal->exit_code;
+      ballot.reason = refusal->reason;
+    }
+    const parallel::Vote vote(*seat.world, ballot);
+    const std::array<Work, 2> works = {reduced, vote.work()};
+    Work::all(works).wait();
+    const parallel::Verdict verdict = vote.result();
+    const long number = static_cast<long>(batches++);
+    if (!verdict.ok) statistics.drop();
+    throw_if_refused(verdict, *seat.world, seat.host, number);
+    stop_signal = verdict.stop_signal;
+    statistics.fold(*seat.world, total);
+    apply(verdict.count);
+  }
+
+  void apply(std::int64_t global_count) {
+    const c10::AutoGradMode no_grad(false);
+    double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
+    gradient_norm = 0;
+    if (options.clip > 0) {
+      std::vector<double> squares;
+      for (const optim::OwnedSlice& slice : sync.owned()) optim::chunk_squares(slice, squares);
+      double sum = 0;
+      for (const double square : squares) sum += square;
+      gradient_norm = std::sqrt(sum) * scale;
+      if (gradient_norm > options.clip) scale *= options.clip / (gradient_norm + 1e-6);
+    }
+    for (std::size_t i = 0; i < contents.trainable.size(); ++i) {
+      at::Tensor& parameter = contents.trainable[i].second;
+      at::Tensor gradient = tensor::view_of(sync.sum_of(i), parameter.sizes()).mul_(scale);
+      parameter.mutable_grad() = gradient.to(parameter.scalar_type());
+    }
+    optimizer.step();
+    ++applied;
+    for (auto& [name, parameter] : contents.trainable) parameter.mutable_grad().reset();
+  }
+
+  std::vector<NamedShard> state() {
+    std::vector<NamedShard> shards;
+    const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+      shards.push_back({.name = name,
+                        .dtype = tensor::dtype_of(tensor),
+                        .shape = tensor.sizes().vec(),
+                        .begin = 0,
+                        .end = tensor.numel(),
+                        .local = tensor.detach()});
+    };
+    for (const auto& [name, tensor] : contents.all) add(name, tensor);
+    for (const auto& [name, parameter] : contents.trainable)
+      for (const auto& [kind, tensor] : parallel::state_tensors(optimizer, parameter))
+        add("optimizer/" + name + "." + kind, tensor);
+    return shards;
+  }
+
+  parallel::Seat seat;
+  DataParallelOptions options;
+  torch::optim::Optimizer& optimizer;
+  Contents contents;
+  bool checked;
+  parallel::BatchStatistics statistics;
+
+  std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  std::int64_t batches = 0;  // finished, refused ones too
+  std::int64_t applied = 0;
+  bool batch_open = false, micro_open = false;
+  std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
+  MicroStep micro;
+  std::optional<std::int64_t> own_count;  // of parallel.backward(sum, count)
+  std::int64_t count = 0;                 // of this rank, in the open batch
+  int stop_signal = 0;
+  double gradient_norm = 0;
+  bool failed = false;
+  int exceptions = std::uncaught_exceptions();
+
+  parallel::PlainSync sync;
+  parallel::GradientHooks hooks;
+};
+
+DataParallel::DataParallel(const parallel::Seat& seat, torch::nn::Module& module,
+                           torch::optim::Optimizer& optimizer, DataParallelOptions options)
+    : impl_(std::make_unique<Impl>(seat, module, optimizer, options)) {}
+
+DataParallel::~DataParallel() {
+  if (!impl_->failed && std::uncaught_exceptions() == impl_->exceptions)
+    parallel::leave(*impl_->seat.world);
+}
+
+void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
+  impl_->own_count = count;
+  sum.backward();
+}
+
+bool DataParallel::step() {
+  try {
+    return impl_->step();
+  } catch (const StepRefused&) {
+    throw;  // every rank has it and may go on
+  } catch (...) {
+    impl_->failed = true;
+    throw;
+  }
+}
+
+std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
+double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
+int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
+
+std::string DataParallel::weights_hash() {
+  std::vector<HashedTensor> tensors;
+  std::vector<at::Tensor> contents;
+  for (const auto& [name, tensor] : impl_->contents.all) {
+    contents.push_back(tensor.detach().contiguous());
+    const Buffer buffer = tensor::to_buffer(contents.back());
+    tensors.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+  }
+  return trireme::weights_hash(std::move(tensors));
+}
+
+std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
+
+std::string DataParallel::metadata() const {
+  const auto& parameters = impl_->contents.trainable;
+  return nlohmann::json{
+      {"batches", impl_->batches},
+      {"steps", impl_->applied},
+      {"seed", impl_->seed},
+      {"optimizer_updates", parallel::updates(impl_->optimizer, parameters.front().second)}}
+      .dump();
+}
+
+void DataParallel::restored(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  for (const char* key : {"batches", "steps", "seed", "optimizer_updates"}) {
+    if (json.is_object() && json.contains(key) && json[key].is_number_integer()) continue;
+    throw CheckpointError(std::string("the training state's metadata lacks \"") + key + "\"",
+                          {.rank = impl_->seat.world->rank(),
+                           .operation = "checkpoint.resume",
+                           .advice = "Use a checkpoint of the same program."});
+  }
+  impl_->batches = json["batches"].get<std::int64_t>();
+  impl_->applied = json["steps"].get<std::int64_t>();
+  impl_->seed = json["seed"].get<std::uint64_t>();
+  for (const auto& [name, parameter] : impl_->contents.trainable)
+    parallel::set_updates(impl_->optimizer, parameter,
+                          json["optimizer_updates"].get<std::int64_t>());
+  impl_->statistics.reload();
+  impl_->seed_next();
+}
+
+}  // namespace v0
+}  // namespace trireme

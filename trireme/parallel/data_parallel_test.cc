@@ -1,0 +1,328 @@
+#include "trireme/parallel/data_parallel.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
+
+#include <cmath>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/tree_sum.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+struct Net : torch::nn::Module {
+  explicit Net(bool with_norm = false, double with_dropout = 0) : dropout(with_dropout) {
+    first = register_module("first", torch::nn::Linear(6, 16));
+    second = register_module("second", torch::nn::Linear(16, 3));
+    unused = register_module("unused", torch::nn::Linear(2, 2));
+    if (with_norm) norm = register_module("norm", torch::nn::BatchNorm1d(16));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor hidden = first(x);
+    if (norm) hidden = norm(hidden);
+    hidden = at::gelu(hidden);
+    if (dropout > 0) hidden = at::dropout(hidden, dropout, is_training());
+    return second(hidden);
+  }
+  double dropout;
+  torch::nn::Linear first{nullptr}, second{nullptr}, unused{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+
+// `samples` samples in global batches of `batch`, micro-batches of `micro`, in order; one epoch
+// after another.
+class Plan final : public InputPlan {
+ public:
+  Plan(std::int64_t samples, std::int64_t batch, std::int64_t micro, int rank, int size) {
+    for (std::int64_t begin = 0; begin < samples; begin += batch, ++number_) {
+      const std::int64_t global = std::min(batch, samples - begin);
+      const auto total = static_cast<std::uint32_t>((global + micro - 1) / micro);
+      const kernel::LeafRange share = kernel::contiguous_share(total, size, rank);
+      const bool last = begin + batch >= samples;
+      for (std::uint32_t i = share.first; i < share.end(); ++i) {
+        const std::int64_t first = begin + i * micro;
+        add({.index = i,
+             .total = total,
+             .samples = std::min(micro, begin + global - first),
+             .last_of_batch = i + 1 == share.end()},
+            first, global, last);
+      }
+      if (share.count == 0)
+        add({.total = total, .has_data = false, .last_of_batch = true}, -1, global, last);
+    }
+  }
+  std::optional<MicroStep> peek() override {
+    if (position_ == steps_.size()) return std::nullopt;
+    MicroStep step = steps_[position_];
+    step.batch_number += epoch_ * number_;
+    return step;
+  }
+  void consume() override { ++position_; }
+  void next_epoch() {
+    EXPECT_EQ(position_, steps_.size());
+    position_ = 0;
+    ++epoch_;
+  }
+  // What the loader gives: (first sample, count) of this rank's micro-batches of one epoch.
+  const std::vector<std::pair<std::int64_t, std::int64_t>>& loader() const { return loader_; }
+
+ private:
+  void add(MicroStep step, std::int64_t first, std::int64_t global, bool last) {
+    step.global_samples = global;
+    step.batch_number = number_;
+    step.last_of_epoch = last;
+    steps_.push_back(step);
+    if (step.has_data) loader_.emplace_back(first, step.samples);
+  }
+  std::vector<MicroStep> steps_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> loader_;
+  std::int64_t number_ = 0, epoch_ = 0;
+  std::size_t position_ = 0;
+};
+
+std::pair<at::Tensor, at::Tensor> samples(std::int64_t first, std::int64_t count) {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    at::Tensor row = at::empty({6}, at::kFloat);
+    tensor::fill_normal(row, 11, std::to_string(i), 0, 1);
+    rows.push_back(row);
+  }
+  const at::Tensor x = at::stack(rows);
+  return {x, x.narrow(1, 0, 3).abs()};
+}
+
+at::Tensor mean_loss(Net& net, std::int64_t first, std::int64_t count) {
+  const auto [x, y] = samples(first, count);
+  return (net.forward(x) - y).pow(2).mean(1).mean();
+}
+
+struct Setting {
+  std::int64_t samples = 10, batch = 4, micro = 1;
+  bool norm = false;
+  double dropout = 0;
+  bool by_token = false;
+  std::uint64_t seed = 3;
+  DataParallelOptions options = {.bucket_bytes = 256};
+};
+
+std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
+  std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+    auto plan =
+        std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank, rank.size);
+    parallel::Seat seat{.world = rank.world.get()};
+    seat.input_plan = [plan] { return plan; };
+    // Other ranks start with other numbers: rank 0's count.
+    at::manual_seed(setting.seed + static_cast<std::uint64_t>(rank.rank));
+    Net net(setting.norm, setting.dropout);
+    torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2));
+    DataParallel parallel(seat, net, adam, setting.options);
+    std::int64_t applied = 0;
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+      for (const auto& [first, count] : plan->loader()) {
+        const at::Tensor loss = mean_loss(net, first, count);
+        if (setting.by_token) {
+          parallel.backward(loss * static_cast<double>(count), count);
+        } else {
+          loss.backward();
+        }
+        if (first % 2 == 0) adam.zero_grad(first % 4 == 0);  // harmless
+        applied += parallel.step() ? 1 : 0;
+      }
+      plan->next_epoch();
+    }
+    EXPECT_GT(applied, 0);
+    EXPECT_EQ(parallel.steps(), epochs * ((setting.samples + setting.batch - 1) / setting.batch));
+    hashes[static_cast<std::size_t>(rank.rank)] = parallel.weights_hash();
+  });
+  for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+  return hashes[0];
+}
+
+TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
+  const std::string one = train_on(1, {});
+  // The last batch has two micro-batches: a rank of three has no share of it.
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, {}), one) << ranks << " ranks";
+  EXPECT_NE(train_on(1, {.seed = 4}), one);
+}
+
+TEST(DataParallel, UnequalMicroBatchesAreWeightedBySamples) {
+  const Setting setting{.samples = 23, .batch = 8, .micro = 3};
+  const std::string one = train_on(1, setting);
+  for (int ranks : {2, 3}) EXPECT_EQ(train_on(ranks, setting), one) << ranks << " ranks";
+}
+
+TEST(DataParallel, DropoutDoesNotSeeTheRanks) {
+  const Setting setting{.samples = 12, .dropout = 0.5};
+  const std::string one = train_on(1, setting);
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, setting), one) << ranks << " ranks";
+  EXPECT_NE(train_on(1, {.samples = 12, .dropout = 0.25}), one);
+}
+
+TEST(DataParallel, BatchNormKeepsItsRunningStatisticsOnAnyNumberOfRanks) {
+  const Setting setting{.samples = 26, .batch = 12, .micro = 3, .norm = true};
+  const std::string one = train_on(1, setting);
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, setting), one) << ranks << " ranks";
+}
+
+TEST(DataParallel, BatchNormOfOneRankIsWhatLibTorchComputes) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    at::manual_seed(1);
+    Net ours(true);
+    at::manual_seed(1);
+    Net theirs(true);
+    torch::optim::SGD optimizer(ours.parameters(), torch::optim::SGDOptions(0.0));
+    {
+      DataParallel parallel(parallel::Seat{.world = rank.world.get()}, ours, optimizer);
+      for (int step = 0; step < 3; ++step) {
+        mean_loss(ours, 4 * step, 4).backward();
+        parallel.step();
+        mean_loss(theirs, 4 * step, 4).backward();
+      }
+    }
+    EXPECT_TRUE(at::allclose(ours.norm->running_mean, theirs.norm->running_mean, 1e-6, 1e-7));
+    EXPECT_TRUE(at::allclose(ours.norm->running_var, theirs.norm->running_var, 1e-6, 1e-7));
+    EXPECT_EQ(ours.norm->num_batches_tracked.item<std::int64_t>(), 3);
+    EXPECT_EQ(ours.norm->options.momentum(), 0.1);
+  });
+}
+
+TEST(DataParallel, ASummedLossWithItsCountIsTheSameTraining) {
+  EXPECT_EQ(train_on(2, {.by_token = true}), train_on(1, {.by_token = true}));
+}
+
+TEST(DataParallel, OneRankIsTheOrdinaryProgram) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    at::manual_seed(1);
+    Net ours;
+    at::manual_seed(1);
+    Net theirs;
+    torch::optim::AdamW mine(ours.parameters(), torch::optim::AdamWOptions(1e-2));
+    torch::optim::AdamW plain(theirs.parameters(), torch::optim::AdamWOptions(1e-2));
+    DataParallel parallel(parallel::Seat{.world = rank.world.get()}, ours, mine);
+    for (int step = 0; step < 5; ++step) {
+      mean_loss(ours, 4 * step, 4).backward();
+      EXPECT_TRUE(parallel.step());
+      mean_loss(theirs, 4 * step, 4).backward();
+      plain.step();
+      plain.zero_grad();
+    }
+    EXPECT_TRUE(at::equal(ours.first->weight, theirs.first->weight));
+    EXPECT_TRUE(at::equal(ours.second->bias, theirs.second->bias));
+  });
+}
+
+TEST(DataParallel, ALoopThatEndsEarlyIsNamedToTheOthers) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, sgd);
+    const int mine = rank.rank == 2 ? 2 : 4;
+    try {
+      for (int step = 0; step < mine; ++step) {
+        mean_loss(net, step, 1).backward();
+        parallel.step();
+      }
+      EXPECT_EQ(rank.rank, 2);
+    } catch (const UnevenInput& error) {
+      EXPECT_NE(rank.rank, 2);
+      EXPECT_EQ(error.peer(), 2);
+      EXPECT_NE(std::string(error.what()).find("rank 2's loop ended"), std::string::npos);
+    }
+  });
+}
+
+TEST(DataParallel, RefusesTwoBackwardPassesInOneMicroBatchOnAllRanks) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, sgd);
+    mean_loss(net, 0, 1).backward();
+    if (rank.rank == 1) mean_loss(net, 0, 1).backward();
+    EXPECT_THROW(parallel.step(), StepRefused);
+    mean_loss(net, 0, 1).backward();
+    EXPECT_TRUE(parallel.step());
+  });
+}
+
+TEST(DataParallel, ANanIsRefusedNamingTheParameter) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, sgd);
+    const std::string before = parallel.weights_hash();
+    (mean_loss(net, 0, 1) * (rank.rank == 1 ? std::nan("") : 1.0)).backward();
+    try {
+      parallel.step();
+      ADD_FAILURE() << "the step was applied";
+    } catch (const StepRefused& error) {
+      EXPECT_EQ(error.peer(), 1);
+      EXPECT_NE(std::string(error.what()).find("second.bias"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(parallel.weights_hash(), before);
+  });
+}
+
+TEST(DataParallel, ResumesFromItsStateWithEqualBits) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    struct Program {
+      explicit Program(testing::RankContext& context)
+          : net(false, 0.5),
+            adam(net.parameters(), torch::optim::AdamWOptions(1e-2).amsgrad(true)),
+            parallel(parallel::Seat{.world = context.world.get()}, net, adam) {}
+      void run(int from, int to) {
+        for (int step = from; step < to; ++step) {
+          mean_loss(net, step, 1).backward();
+          parallel.step();
+        }
+      }
+      Net net;
+      torch::optim::AdamW adam;
+      DataParallel parallel;
+    };
+    at::manual_seed(5);
+    Program straight(rank);
+    straight.run(0, 3);
+    std::map<std::string, at::Tensor> saved;
+    for (const NamedShard& shard : straight.parallel.state())
+      saved[shard.name] = shard.local.clone();
+    EXPECT_TRUE(saved.contains("optimizer/first.weight.max_exp_avg_sq"));
+    const std::string metadata = straight.parallel.metadata();
+    straight.run(3, 5);
+    const std::string expected = straight.parallel.weights_hash();
+
+    at::manual_seed(99);
+    Program resumed(rank);
+    for (const NamedShard& shard : resumed.parallel.state())
+      shard.local.copy_(saved.at(shard.name));
+    resumed.parallel.restored(metadata);
+    resumed.run(3, 5);
+    EXPECT_EQ(resumed.parallel.weights_hash(), expected);
+  });
+}
+
+TEST(DataParallel, RefusesWhatItCannotTrain) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const parallel::Seat seat{.world = rank.world.get()};
+    Net net, other;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    torch::optim::SGD foreign(other.parameters(), torch::optim::SGDOptions(0.1));
+    torch::optim::LBFGS lbfgs(net.parameters());
+    EXPECT_THROW(DataParallel(seat, net, sgd, {.sync = "zero1"}), ConfigError);
+    EXPECT_THROW(DataParallel(seat, net, foreign), ConfigError);
+    EXPECT_THROW(DataParallel(seat, net, lbfgs), ConfigError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,15 @@
+// The public face for programs with LibTorch: Job and collectives, DataParallel with its Sampler,
+// Strategy over blocks with batches(), Checkpointer. Link Trireme::trireme. Programs without
+// LibTorch include trireme/job.h.
+#pragma once
+
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/input/batches.h"
+#include "trireme/input/loader_sampler.h"
+#include "trireme/job.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/data_parallel.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/tensor/collectives.h"
