@@ -24,8 +24,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // A failure is told at once; the rest of the 2 s is for the others to end by themselves.
-constexpr Duration kTermAfter = milliseconds(600);
-constexpr Duration kKillAfter = milliseconds(1400);
+constexpr Duration kTermAfter = milliseconds(1000);
+constexpr Duration kKillAfter = milliseconds(1600);
 // A rank that lost a peer may speak before that peer's end is seen.
 constexpr Duration kCauseAfter = milliseconds(300);
 // A child of a rank may hold its pipe open.
