@@ -154,8 +154,8 @@ std::vector<std::string> Supervisor::environment_of(int rank, int secret, int st
   put("TRIREME_STATUS_FD", std::to_string(status));
   put("TRIREME_CORES", std::to_string(share.per_rank));
   put("TRIREME_SHARED_CORES", share.overcommitted ? "1" : "0");
-  // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a GPT
-  // step is 4-7 % faster. The C library reads this at a process's start only.
+  // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a
+  // GPT step is 4-7 % faster. The C library reads this at a process's start only.
   if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
   for (char** variable = environ; *variable; ++variable) {
     const std::string text = *variable;
