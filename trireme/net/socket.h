@@ -55,6 +55,7 @@ struct Listener {
 };
 Listener listen_tcp(const std::string& host);
 Listener listen_unix();
+bool is_loopback(const std::string& host);
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
 /// The next connection. Unix: connections of other users are closed unseen.
 Descriptor accept_one(Waiter& waiter, const Listener& listener, TimePoint deadline,

@@ -1,0 +1,123 @@
+// Small models for the numerics tests, each through both doors of API.md, with the same initial
+// values: a language model with a tied head, and a perceptron. And their data: sample i is a
+// function of i.
+#pragma once
+
+#include <ATen/Functions.h>
+#include <torch/data/datasets/base.h>
+#include <torch/data/example.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <string>
+#include <vector>
+
+#include "trireme/models/module_block.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+namespace numerics {
+
+constexpr std::int64_t kVocab = 24, kWidth = 16, kLength = 8;
+
+// Every parameter drawn by (seed, its global name), whichever module holds it.
+inline void initialize(torch::nn::Module& module, std::uint64_t seed, const std::string& prefix) {
+  for (auto& item : module.named_parameters())
+    tensor::fill_normal(item.value().detach(), seed, prefix + item.key(), 0, 0.3);
+}
+
+struct Embed : torch::nn::Module {
+  Embed() { weight = register_parameter("weight", at::zeros({kVocab, kWidth})); }
+  at::Tensor forward(const at::Tensor& tokens) { return at::embedding(weight, tokens); }
+  at::Tensor weight;
+};
+struct Layer : torch::nn::Module {
+  Layer() {
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
+    up = register_module("up", torch::nn::Linear(kWidth, 2 * kWidth));
+    down = register_module("down", torch::nn::Linear(2 * kWidth, kWidth));
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + down(at::gelu(up(norm(x)))); }
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Linear up{nullptr}, down{nullptr};
+};
+struct Head : torch::nn::Module {
+  Head() { weight = register_parameter("weight", at::zeros({kVocab, kWidth})); }
+  at::Tensor forward(const at::Tensor& x) { return at::linear(x, weight); }
+  at::Tensor weight;
+};
+
+// Door (a): one module; autograd adds the two uses of the embedding.
+struct LanguageModel : torch::nn::Module {
+  explicit LanguageModel(std::uint64_t seed) {
+    embed = register_module("embed", std::make_shared<Embed>());
+    layer = register_module("layer", std::make_shared<Layer>());
+    initialize(*this, seed, "");
+  }
+  at::Tensor forward(const at::Tensor& tokens) {
+    return at::linear(layer->forward(embed->forward(tokens)), embed->weight);
+  }
+  std::shared_ptr<Embed> embed;
+  std::shared_ptr<Layer> layer;
+};
+
+template <class Module>
+std::shared_ptr<Module> initialized(std::uint64_t seed, const std::string& prefix) {
+  auto module = std::make_shared<Module>();
+  initialize(*module, seed, prefix);
+  return module;
+}
+
+// Door (b): the same as blocks.
+inline models::Blocks language_model_blocks(std::uint64_t seed) {
+  models::Blocks blocks;
+  blocks.add("embed", [seed] { return initialized<Embed>(seed, "embed."); });
+  blocks.add("layer", [seed] { return initialized<Layer>(seed, "layer."); });
+  blocks.add("head", [seed] { return initialized<Head>(seed, "embed."); });
+  blocks.tie("head.weight", "embed.weight");
+  return blocks;
+}
+
+struct Perceptron : torch::nn::Module {
+  explicit Perceptron(std::uint64_t seed) {
+    first = register_module("first", torch::nn::Linear(kLength, 20));
+    second = register_module("second", torch::nn::Linear(20, 3));
+    initialize(*this, seed, "perceptron.");
+  }
+  at::Tensor forward(const at::Tensor& x) { return second(at::tanh(first(x))); }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+inline models::Blocks perceptron_blocks(std::uint64_t seed) {
+  models::Blocks blocks;
+  blocks.add_block({.name = "perceptron",
+                    .make = [seed] { return models::as_block(std::make_shared<Perceptron>(seed)); },
+                    .reads = {"tokens"}});
+  return blocks;
+}
+
+// A sample: kLength inputs (tokens, or numbers) and what follows each.
+struct Samples : torch::data::datasets::Dataset<Samples> {
+  Samples(std::int64_t count, bool of_numbers) : count_(count), numbers_(of_numbers) {}
+  torch::data::Example<> get(std::size_t index) override {
+    at::Tensor noise = at::empty({kLength + 1}, at::kFloat);
+    tensor::fill_uniform(noise, 5, "sample " + std::to_string(index), 0, 1);
+    if (numbers_) return {noise.narrow(0, 0, kLength) * 2 - 1, noise.narrow(0, 0, 3)};
+    const at::Tensor tokens = (noise * 6).to(at::kLong);
+    return {tokens.narrow(0, 0, kLength).clone(), tokens.narrow(0, 1, kLength).clone()};
+  }
+  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(count_); }
+  std::int64_t count_;
+  bool numbers_;
+};
+
+// The mean over samples of the mean over a sample's items.
+inline at::Tensor mean_loss(const at::Tensor& output, const at::Tensor& target) {
+  if (target.scalar_type() == at::kLong)
+    return torch::nn::functional::cross_entropy(output.reshape({-1, kVocab}), target.reshape({-1}));
+  return (output - target).pow(2).mean();
+}
+
+}  // namespace numerics
+}  // namespace trireme

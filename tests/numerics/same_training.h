@@ -1,0 +1,92 @@
+// expect_same_training(layout): trains the cases on a layout in real processes and compares every
+// hash and loss curve with those of one rank, bit for bit.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace numerics {
+
+struct Layout {
+  int ranks = 1;
+  std::string transport = "shm";
+  std::vector<std::string> arguments = {};  // of the body
+};
+
+/// "case algorithm" -> "weights hash, loss hash", as the ranks print it:
+///     RESULT case algorithm hash losses     ·  COMPUTED case algorithm what (once per item)
+struct Results {
+  std::map<std::string, std::string> of_case;
+  std::map<std::string, std::multiset<std::string>> computed;
+  std::string description;
+};
+
+inline Results train_layout(const Layout& layout) {
+  testing::ProcessOptions options{.time_limit = std::chrono::seconds(100),
+                                  .transport = layout.transport};
+  options.arguments = layout.arguments;
+  const testing::ProcessRun run = testing::run_processes(layout.ranks, "train", options);
+  Results results;
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  for (const testing::ProcessOutcome& rank : run.ranks) {
+    std::istringstream lines(rank.out);
+    std::string word, which, algorithm, hash, losses;
+    while (lines >> word >> which >> algorithm >> hash) {
+      if (word == "COMPUTED") {
+        results.computed[which + " " + algorithm].insert(hash);
+        continue;
+      }
+      lines >> losses;
+      const auto [at, added] =
+          results.of_case.emplace(which + " " + algorithm, hash + " " + losses);
+      EXPECT_EQ(at->second, hash + " " + losses) << "ranks differ in " << which;
+    }
+  }
+  EXPECT_FALSE(results.of_case.empty()) << run.describe();
+  return results;
+}
+
+/// Without the algorithm: all of one case must be one.
+inline std::map<std::string, std::string> by_case(const Results& results) {
+  std::map<std::string, std::string> merged;
+  for (const auto& [key, value] : results.of_case) {
+    const std::string which = key.substr(0, key.find(' '));
+    const auto [at, added] = merged.emplace(which, value);
+    EXPECT_EQ(at->second, value) << key << " differs from another algorithm";
+  }
+  return merged;
+}
+
+struct Reference {
+  Results results = train_layout({});
+  std::map<std::string, std::string> of_case = by_case(results);
+};
+inline const Reference& reference() {
+  static const Reference one;
+  return one;
+}
+inline const std::map<std::string, std::string>& one_rank() { return reference().of_case; }
+
+inline void expect_same_training(const Layout& layout) {
+  const Results results = train_layout(layout);
+  const auto merged = by_case(results);
+  EXPECT_EQ(merged.size(), one_rank().size());
+  for (const auto& [which, value] : merged)
+    EXPECT_EQ(value, one_rank().at(which))
+        << which << " on " << layout.ranks << " ranks over " << layout.transport;
+  // Every micro-batch was computed, on one rank only (twice would be in the multiset twice), and
+  // where a loop sees its losses they are the same bits.
+  for (const auto& [key, items] : results.computed)
+    EXPECT_EQ(items, reference().results.computed.at(key)) << key;
+}
+
+}  // namespace numerics
+}  // namespace trireme

@@ -1,0 +1,147 @@
+// Same training on any layout (NUMERICS.md), through both doors, in real processes: 20 steps, then
+// the hash of the weights and the bits of the loss curve.
+#include "tests/numerics/same_training.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "tests/numerics/training.h"
+
+namespace trireme {
+namespace {
+
+using numerics::Case;
+using numerics::Record;
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {.name = "blocks-gpt"},  {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-tied"}, {.name = "blocks-mlp"},
+      {.name = "module-tied"}, {.name = "module-mlp"},
+  };
+  return all;
+}
+
+// The last batch of an epoch has two micro-batches: of three ranks one has no share of it.
+const std::vector<Case>& short_cases() {
+  static const std::vector<Case> all = {
+      {.name = "module-mlp-short", .samples = 10, .batch = 4, .micro = 1, .steps = 6},
+      {.name = "module-mlp-short-2",
+       .samples = 10,
+       .batch = 4,
+       .micro = 1,
+       .steps = 6,
+       .workers = 2},
+  };
+  return all;
+}
+
+parallel::ReduceTerms with_algorithm(std::string algorithm) {
+  return [algorithm](comm::Communicator& world, std::span<const comm::Term> terms,
+                     std::uint32_t total, Buffer out, std::string_view label) {
+    return world.all_reduce(terms, total, std::move(out), {.label = label, .algorithm = algorithm});
+  };
+}
+
+// Wrong on purpose: each rank adds its terms from left to right, then the ranks are added in order.
+Work rank_order_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t,
+                       Buffer out, std::string_view label) {
+  const auto add = [](void* into, const void* from, const Buffer& like) {
+    if (like.dtype == DType::F32) {
+      for (std::size_t i = 0; i < like.count; ++i)
+        static_cast<float*>(into)[i] += static_cast<const float*>(from)[i];
+    } else {
+      for (std::size_t i = 0; i < like.count; ++i)
+        static_cast<double*>(into)[i] += static_cast<const double*>(from)[i];
+    }
+  };
+  if (terms.empty()) std::memset(out.data, 0, out.bytes());
+  if (!terms.empty() && terms[0].value.data != out.data)
+    std::memcpy(out.data, terms[0].value.data, out.bytes());
+  for (std::size_t i = 1; i < terms.size(); ++i) add(out.data, terms[i].value.data, out);
+  auto all = std::make_shared<std::vector<std::byte>>(out.bytes() *
+                                                      static_cast<std::size_t>(world.size()));
+  Buffer gathered{all->data(), out.count * static_cast<std::size_t>(world.size()), out.dtype};
+  return world.all_gather(out, gathered, {.label = label}).then([all, out, add] {
+    std::memcpy(out.data, all->data(), out.bytes());
+    for (std::size_t at = out.bytes(); at < all->size(); at += out.bytes())
+      add(out.data, all->data() + at, out);
+  });
+}
+
+void print(const Case& which, const std::string& algorithm, const Record& record) {
+  const std::string key = which.name + " " + algorithm;
+  // One name for both counts of workers: they must agree, too.
+  const std::string name =
+      which.workers > 0 ? which.name.substr(0, which.name.size() - 2) + " " + algorithm + "-workers"
+                        : key;
+  std::printf("RESULT %s %s %s\n", name.c_str(), record.hash.c_str(), record.losses.c_str());
+  for (const std::string& item : record.computed)
+    std::printf("COMPUTED %s %s\n", name.c_str(), item.c_str());
+}
+
+// Arguments: "all", or "wrong", or "seed".
+TRIREME_PROCESS(train) {
+  Job job(argc, argv);
+  const std::string what = argc > 1 ? argv[1] : "all";
+  if (what == "wrong") {
+    for (const Case& which : cases())
+      print(which, "rank-order", train(job, which, rank_order_reduce));
+    return 0;
+  }
+  if (what == "seed") {
+    for (Case which : cases()) {
+      which.seed = 2;
+      print(which, "auto", train(job, which));
+    }
+    return 0;
+  }
+  std::vector<std::string> algorithms = {"naive", "ring"};
+  if (job.world().transport_name() != "tcp") algorithms.push_back("direct");
+  for (const Case& which : cases())
+    for (const std::string& algorithm : algorithms)
+      print(which, algorithm, train(job, which, with_algorithm(algorithm)));
+  for (const Case& which : short_cases()) print(which, "auto", train(job, which));
+  return 0;
+}
+
+TEST(SameTraining, OnOneRankOverAnyAlgorithm) {
+  EXPECT_EQ(numerics::one_rank().size(), cases().size() + 1);
+}
+TEST(SameTraining, TwoRanksShm) { numerics::expect_same_training({2, "shm"}); }
+TEST(SameTraining, TwoRanksTcp) { numerics::expect_same_training({2, "tcp"}); }
+TEST(SameTraining, ThreeRanksShm) { numerics::expect_same_training({3, "shm"}); }
+TEST(SameTraining, ThreeRanksTcp) { numerics::expect_same_training({3, "tcp"}); }
+TEST(SameTraining, FourRanksShm) { numerics::expect_same_training({4, "shm"}); }
+TEST(SameTraining, FourRanksTcp) { numerics::expect_same_training({4, "tcp"}); }
+
+TEST(SameTraining, TheHashSeesTheSeed) {
+  for (const auto& [which, value] : by_case(numerics::train_layout({2, "shm", {"seed"}})))
+    EXPECT_NE(value, numerics::one_rank().at(which)) << which;
+}
+
+TEST(SameTraining, TheHashSeesTermsAddedInRankOrder) {
+  for (const auto& [which, value] : by_case(numerics::train_layout({3, "shm", {"wrong"}})))
+    EXPECT_NE(value, numerics::one_rank().at(which)) << which;
+}
+
+// A module adds a tied gradient inside autograd, blocks after the tree sum: near, not equal.
+TEST(SameTraining, TheDoorsAgree) {
+  Job job(0, nullptr);
+  for (const auto& [blocks, module] :
+       {std::pair{"blocks-tied", "module-tied"}, std::pair{"blocks-mlp", "module-mlp"}}) {
+    const Record one = numerics::train(job, {.name = blocks});
+    const Record other = numerics::train(job, {.name = module});
+    EXPECT_EQ(one.applied, 20);
+    for (const auto& [name, weight] : one.weights) {
+      const std::string theirs =
+          name.starts_with("perceptron.") ? name.substr(sizeof "perceptron") : name;
+      ASSERT_TRUE(other.weights.contains(theirs)) << theirs;
+      const at::Tensor& same = other.weights.at(theirs);
+      EXPECT_LE((weight - same).norm().item<double>(), 1e-5 * weight.norm().item<double>()) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,176 @@
+// The trainings that the numerics tests compare: one case through one door, with the reduction that
+// the test asks for. Each prints nothing; a Record says what came out and which samples this rank
+// computed.
+#pragma once
+
+#include <torch/data/dataloader.h>
+#include <torch/data/datasets/map.h>
+#include <torch/data/transforms/stack.h>
+#include <torch/optim/adamw.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/numerics/models.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/input/loader_sampler.h"
+#include "trireme/job/job.h"
+#include "trireme/models/gpt.h"
+#include "trireme/parallel/data_parallel.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/strategy.h"
+
+namespace trireme {
+namespace numerics {
+
+struct Case {
+  std::string name;  // "blocks-gpt" …
+  std::int64_t samples = 240, batch = 24, micro = 2;
+  int steps = 20;
+  std::uint64_t seed = 1;
+  int workers = 0;  // of the loader (door a)
+};
+
+struct Record {
+  std::string hash;    // of the weights
+  std::string losses;  // of the loss curve's bits
+  // The micro-batches that this rank computed: "step/index" (b), "epoch/content:loss" (a).
+  std::set<std::string> computed;
+  int applied = 0;
+  std::map<std::string, at::Tensor> weights;
+};
+
+inline bool of_numbers(const Case& which) { return which.name.find("mlp") != std::string::npos; }
+
+template <class Saveable>
+void take_weights(Saveable& strategy, Record& record) {
+  record.hash = strategy.weights_hash();
+  for (const NamedShard& shard : strategy.state())
+    if (shard.name.find('/') == std::string::npos) record.weights[shard.name] = shard.local.clone();
+}
+
+inline std::string hash_of(std::vector<double> values) {
+  return weights_hash({{"losses",
+                        DType::F64,
+                        {static_cast<std::int64_t>(values.size())},
+                        std::as_bytes(std::span(values))}})
+      .substr(0, 16);
+}
+
+inline std::string hash_of(const at::Tensor& rows) {
+  const at::Tensor content = rows.contiguous();
+  const auto bytes =
+      std::span(static_cast<const std::byte*>(content.const_data_ptr()), content.nbytes());
+  return std::to_string(tensor_hash({"", DType::U8, {}, bytes}));
+}
+
+// Door (a): module, loader, torch::optim.
+template <class Net>
+Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& reduce) {
+  job.set_input_plan(nullptr);
+  Sampler sampler(job, which.samples, {.batch = which.batch, .seed = which.seed});
+  Net net(which.seed);
+  torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2).weight_decay(0));
+  parallel::Seat seat = parallel::seat_of(job);
+  seat.reduce = reduce;
+  DataParallel parallel(seat, net, adam, {.bucket_bytes = 1024});
+  auto loader = torch::data::make_data_loader(
+      Samples(which.samples, of_numbers(which)).map(torch::data::transforms::Stack<>()), sampler,
+      torch::data::DataLoaderOptions(static_cast<std::size_t>(which.micro))
+          .workers(static_cast<std::size_t>(which.workers)));
+  Record record;
+  int epoch = 0;
+  for (; parallel.steps() < which.steps; ++epoch) {
+    for (auto& micro : *loader) {
+      const at::Tensor loss = mean_loss(net.forward(micro.data), micro.target);
+      record.computed.insert(std::to_string(epoch) + "/" + hash_of(micro.data) + ":" +
+                             hash_of({loss.item<double>()}));
+      loss.backward();
+      record.applied += parallel.step() ? 1 : 0;
+      if (parallel.steps() == which.steps) break;
+    }
+  }
+  take_weights(parallel, record);
+  record.losses = "-";  // each rank sees its own: they are in `computed`
+  return record;
+}
+
+// The global batches that the Sampler gives, for door (b).
+inline Batch batch_of(const Case& which, std::int64_t step, int rank, int size) {
+  const std::int64_t per_epoch = which.samples / which.batch;
+  const auto order = epoch_order(which.samples, which.seed, step / per_epoch, true);
+  const auto total = static_cast<std::uint32_t>(which.batch / which.micro);
+  Batch batch{.total = total, .step = step};
+  const auto share = kernel::contiguous_share(total, size, rank);
+  Samples samples(which.samples, of_numbers(which));
+  const bool tokens = !of_numbers(which);
+  batch.global_count = which.batch * (tokens ? kLength : 1);
+  for (std::uint32_t index = share.first; index < share.end(); ++index) {
+    std::vector<at::Tensor> data, targets;
+    const std::int64_t first = step % per_epoch * which.batch + index * which.micro;
+    for (std::int64_t i = first; i < first + which.micro; ++i) {
+      const auto sample = samples.get(static_cast<std::size_t>(order[static_cast<std::size_t>(i)]));
+      data.push_back(sample.data);
+      targets.push_back(sample.target);
+    }
+    batch.micro.push_back(
+        {.index = index,
+         .first_sample = first,
+         .count = which.micro * (tokens ? kLength : 1),
+         .fields = {{"tokens", at::stack(data)}, {"targets", at::stack(targets)}}});
+  }
+  return batch;
+}
+
+// Door (b): blocks and a configuration.
+inline Record train_blocks(Job& job, const Case& which, const models::Blocks& model,
+                           const std::string& precision, const parallel::ReduceTerms& reduce) {
+  parallel::Seat seat = parallel::seat_of(job);
+  seat.reduce = reduce;
+  Strategy strategy(seat, model, {.precision = precision, .seed = which.seed, .bucket_bytes = 1024},
+                    optim::make_optimizer(AdamW{.learning_rate = 1e-2, .weight_decay = 0}));
+  Record record;
+  const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
+    if (!of_numbers(which)) return token_loss()(output, micro);
+    return mean_loss(output.at(0), micro.field("targets")) * static_cast<double>(micro.count);
+  };
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < which.steps; ++step) {
+    const Loss counted = [&](const models::Value& output, const MicroBatch& micro) {
+      record.computed.insert(std::to_string(step) + "/" + std::to_string(micro.index));
+      return loss(output, micro);
+    };
+    losses.push_back(strategy.step(batch_of(which, step, job.rank(), job.size()), counted).loss);
+    ++record.applied;
+  }
+  record.losses = hash_of(losses);
+  take_weights(strategy, record);
+  return record;
+}
+
+inline Record train(Job& job, const Case& which,
+                    const parallel::ReduceTerms& reduce = parallel::tree_reduce) {
+  const auto gpt = [&](const std::string& precision) {
+    return models::make_gpt({.layers = 2,
+                             .heads = 2,
+                             .width = kWidth,
+                             .block = kLength,
+                             .vocab = kVocab,
+                             .precision = precision,
+                             .seed = which.seed});
+  };
+  if (which.name == "blocks-gpt") return train_blocks(job, which, gpt("fp32"), "fp32", reduce);
+  if (which.name == "blocks-gpt-bf16") return train_blocks(job, which, gpt("bf16"), "bf16", reduce);
+  if (which.name == "blocks-tied")
+    return train_blocks(job, which, language_model_blocks(which.seed), "fp32", reduce);
+  if (which.name == "blocks-mlp")
+    return train_blocks(job, which, perceptron_blocks(which.seed), "fp32", reduce);
+  if (which.name.starts_with("module-mlp")) return train_module<Perceptron>(job, which, reduce);
+  return train_module<LanguageModel>(job, which, reduce);
+}
+
+}  // namespace numerics
+}  // namespace trireme
