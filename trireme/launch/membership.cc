@@ -19,7 +19,7 @@ std::string seconds(Duration duration) {
 std::string busy_text(const PeerState& peer) {
   const std::string who = "rank " + std::to_string(peer.rank);
   if (peer.stopped) {
-    return who + " is stopped (debugger or SIGSTOP) since " + seconds(peer.silent);
+    return who + " is stopped (debugger or SIGSTOP) since " + seconds(peer.stopped_for);
   }
   if (peer.phase == Phase::Absent) return who + " has not joined yet";
   std::string text = who + " is in user code since " + seconds(peer.activity.since);
@@ -114,20 +114,22 @@ void Membership::leave(int rank) {
 void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 
 // A process that a debugger holds sends nothing; one that has just spoken is not stopped.
-bool Membership::stopped(const Row& row, TimePoint now) const {
-  if (row.pid <= 0 || row.phase == Phase::Ended || now - row.seen < kJustHeard) {
-    return false;
-  }
+bool Membership::stopped(Row& row, TimePoint now) const {
+  if (row.pid <= 0 || row.phase == Phase::Ended || now - row.seen < kJustHeard) return false;
   const char state = state_of_(row.pid);
-  return state == 't' || state == 'T';
+  if (state != 't' && state != 'T') return false;
+  row.held = now;
+  return true;
 }
 
 void Membership::note_work(TimePoint now) {
-  const bool somebody = std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) {
-    if (row.phase == Phase::Absent) return true;
-    return row.phase == Phase::Joined && (!row.activity.waiting || stopped(row, now));
-  });
-  if (somebody) busy_ = now;
+  for (Row& row : rows_) {  // all of them: stopped() also notes the time
+    const bool held = stopped(row, now);
+    if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
+        held) {
+      busy_ = now;
+    }
+  }
 }
 
 bool Membership::fail(Failure failure) {
@@ -151,9 +153,14 @@ Table Membership::table(TimePoint now) {
   Table table;
   for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
     const Row& row = rows_[rank];
-    PeerState peer{static_cast<int>(rank), row.host,     row.phase,
-                   stopped(row, now),      row.activity, now - row.seen};
-    peer.activity.since += peer.silent;
+    PeerState peer{.rank = static_cast<int>(rank),
+                   .host = row.host,
+                   .phase = row.phase,
+                   .stopped = row.held == now,
+                   .activity = row.activity,
+                   .silent = now - std::max(row.seen, row.held),
+                   .stopped_for = now - row.seen};
+    peer.activity.since += now - row.seen;
     table.peers.push_back(std::move(peer));
   }
   table.quiet = now - busy_;
@@ -174,7 +181,7 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
     }
     if (works(peer)) {
       const auto since = [](const PeerState& one) {
-        return one.stopped ? one.silent : one.activity.since;
+        return one.stopped ? one.stopped_for : one.activity.since;
       };
       if (!busiest || since(peer) > since(*busiest)) busiest = &peer;
     } else {

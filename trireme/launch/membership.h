@@ -40,7 +40,8 @@ struct PeerState {
   Phase phase = Phase::Absent;
   bool stopped = false;  // state t or T: a debugger or SIGSTOP
   Activity activity;
-  Duration silent{};  // since its last heartbeat
+  Duration silent{};       // since its last heartbeat, or since it was last seen stopped
+  Duration stopped_for{};  // since its last heartbeat
 };
 
 struct Table {
@@ -80,9 +81,10 @@ class Membership {
     pid_t pid = -1;
     Phase phase = Phase::Absent;
     Activity activity;
-    TimePoint seen{};
+    TimePoint seen{};  // its last heartbeat
+    TimePoint held{};  // when it was last seen stopped
   };
-  bool stopped(const Row& row, TimePoint now) const;
+  bool stopped(Row& row, TimePoint now) const;
   void note_work(TimePoint now);
 
   std::vector<Row> rows_;

@@ -42,6 +42,7 @@ void fill(const Table& table, wire::HeartbeatReply& message) {
     row.set_phase(static_cast<std::uint32_t>(peer.phase));
     row.set_stopped(peer.stopped);
     row.set_silent_ms(milliseconds(peer.silent));
+    row.set_stopped_ms(milliseconds(peer.stopped_for));
     fill(peer.activity, *row.mutable_activity());
   }
   message.set_quiet_ms(milliseconds(table.quiet));
@@ -50,9 +51,13 @@ void fill(const Table& table, wire::HeartbeatReply& message) {
 Table table_from(const wire::HeartbeatReply& message) {
   Table table;
   for (const wire::PeerState& row : message.peers()) {
-    table.peers.push_back(
-        {static_cast<int>(row.rank()), row.host(), static_cast<Phase>(std::min(row.phase(), 3u)),
-         row.stopped(), activity_from(row.activity()), std::chrono::milliseconds(row.silent_ms())});
+    table.peers.push_back({.rank = static_cast<int>(row.rank()),
+                           .host = row.host(),
+                           .phase = static_cast<Phase>(std::min(row.phase(), 3u)),
+                           .stopped = row.stopped(),
+                           .activity = activity_from(row.activity()),
+                           .silent = std::chrono::milliseconds(row.silent_ms()),
+                           .stopped_for = std::chrono::milliseconds(row.stopped_ms())});
   }
   table.quiet = std::chrono::milliseconds(message.quiet_ms());
   return table;

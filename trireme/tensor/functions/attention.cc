@@ -1,7 +1,7 @@
 // Causal attention over query, key and value as one linear layer gives them, [B, T, 3, H, D]: no
 // copies into a per-head layout. Each head runs in blocks of query rows, so that of the T x T
 // scores only the blocks on and below the diagonal are computed. Short sequences keep their
-// probabilities for the backward; long ones (T > kKeepProbabilities) compute them again, block by
+// probabilities for the backward; long ones (T > kKeptProbabilities) compute them again, block by
 // block.
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -23,13 +23,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kKeepProbabilities = 512;
-
 struct Shape {
   std::int64_t batch, length, width, heads;
   std::int64_t depth() const { return width / heads; }
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(depth())); }
-  bool keeps() const { return length <= kKeepProbabilities; }
+  bool keeps() const { return length <= kKeptProbabilities; }
 };
 Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
   return {qkv.size(0), qkv.size(1), qkv.size(2) / 3, heads};

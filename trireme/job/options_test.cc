@@ -1,0 +1,48 @@
+#include "trireme/job/options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace job {
+namespace {
+
+launch::Getenv from(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+TEST(Options, TheEnvironmentFillsWhatTheProgramLeftOpen) {
+  const auto get = from({{"TRIREME_TIMEOUT", "2.5"}, {"TRIREME_COMM_TRANSPORT", "tcp"}});
+  JobOptions options = resolve_options({}, get);
+  EXPECT_EQ(options.timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(options.transport, "tcp");
+  options = resolve_options({.transport = "shm", .timeout = std::chrono::seconds(7)}, get);
+  EXPECT_EQ(options.timeout, std::chrono::seconds(7));
+  EXPECT_EQ(options.transport, "shm");
+}
+
+TEST(Options, RefusesNonsense) {
+  EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "soon"}})), ConfigError);
+  EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "-1"}})), ConfigError);
+  EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "pigeon"}})), ConfigError);
+}
+
+TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
+  launch::RankEnvironment rank;
+  rank.cores = 3;
+  EXPECT_EQ(resolve_cores(rank, from({})), 3);
+  EXPECT_EQ(resolve_cores(rank, from({{"OMP_NUM_THREADS", "5"}})), 5);
+  rank.cores = 0;
+  EXPECT_GE(resolve_cores(rank, from({})), 1);
+}
+
+}  // namespace
+}  // namespace job
+}  // namespace trireme

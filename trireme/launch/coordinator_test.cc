@@ -1,0 +1,229 @@
+#include "trireme/launch/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/base/event.h"
+#include "trireme/launch/client.h"
+#include "trireme/launch/secret.h"
+
+namespace trireme {
+namespace launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kSecret(32, 's');
+
+ClientOptions client_options(const Coordinator& coordinator, int rank) {
+  return {.endpoint = coordinator.endpoint(),
+          .secret = kSecret,
+          .rank = rank,
+          .host = "host",
+          .timeout = seconds(5)};
+}
+
+template <class F>
+ErrorReport error_of(F&& call) {
+  try {
+    call();
+  } catch (...) {
+    return describe(std::current_exception());
+  }
+  return {0, "no error", {}};
+}
+
+TEST(Coordinator, ListensOnLoopbackAndRefusesAnythingElseWithoutASecret) {
+  Coordinator coordinator({.size = 1, .secret = kSecret});
+  EXPECT_EQ(coordinator.endpoint().rfind("127.0.0.1:", 0), 0u);
+  EXPECT_EQ(error_of([] { Coordinator({.size = 1, .address = "0.0.0.0"}); }).exit_code, 2);
+  EXPECT_EQ(error_of([] { Coordinator({.size = 1}); }).exit_code, 2) << "never without a secret";
+}
+
+TEST(Coordinator, ExchangesOneValuePerRank) {
+  Coordinator coordinator({.size = 3, .secret = kSecret});
+  std::vector<std::vector<std::string>> results(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      CoordinatorClient client(client_options(coordinator, rank));
+      for (const char* key : {"first", "second"}) {
+        results[rank] = client.exchange(key, key + std::to_string(rank), seconds(5));
+      }
+      client.leave();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& values : results) {
+    EXPECT_THAT(values, ElementsAre("second0", "second1", "second2"));
+  }
+}
+
+TEST(Coordinator, AnExchangeThatRunsOutMayBeRepeated) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  EXPECT_EQ(error_of([&] { zero.exchange("key", "a", milliseconds(50)); }).exit_code, 161);
+  std::thread late([&] {
+    CoordinatorClient one(client_options(coordinator, 1));
+    EXPECT_THAT(one.exchange("key", "b", seconds(5)), ElementsAre("a", "b"));
+  });
+  EXPECT_THAT(zero.exchange("key", "a", seconds(5)), ElementsAre("a", "b"));
+  late.join();
+}
+
+TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
+  Coordinator coordinator({.size = 1, .secret = kSecret});
+  ClientOptions options = client_options(coordinator, 0);
+  options.secret = std::string(32, 'x');
+  const ErrorReport report = error_of([&] { CoordinatorClient{options}; });
+  EXPECT_EQ(report.exit_code, 11);
+  EXPECT_THAT(report.sentence, HasSubstr("does not know the job's secret"));
+  EXPECT_FALSE(coordinator.has_joined(0));
+}
+
+TEST(Coordinator, RefusesAnotherVersionJobEpochOrRank) {
+  Coordinator coordinator({.size = 1, .secret = kSecret, .job = "7"});
+  ClientOptions right = client_options(coordinator, 0);
+  right.job = "7";
+  ClientOptions version = right, job = right, epoch = right, rank = right;
+  version.version = "trireme 9";
+  job.job = "8";
+  epoch.epoch = 3;
+  rank.rank = 5;
+  for (const auto& wrong : {version, job, epoch, rank}) {
+    EXPECT_EQ(error_of([&] { CoordinatorClient{wrong}; }).exit_code, 10);
+  }
+  EXPECT_THAT(error_of([&] { CoordinatorClient{version}; }).sentence,
+              HasSubstr("\"trireme 9\", its coordinator \"" + std::string(kWireVersion) + "\""));
+  CoordinatorClient joined(right);
+  EXPECT_TRUE(coordinator.has_joined(0));
+}
+
+TEST(Coordinator, RefusesAnotherIdentityWithBothValuesAndRecordsIt) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  ClientOptions zero = client_options(coordinator, 0), one = client_options(coordinator, 1);
+  zero.identity = "seed 7";
+  one.identity = "seed 8";
+  CoordinatorClient first(zero);
+  EXPECT_EQ(error_of([&] { CoordinatorClient{one}; }).exit_code, 10);
+  const auto failure = coordinator.first_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 10);
+  EXPECT_THAT(failure->sentence, HasSubstr("\"seed 8\" against \"seed 7\""));
+}
+
+TEST(Coordinator, NobodyThereIsCoordinatorLostOrTimeout) {
+  std::string endpoint;
+  {
+    Coordinator coordinator({.size = 1, .secret = kSecret});
+    endpoint = coordinator.endpoint();
+  }
+  ClientOptions options{.endpoint = endpoint, .secret = kSecret, .timeout = milliseconds(300)};
+  const int code = error_of([&] { CoordinatorClient{options}; }).exit_code;
+  EXPECT_TRUE(code == 161 || code == 162) << code;
+}
+
+TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
+  std::atomic<int> told{0};
+  Coordinator coordinator(
+      {.size = 2, .secret = kSecret, .on_failure = [&](const Failure&) { ++told; }});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  CoordinatorClient one(client_options(coordinator, 1));
+  Event arrived;
+  News got;
+  zero.watch([&](const News& news) {
+    got = news;
+    arrived.set();
+  });
+  std::thread waiting([&] {
+    const ErrorReport report = error_of([&] { zero.exchange("key", "a", seconds(20)); });
+    EXPECT_EQ(report.exit_code, 160);
+    EXPECT_THAT(report.sentence, HasSubstr("rank 1 threw"));
+  });
+  one.report({.step = 7, .operation = "user", .sentence = "rank 1 threw", .exit_code = 20});
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  zero.stop_watching();
+  waiting.join();
+  EXPECT_EQ(got.kind, News::Kind::Failure);
+  EXPECT_EQ(got.failure.rank, 1);
+  EXPECT_EQ(got.failure.step, 7);
+  EXPECT_EQ(got.failure.exit_code, 20);
+  EXPECT_EQ(told, 1);
+}
+
+TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  Event arrived;
+  std::atomic<int> code{0};
+  zero.watch([&](const News& news) {
+    code = news.failure.exit_code;
+    arrived.set();
+  });
+  coordinator.fail({.rank = 1, .sentence = "lost rank 0", .exit_code = 160});
+  EXPECT_FALSE(arrived.wait(milliseconds(50)));
+  coordinator.fail({.rank = 0, .sentence = "killed", .exit_code = 137});
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  EXPECT_EQ(code, 137);
+}
+
+TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
+  Coordinator coordinator({.size = 1, .secret = kSecret});
+  coordinator.request_stop(15);
+  CoordinatorClient zero(client_options(coordinator, 0));
+  Event arrived;
+  std::atomic<int> signal{0};
+  zero.watch([&](const News& news) {
+    signal = news.stop_signal;
+    arrived.set();
+  });
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  EXPECT_EQ(signal, 15);
+}
+
+TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
+  auto coordinator =
+      std::make_unique<Coordinator>(CoordinatorOptions{.size = 1, .secret = kSecret});
+  CoordinatorClient zero(client_options(*coordinator, 0));
+  Event arrived;
+  std::atomic<bool> lost{false};
+  zero.watch([&](const News& news) {
+    lost = news.kind == News::Kind::CoordinatorLost;
+    arrived.set();
+  });
+  zero.heartbeat({}, seconds(5));
+  coordinator.reset();
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  EXPECT_TRUE(lost);
+}
+
+TEST(Coordinator, HeartbeatsCarryWhatEveryRankDoes) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  CoordinatorClient one(client_options(coordinator, 1));
+  one.heartbeat({.waiting = true,
+                 .operation = "all_reduce bucket 2",
+                 .last_call = "barrier",
+                 .since = seconds(3),
+                 .step = 12},
+                seconds(5));
+  const Table table = zero.heartbeat({}, seconds(5));
+  ASSERT_EQ(table.peers.size(), 2u);
+  EXPECT_EQ(table.peers[1].phase, Phase::Joined);
+  EXPECT_TRUE(table.peers[1].activity.waiting);
+  EXPECT_EQ(table.peers[1].activity.operation, "all_reduce bucket 2");
+  EXPECT_EQ(table.peers[1].activity.step, 12);
+  EXPECT_GE(table.peers[1].activity.since, seconds(3));
+  EXPECT_FALSE(table.peers[0].activity.waiting);
+}
+
+}  // namespace
+}  // namespace launch
+}  // namespace trireme

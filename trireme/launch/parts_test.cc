@@ -1,0 +1,191 @@
+// The launcher's small parts: secret, environment, cores, status page, lines.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/cores.h"
+#include "trireme/launch/environment.h"
+#include "trireme/launch/secret.h"
+#include "trireme/launch/sources.h"
+#include "trireme/launch/spawn.h"
+#include "trireme/launch/status_page.h"
+
+namespace trireme {
+namespace launch {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Getenv from(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+TEST(Secret, AProofIsOverItsPartsNotTheirConcatenation) {
+  const std::string proof = prove("Jefe", {"what do ya want ", "for nothing?"});
+  EXPECT_EQ(proof.size(), 32u);
+  EXPECT_EQ(proof, prove("Jefe", {"what do ya want ", "for nothing?"}));
+  EXPECT_NE(proof, prove("Jefe", {"what do ya want for ", "nothing?"}));
+  EXPECT_NE(proof, prove("jefe", {"what do ya want ", "for nothing?"}));
+  EXPECT_TRUE(same_proof(proof, proof));
+  EXPECT_FALSE(same_proof(proof, proof.substr(1)));
+}
+
+TEST(Secret, EveryPartOfAJoinChangesTheProof) {
+  const JoinTranscript base{"client", "server", "job", 1, 2, "version"};
+  const std::string proof = prove_join("secret", "rank", base);
+  EXPECT_NE(proof, prove_join("secret", "coordinator", base)) << "no reflection";
+  for (int part = 0; part < 6; ++part) {
+    JoinTranscript other = base;
+    if (part == 0) other.client_nonce = "x";
+    if (part == 1) other.server_nonce = "x";
+    if (part == 2) other.job = "x";
+    if (part == 3) other.epoch = 7;
+    if (part == 4) other.rank = 7;
+    if (part == 5) other.version = "x";
+    EXPECT_NE(proof, prove_join("secret", "rank", other)) << part;
+  }
+}
+
+TEST(Secret, TravelsByDescriptorOnce) {
+  const std::string secret = random_bytes(kSecretBytes);
+  EXPECT_NE(secret, random_bytes(kSecretBytes));
+  const int descriptor = secret_descriptor(secret);
+  EXPECT_EQ(read_secret_descriptor(descriptor), secret);
+  EXPECT_THROW(read_secret_descriptor(descriptor), RefusedError) << "it was closed";
+}
+
+TEST(Secret, AFileMustBeItsOwnersAlone) {
+  const std::string path = ::testing::TempDir() + "/secret." + std::to_string(getpid());
+  std::ofstream(path) << "0123456789abcdef0123456789abcdef\n";
+  chmod(path.c_str(), 0640);
+  EXPECT_THROW(read_secret_file(path), RefusedError);
+  chmod(path.c_str(), 0600);
+  EXPECT_EQ(read_secret_file(path), "0123456789abcdef0123456789abcdef");
+  std::ofstream(path) << "short";
+  EXPECT_THROW(read_secret_file(path), RefusedError);
+  std::remove(path.c_str());
+  EXPECT_THROW(read_secret_file(path), RefusedError);
+}
+
+TEST(Environment, AloneIsOneRankWithoutACoordinator) {
+  const RankEnvironment rank = resolve_environment(from({}));
+  EXPECT_EQ(rank.rank, 0);
+  EXPECT_EQ(rank.size, 1);
+  EXPECT_EQ(rank.coordinator, "");
+}
+
+TEST(Environment, ReadsWhatTheLauncherGives) {
+  const RankEnvironment rank = resolve_environment(from({{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                                                         {"TRIREME_RANK", "2"},
+                                                         {"TRIREME_SIZE", "4"},
+                                                         {"TRIREME_SECRET_FD", "9"},
+                                                         {"TRIREME_CORES", "3"},
+                                                         {"OMPI_COMM_WORLD_SIZE", "8"}}));
+  EXPECT_EQ(rank.rank, 2);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_size, 4);
+  EXPECT_EQ(rank.secret_descriptor, 9);
+  EXPECT_EQ(rank.cores, 3);
+  EXPECT_THROW(resolve_environment(from({{"TRIREME_COORDINATOR", "x"}, {"TRIREME_RANK", "2"}})),
+               ConfigError);
+  EXPECT_THROW(resolve_environment(from({{"TRIREME_COORDINATOR", "x"}, {"TRIREME_RANK", "two"}})),
+               ConfigError);
+}
+
+TEST(Environment, RefusesForeignLaunchersInsteadOfTrainingCopies) {
+  using Variables = std::map<std::string, std::string>;
+  for (const Variables& foreign :
+       {Variables{{"OMPI_COMM_WORLD_SIZE", "2"}}, Variables{{"PMI_SIZE", "2"}},
+        Variables{{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}},
+        Variables{{"WORLD_SIZE", "2"}, {"RANK", "0"}},
+        Variables{{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}}) {
+    EXPECT_THROW(resolve_environment(from(foreign)), ConfigError) << foreign.begin()->first;
+  }
+  EXPECT_EQ(resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "1"}})).size, 1);
+}
+
+TEST(Cores, AreDisjointAndHonourTheQuota) {
+  const std::vector<std::vector<int>> nodes{{0, 1, 2, 3}, {4, 5, 6, 7}};
+  const std::vector<int> cores{0, 1, 2, 3, 4, 5, 6, 7};
+  CoreShare share = share_cores(cores, 8, 3, Bind::Core, nodes);
+  EXPECT_EQ(share.per_rank, 2);
+  EXPECT_THAT(share.pinned, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5)));
+  share = share_cores(cores, 4, 2, Bind::Core, nodes);
+  EXPECT_THAT(share.pinned, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  share = share_cores(cores, 8, 2, Bind::Numa, nodes);
+  EXPECT_THAT(share.pinned, ElementsAre(nodes[0], nodes[1]));
+  EXPECT_TRUE(share_cores(cores, 8, 2, Bind::None, nodes).pinned.empty());
+}
+
+TEST(Cores, MoreRanksThanCoresArePinnedNowhere) {
+  const CoreShare share = share_cores({0, 1}, 2, 3, Bind::Core, {{0, 1}});
+  EXPECT_EQ(share.per_rank, 1);
+  EXPECT_TRUE(share.overcommitted);
+  EXPECT_TRUE(share.pinned.empty());
+}
+
+TEST(StatusPage, IsReadByWhoeverMapsIt) {
+  const int descriptor = StatusPage::make_descriptor();
+  const StatusPage launcher(dup(descriptor));
+  EXPECT_EQ(launcher.read(steady_now()).step, -1);
+  {
+    StatusPage rank(descriptor);
+    const TimePoint start = steady_now();
+    rank.set_step(7);
+    rank.set_wait("all_reduce bucket 1", true, start);
+    rank.set_wait("all_reduce bucket 1", false, start);
+    rank.set_wait(std::string(100, 'x'), true, start);
+    rank.set_last_words("threw");
+  }
+  const Activity activity = launcher.read(steady_now() + seconds(5));
+  EXPECT_TRUE(activity.waiting);
+  EXPECT_EQ(activity.operation, std::string(64, 'x'));
+  EXPECT_EQ(activity.last_call, "all_reduce bucket 1");
+  EXPECT_EQ(activity.step, 7);
+  EXPECT_GE(activity.since, seconds(5));
+  EXPECT_EQ(launcher.last_words(), "threw");
+}
+
+TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  std::vector<std::string> lines;
+  LineSource source(ends[0], [&](std::string_view line) { lines.emplace_back(line); });
+  EXPECT_FALSE(source.poll());
+  ASSERT_EQ(write(ends[1], "one\ntw", 6), 6);
+  EXPECT_TRUE(source.poll());
+  EXPECT_THAT(lines, ElementsAre("one"));
+  ASSERT_EQ(write(ends[1], "o\n\nrest", 7), 7);
+  close(ends[1]);
+  EXPECT_TRUE(source.poll());
+  EXPECT_THAT(lines, ElementsAre("one", "two", "", "rest"));
+  EXPECT_TRUE(source.finished());
+}
+
+TEST(Spawn, SaysWhatItCannotRun) {
+  EXPECT_EQ(find_program("sh").substr(0, 1), "/");
+  EXPECT_THROW(find_program("no-such-program-anywhere"), ConfigError);
+  EXPECT_THROW(find_program("/etc/passwd"), ConfigError);
+  const std::string path = ::testing::TempDir() + "/no-format." + std::to_string(getpid());
+  std::ofstream(path) << "not a program";
+  chmod(path.c_str(), 0700);
+  EXPECT_THROW(spawn({.command = {path}, .environment = {}}), ConfigError);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace launch
+}  // namespace trireme
