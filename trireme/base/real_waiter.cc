@@ -44,6 +44,8 @@ void drain(int eventfd) noexcept {
 
 // A bound on every sleep: should a wake-up ever be lost, it costs at most this much.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
+// How long run() looks for an answer to what it has just started.
+constexpr Duration kLinger = std::chrono::microseconds(1);
 // A parked background thread looks again after the first, then ever later up to the second.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
@@ -114,7 +116,7 @@ void RealWaiter::give_up() {
     }
     driver_id_.store(std::thread::id());
     driver_.store(false);
-    if (busy) kick();   // more to do than a thread that wants to leave should do
+    if (busy) kick();  // more to do than a thread that wants to leave should do
   } while (num_tasks_.load() > 0 && try_take() && (step(), true));
   if (sleepers_.load() > 0) {
     events_.fetch_add(1);
@@ -177,7 +179,7 @@ bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline) {
 void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline,
                                 std::uint32_t seen) {
   in_epoll_.fetch_add(1);
-  if (resting_.load()) kick();   // or the background thread would wake up with us
+  if (resting_.load()) kick();  // or the background thread would wake up with us
   arm(true);
   if (!step() && !ready() && events_.load() == seen) {
     const Duration rest = until(std::min(deadline, next_timer()), now());
@@ -238,7 +240,7 @@ void RealWaiter::run(std::function<void()> task) {
   if (in_context()) return task();
   if (num_tasks_.load() == 0 && try_take()) {
     task();
-    step();
+    linger();
     return give_up();
   }
   {
@@ -267,6 +269,15 @@ void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
   if (resting_.load()) kick();
 }
 
+// A peer's answer often comes within a microsecond. Waiting for it here saves arming, after which
+// the peer would have to ring: a system call on either side.
+void RealWaiter::linger() {
+  step();
+  if (spin_ < kLinger || !any_pending()) return;
+  const TimePoint end = now() + kLinger;
+  while (now() < end && any_pending()) step();
+}
+
 bool RealWaiter::step() {
   bool moved = run_tasks() | run_timers();
   for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -278,7 +289,7 @@ bool RealWaiter::step() {
 
 void RealWaiter::compact() {
   std::erase(sources_, nullptr);
-  const auto last = std::exchange(removed_, {});   // destroyed when nobody iterates any more
+  const auto last = std::exchange(removed_, {});  // destroyed when nobody iterates any more
 }
 
 bool RealWaiter::run_tasks() {
@@ -340,7 +351,7 @@ void RealWaiter::remove(const ProgressSource* source) {
       if ((*at)->descriptor() >= 0) {
         epoll_ctl(epoll_, EPOLL_CTL_DEL, (*at)->descriptor(), nullptr);
       }
-      removed_.push_back(std::move(*at));   // nulls the slot: a step may be iterating
+      removed_.push_back(std::move(*at));  // nulls the slot: a step may be iterating
     }
     gone = true;
     wake();

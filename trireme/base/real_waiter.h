@@ -35,19 +35,20 @@ class RealWaiter final : public Waiter {
   void remove(const ProgressSource* source) override;
 
  private:
-  bool try_take() noexcept;        // become the progress context
-  void give_up();                  // cease to be it; nothing is left stranded
-  bool step();                     // run queued tasks, due timers, polls; true if anything moved
+  bool try_take() noexcept;  // become the progress context
+  void give_up();            // cease to be it; nothing is left stranded
+  bool step();               // run queued tasks, due timers, polls; true if anything moved
+  void linger();
   bool run_tasks();
   bool run_timers();
-  void compact();                  // forgets removed sources
+  void compact();  // forgets removed sources
   bool drive(const std::function<bool()>& ready, TimePoint deadline);
   void sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline, std::uint32_t seen);
   bool any_pending() const;
   void arm(bool sleeping) noexcept;
   bool in_context() const noexcept { return driver_id_.load() == std::this_thread::get_id(); }
   TimePoint next_timer() const noexcept { return TimePoint(Duration(next_timer_.load())); }
-  void kick() noexcept;            // gets the background thread out of its rest
+  void kick() noexcept;  // gets the background thread out of its rest
   void background();
   void rest();
   void park();
@@ -55,12 +56,12 @@ class RealWaiter final : public Waiter {
   const Duration spin_;
   std::atomic<bool> driver_{false};
   std::atomic<std::thread::id> driver_id_{};
-  std::atomic<std::uint32_t> events_{0};    // futex: threads that wait without driving
+  std::atomic<std::uint32_t> events_{0};  // futex: threads that wait without driving
   std::atomic<int> sleepers_{0};
-  std::atomic<int> users_{0};               // user threads inside wait_until
-  std::atomic<int> in_epoll_{0};            // user threads that sleep in epoll (0 or 1)
-  std::atomic<std::uint32_t> park_{0};      // futex: the background thread
-  std::atomic<bool> resting_{false};        // the background thread sleeps in rest_epoll_
+  std::atomic<int> users_{0};           // user threads inside wait_until
+  std::atomic<int> in_epoll_{0};        // user threads that sleep in epoll (0 or 1)
+  std::atomic<std::uint32_t> park_{0};  // futex: the background thread
+  std::atomic<bool> resting_{false};    // the background thread sleeps in rest_epoll_
   std::atomic<bool> stop_{false};
 
   std::mutex tasks_mutex_;
@@ -70,13 +71,13 @@ class RealWaiter final : public Waiter {
   std::atomic<Duration::rep> next_timer_{Duration::max().count()};
 
   // Used in the context only.
-  std::vector<std::shared_ptr<ProgressSource>> sources_;   // null where removed during a step
+  std::vector<std::shared_ptr<ProgressSource>> sources_;  // null where removed during a step
   std::vector<std::shared_ptr<ProgressSource>> removed_;
   bool armed_ = false;
 
-  int epoll_ = -1;        // the sources and event_: where a user thread sleeps
-  int event_ = -1;        // wake() for a user thread in epoll_
-  int rest_epoll_ = -1;   // epoll_ and kick_: where the background thread sleeps
+  int epoll_ = -1;       // the sources and event_: where a user thread sleeps
+  int event_ = -1;       // wake() for a user thread in epoll_
+  int rest_epoll_ = -1;  // epoll_ and kick_: where the background thread sleeps
   int kick_ = -1;
   std::thread background_;
 };

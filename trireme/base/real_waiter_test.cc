@@ -40,7 +40,8 @@ class Mailbox final : public ProgressSource {
   void arm(bool sleeping) noexcept override {
     const bool was = sleeping_.exchange(sleeping);
     std::uint64_t value = 0;
-    if (!sleeping && !was) [[maybe_unused]] const auto got = read(bell_, &value, sizeof value);
+    if (!sleeping && !was) [[maybe_unused]]
+      const auto got = read(bell_, &value, sizeof value);
   }
   int taken() const { return taken_.load(); }
   int rings() const { return rings_.load(); }
@@ -191,7 +192,7 @@ TEST(RealWaiter, ManyThreadsWaitOnOneContext) {
 
 TEST(RealWaiter, TasksFromManyThreadsRunOneAtATime) {
   RealWaiter waiter;
-  long counter = 0;   // no atomic: the context is the lock
+  long counter = 0;  // no atomic: the context is the lock
   std::atomic<int> ran{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

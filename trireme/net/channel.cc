@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::uint64_t kFrameMagic = 0x316d656d61726674ull;   // "tframem1"
+constexpr std::uint64_t kFrameMagic = 0x316d656d61726674ull;  // "tframem1"
 
 struct FrameHead {
   std::uint64_t magic = kFrameMagic;
@@ -83,8 +83,7 @@ struct Channel::Core final : ProgressSource {
     const std::size_t head_sent = std::min(one.sent, head.size());
     const std::size_t body_sent = one.sent - head_sent;
     parts[0] = {const_cast<std::byte*>(head.data()) + head_sent, head.size() - head_sent};
-    parts[1] = {const_cast<std::byte*>(one.bytes.data()) + body_sent,
-                one.bytes.size() - body_sent};
+    parts[1] = {const_cast<std::byte*>(one.bytes.data()) + body_sent, one.bytes.size() - body_sent};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
@@ -136,11 +135,10 @@ struct Channel::Core final : ProgressSource {
   }
 
   std::exception_ptr lost(const std::string& why) const {
-    return std::make_exception_ptr(
-        PeerLost("the other end of a channel is gone: " + why,
-                 {.operation = "channel",
-                  .peer = peer.rank,
-                  .advice = "Look at the last lines that it printed."}));
+    return std::make_exception_ptr(PeerLost("the other end of a channel is gone: " + why,
+                                            {.operation = "channel",
+                                             .peer = peer.rank,
+                                             .advice = "Look at the last lines that it printed."}));
   }
 
   void fail(const std::exception_ptr& error) {
@@ -230,9 +228,9 @@ Acceptor::Acceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options)
       options_(std::move(options)),
       listener_(options_.host.empty() ? listen_unix() : listen_tcp(options_.host)) {
   if (options_.secret.empty() && !options_.host.empty() && !is_loopback(options_.host)) {
-    throw ConfigError("listening on " + options_.host + " needs a secret",
-                      {.operation = "channel",
-                       .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
+    throw ConfigError(
+        "listening on " + options_.host + " needs a secret",
+        {.operation = "channel", .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
   }
 }
 
@@ -246,7 +244,7 @@ std::shared_ptr<Channel> Acceptor::accept(Deadline deadline) {
           handshake(*waiter_, socket.get(), false, options_.identity, options_.secret, limit);
       return std::shared_ptr<Channel>(
           new Channel(waiter_, std::move(socket), peer, options_.max_frame_bytes));
-    } catch (const Error&) {   // a stranger
+    } catch (const Error&) {  // a stranger
       if (waiter_->now() >= end) throw;
     }
   }

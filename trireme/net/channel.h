@@ -25,10 +25,10 @@ namespace net {
 
 struct ChannelOptions {
   std::string secret;
-  std::string host = "127.0.0.1";     // of an Acceptor: IPv4 or IPv6; empty: unix, this host only
-  Identity identity = {};             // sent to the other end; epoch, size, purpose must agree
+  std::string host = "127.0.0.1";  // of an Acceptor: IPv4 or IPv6; empty: unix, this host only
+  Identity identity = {};          // sent to the other end; epoch, size, purpose must agree
   std::size_t max_frame_bytes = std::size_t{1} << 30;
-  Duration timeout = std::chrono::seconds(30);   // of dialling and handshaking
+  Duration timeout = std::chrono::seconds(30);  // of dialling and handshaking
 };
 
 class Channel {

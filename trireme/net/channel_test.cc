@@ -90,7 +90,7 @@ TEST(Channel, AFrameThatIsTooLongIsRefusedBeforeAllocation) {
   EXPECT_TRUE(in.empty());
   try {
     sent.wait(kSoon);
-  } catch (const PeerLost&) {   // depends on what the system had taken
+  } catch (const PeerLost&) {  // depends on what the system had taken
   }
 }
 
@@ -122,7 +122,7 @@ TEST(Acceptor, WrongSecretAndStrangersAreDroppedTheRightOneGetsIn) {
     try {
       (void)Channel::dial(mine, acceptor.address(), options("", "wrong"));
       ADD_FAILURE() << "a wrong secret was let in";
-    } catch (const PeerLost&) {   // the acceptor hangs up without a proof of its own
+    } catch (const PeerLost&) {  // the acceptor hangs up without a proof of its own
     }
     {
       const Descriptor stranger = dial(*mine, acceptor.address(), mine->now() + 10s);

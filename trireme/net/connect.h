@@ -24,9 +24,9 @@ using Exchange = std::function<std::vector<std::string>(const std::string& mine)
 struct ConnectOptions {
   int rank = 0;
   int size = 1;
-  std::string secret;                 // the job's; proves that both ends belong to it
-  std::string host = "127.0.0.1";     // tcp: the address to listen on, IPv4 or IPv6
-  std::uint32_t epoch = 0;            // of the membership; both ends must agree
+  std::string secret;              // the job's; proves that both ends belong to it
+  std::string host = "127.0.0.1";  // tcp: the address to listen on, IPv4 or IPv6
+  std::uint32_t epoch = 0;         // of the membership; both ends must agree
   Duration timeout = std::chrono::seconds(30);
 };
 

@@ -25,7 +25,7 @@ struct Identity {
   std::uint32_t epoch = 0;
   std::int32_t rank = 0;
   std::int32_t size = 1;
-  std::uint32_t purpose = 0;   // which kind of connection; both ends must agree
+  std::uint32_t purpose = 0;  // which kind of connection; both ends must agree
 };
 
 /// Returns the other end's identity. Blocks through `waiter`.

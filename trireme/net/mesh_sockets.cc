@@ -41,7 +41,8 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
       sockets[at] = dial(waiter, addresses[at], deadline);
       const Identity other =
           handshake(waiter, sockets[at].get(), true, mine, options.secret, deadline);
-      if (other.rank != peer) throw RefusedError("it says to be rank " + std::to_string(other.rank));
+      if (other.rank != peer)
+        throw RefusedError("it says to be rank " + std::to_string(other.rank));
     } catch (const Error&) {
       rethrow_about(options.rank, peer);
     }
@@ -50,15 +51,13 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
 
 // A stranger's connection is dropped; only the deadline ends the search for the real ones.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
-                   const Listener& listener, TimePoint deadline,
-                   std::vector<Descriptor>& sockets) {
+                   const Listener& listener, TimePoint deadline, std::vector<Descriptor>& sockets) {
   for (int left = options.size - 1 - options.rank; left > 0;) {
     Descriptor socket =
         accept_one(waiter, listener, deadline, missing(sockets, options.rank) + " to connect");
     try {
       const TimePoint limit = std::min(deadline, waiter.now() + kHandshakeLimit);
-      const Identity other =
-          handshake(waiter, socket.get(), false, mine, options.secret, limit);
+      const Identity other = handshake(waiter, socket.get(), false, mine, options.secret, limit);
       const auto at = static_cast<std::size_t>(other.rank);
       if (other.rank <= options.rank || other.rank >= options.size || sockets[at]) continue;
       sockets[at] = std::move(socket);
@@ -85,12 +84,11 @@ std::vector<Descriptor> connect_all(Waiter& waiter, const ConnectOptions& option
                        .operation = "tcp",
                        .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
   }
-  const Listener listener =
-      kind == SocketKind::Unix ? listen_unix() : listen_tcp(options.host);
+  const Listener listener = kind == SocketKind::Unix ? listen_unix() : listen_tcp(options.host);
   const std::vector<std::string> addresses = exchange(listener.address);
   if (addresses.size() != sockets.size()) {
-    throw RefusedError("the exchange gave " + std::to_string(addresses.size()) +
-                           " addresses for " + std::to_string(sockets.size()) + " ranks",
+    throw RefusedError("the exchange gave " + std::to_string(addresses.size()) + " addresses for " +
+                           std::to_string(sockets.size()) + " ranks",
                        {.rank = options.rank, .operation = "connect"});
   }
   const TimePoint deadline = waiter.now() + options.timeout;

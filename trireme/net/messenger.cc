@@ -103,8 +103,8 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
 void Messenger::take(int peer, Unexpected message, const Posted& posted) {
   if (!message.whole) return accept(peer, message.id, message.length, posted);
   if (message.length != posted.bytes.size()) {
-    return end(posted.source, length_mismatch(rank_, peer, posted.tag, posted.bytes.size(),
-                                              message.length));
+    return end(posted.source,
+               length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), message.length));
   }
   if (message.length > 0) std::memcpy(posted.bytes.data(), message.bytes.data(), message.length);
   end(posted.source);
@@ -123,7 +123,7 @@ void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, cons
 }
 
 void Messenger::queue(int peer, const Frame& frame) {
-  count(+1);   // somebody must keep polling until it is out
+  count(+1);  // somebody must keep polling until it is out
   at(peer).queue.push_back({frame, {}, nullptr});
   pump(peer);
 }
@@ -152,7 +152,7 @@ bool Messenger::pump_once(Peer& to) {
   if (to.streams.empty()) return false;
   Stream& stream = to.streams.front();
   const std::size_t taken = to.link->try_stream(stream.id, stream.rest);
-  if (taken == 0 || to.gone || failure_) return false;   // the local link's continuations may abort
+  if (taken == 0 || to.gone || failure_) return false;  // the local link's continuations may abort
   stream.rest = stream.rest.subspan(taken);
   if (stream.rest.empty()) {
     const WorkSource source = stream.source;
@@ -201,7 +201,7 @@ void Messenger::on_control(int peer, const Frame& frame) {
   if (sending == from.sending.end()) return lose(peer, "it answered a message that was not sent");
   const Sending sent = std::move(sending->second);
   from.sending.erase(sending);
-  if (frame.kind == FrameKind::Refuse) return end(sent.source);   // the receiver has the error
+  if (frame.kind == FrameKind::Refuse) return end(sent.source);  // the receiver has the error
   from.streams.push_back({static_cast<std::uint32_t>(frame.tag), sent.bytes, sent.source});
   pump(peer);
 }
@@ -247,7 +247,7 @@ void Messenger::lose(int peer, std::string_view detail) {
   if (one.gone) return;
   one.gone = true;
   one.detail = detail;
-  if (failure_) return;   // all that was pending has failed already
+  if (failure_) return;  // all that was pending has failed already
   std::erase_if(one.unexpected, [](const auto& message) { return !message.whole; });
   fail_all(peer, peer_lost(rank_, peer, "send", detail), peer_lost(rank_, peer, "recv", detail));
 }

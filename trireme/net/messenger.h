@@ -2,8 +2,9 @@
 //
 //   send <= 16 KiB   Eager(tag, bytes)                       buffered at the receiver if unexpected
 //   larger           Rts(tag, length, send id)  ->
-//                    <- Cts(send id, receive id)             once a receive of that length is posted
-//                    Data(receive id, chunk) ... ->          straight into the receiver's buffer
+//                    <- Cts(send id, receive id)             once a receive of that length is
+//                    posted Data(receive id, chunk) ... ->          straight into the receiver's
+//                    buffer
 //
 // Eager and Rts frames of a pair travel in one queue, so messages of one tag are matched in order;
 // Data chunks travel between them, so a large message holds nobody up. Used in the progress context
@@ -30,9 +31,9 @@ namespace net {
 enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data };
 struct Frame {
   FrameKind kind = FrameKind::Eager;
-  std::uint32_t id = 0;       // Rts, Cts, Refuse: the send's; Data: the receive's
-  std::uint64_t tag = 0;      // Cts: the receive's id
-  std::uint64_t length = 0;   // Eager, Rts: of the message; Data: of the chunk
+  std::uint32_t id = 0;      // Rts, Cts, Refuse: the send's; Data: the receive's
+  std::uint64_t tag = 0;     // Cts: the receive's id
+  std::uint64_t length = 0;  // Eager, Rts: of the message; Data: of the chunk
 };
 
 /// Messages up to this size are sent without asking.
@@ -86,7 +87,7 @@ class Messenger {
   };
   struct Unexpected {
     Tag tag;
-    bool whole = true;          // the bytes are here; otherwise the sender waits for our Cts
+    bool whole = true;  // the bytes are here; otherwise the sender waits for our Cts
     std::uint32_t id = 0;
     std::size_t length = 0;
     std::vector<std::byte> bytes;
@@ -94,14 +95,14 @@ class Messenger {
   struct Queued {
     Frame frame;
     std::span<const std::byte> bytes;
-    std::shared_ptr<WorkSource> source;   // of an eager send that found the link full
+    std::shared_ptr<WorkSource> source;  // of an eager send that found the link full
   };
   struct Sending {
     std::span<const std::byte> bytes;
     WorkSource source;
   };
   struct Stream {
-    std::uint32_t id;           // the receive's
+    std::uint32_t id;  // the receive's
     std::span<const std::byte> rest;
     WorkSource source;
   };
@@ -124,7 +125,7 @@ class Messenger {
     std::unordered_map<std::uint32_t, Receiving> receiving;
     std::uint32_t next_id = 0;
   };
-  class Local;                  // the link to oneself
+  class Local;  // the link to oneself
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }

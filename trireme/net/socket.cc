@@ -71,11 +71,10 @@ Address tcp_address(const std::string& host, std::uint16_t port) {
 Address unix_address(const std::string& name) {
   Address address;
   auto* un = reinterpret_cast<sockaddr_un*>(&address.storage);
-  un->sun_family = AF_UNIX;   // sun_path[0] stays 0: an abstract name, no file
+  un->sun_family = AF_UNIX;  // sun_path[0] stays 0: an abstract name, no file
   if (name.size() + 1 > sizeof un->sun_path) throw ConfigError("unix name is too long: " + name);
   std::memcpy(un->sun_path + 1, name.data(), name.size());
-  address.length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   address.family = AF_UNIX;
   return address;
 }
@@ -128,8 +127,9 @@ Descriptor::~Descriptor() {
 
 void throw_system_error(const std::string& call) {
   throw ResourceError(call + " failed: " + std::strerror(errno),
-                      {.operation = "net", .advice = "Check the limits on descriptors, ports and "
-                                                     "memory (ulimit -a)."});
+                      {.operation = "net",
+                       .advice = "Check the limits on descriptors, ports and "
+                                 "memory (ulimit -a)."});
 }
 
 void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
@@ -183,8 +183,8 @@ Listener listen_tcp(const std::string& host) {
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
-  const std::uint16_t port =
-      bound.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
+  const std::uint16_t port = bound.ss_family == AF_INET
+                                 ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
                                  : reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port;
   listener.address = "tcp " + host + " " + std::to_string(ntohs(port));
   return listener;
@@ -201,9 +201,7 @@ Listener listen_unix() {
   return {listening(unix_address(name)), "unix " + name};
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "::1" || host.rfind("127.", 0) == 0;
-}
+bool is_loopback(const std::string& host) { return host == "::1" || host.rfind("127.", 0) == 0; }
 
 Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
   const Address address = parse(text);
@@ -219,13 +217,14 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
       errno = error;
     }
     if (errno == EINTR) continue;
-    if (errno == EAGAIN && waiter.now() < deadline) {   // a full unix backlog
+    if (errno == EAGAIN && waiter.now() < deadline) {  // a full unix backlog
       waiter.sleep(std::chrono::milliseconds(1));
       continue;
     }
     throw PeerLost("cannot connect to " + text + ": " + std::strerror(errno),
-                   {.operation = "connect", .advice = "Check that the peer still runs and that "
-                                                      "no firewall stands between."});
+                   {.operation = "connect",
+                    .advice = "Check that the peer still runs and that "
+                              "no firewall stands between."});
   }
   return socket;
 }

@@ -6,6 +6,8 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "trireme/kernel/elementwise.h"
@@ -33,8 +35,14 @@ namespace {
 
 // The table (measured: docs/design/002-gpt-step.md). On Intel MKL is near the processor's peak in
 // fp32, and oneDNN is in bf16; on AMD oneDNN's fp32 is twice as fast as MKL's.
+// TRIREME_GEMM=onednn|blas overrides the fp32 column.
 bool onednn_fp32() {
-  static const bool use = kernel::vendor() == kernel::Vendor::Amd;
+  static const bool use = [] {
+    const char* named = std::getenv("TRIREME_GEMM");
+    if (named != nullptr && std::string_view(named) == "onednn") return true;
+    if (named != nullptr && std::string_view(named) == "blas") return false;
+    return kernel::vendor() == kernel::Vendor::Amd;
+  }();
   return use;
 }
 // MKL's bf16 product: on Intel with bf16 instructions; elsewhere operands are widened to fp32.
@@ -147,10 +155,10 @@ at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
   return at::mm(dy.t(), x);
 }
 
-const char* gemm_table() {
-  if (onednn_fp32()) return "fp32 onednn, bf16 onednn, attention fp32";
-  return mkl_bf16() ? "fp32 blas, bf16 onednn, attention mkl bf16"
-                    : "fp32 blas, bf16 onednn, attention fp32";
+std::string gemm_table() {
+  return std::string("kernels ") + std::string(kernel::name_of(kernel::isa())) + ", fp32 " +
+         (onednn_fp32() ? "onednn" : "blas") + ", bf16 onednn, bf16 attention " +
+         (mkl_bf16() ? "blas" : "fp32");
 }
 
 }  // namespace tensor

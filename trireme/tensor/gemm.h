@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 
 #include "trireme/base/dtype.h"
 
@@ -40,8 +41,9 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 /// dy^T x: [out, in].
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
 
-/// What the table says here, for plans and identities: "fp32 mkl, bf16 onednn, bf16 attention mkl".
-const char* gemm_table();
+/// What this process uses, for plans and identities: "kernels avx512, fp32 blas, bf16 onednn, bf16
+/// attention blas". TRIREME_ISA (kernel/isa.h) and TRIREME_GEMM=onednn|blas change it.
+std::string gemm_table();
 
 }  // namespace tensor
 }  // namespace v0

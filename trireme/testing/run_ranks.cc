@@ -48,7 +48,7 @@ void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptio
       context.world = std::make_shared<comm::Communicator>(context.transport, std::move(world));
       body(context);
     } catch (...) {
-      if (first) return;   // one rank runs at a time: no race; the others fail because of this one
+      if (first) return;  // one rank runs at a time: no race; the others fail because of this one
       first = std::current_exception();
       first_rank = rank;
     }

@@ -28,7 +28,7 @@ struct RankContext {
 struct RunOptions {
   std::uint64_t seed = 1;
   std::string algorithm = "auto";
-  Duration timeout = std::chrono::seconds(30);   // virtual
+  Duration timeout = std::chrono::seconds(30);  // virtual
 };
 
 void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options = {});

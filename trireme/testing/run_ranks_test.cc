@@ -64,19 +64,18 @@ TEST(RunRanks, PassesATokenRound) {
 TEST(RunRanks, SeedsShowARaceAndRepeatIt) {
   const auto first_answer = [](std::uint64_t seed) {
     int first = -1;
-    run_ranks(
-        3,
-        [&](RankContext& rank) {
-          int value = rank.rank;
-          if (rank.rank != 0) return send(rank, 0, 1, raw(value)).wait();
-          int from_1 = 0, from_2 = 0;
-          Work one = recv(rank, 1, 1, raw(from_1)), two = recv(rank, 2, 1, raw(from_2));
-          rank.waiter->wait_until([&] { return one.done() || two.done(); }, TimePoint::max());
-          first = one.done() ? 1 : 2;
-          one.wait();
-          two.wait();
-        },
-        {.seed = seed});
+    run_ranks(3,
+              [&](RankContext& rank) {
+                int value = rank.rank;
+                if (rank.rank != 0) return send(rank, 0, 1, raw(value)).wait();
+                int from_1 = 0, from_2 = 0;
+                Work one = recv(rank, 1, 1, raw(from_1)), two = recv(rank, 2, 1, raw(from_2));
+                rank.waiter->wait_until([&] { return one.done() || two.done(); }, TimePoint::max());
+                first = one.done() ? 1 : 2;
+                one.wait();
+                two.wait();
+              },
+              {.seed = seed});
     return first;
   };
   std::set<int> answers;
@@ -114,14 +113,13 @@ TEST(RunRanks, EveryRankSeesTheDeadlock) {
 
 TEST(RunRanks, ExceptionNamesRankAndSeedAndFreesTheOthers) {
   try {
-    run_ranks(
-        3,
-        [](RankContext& rank) {
-          if (rank.rank == 1) throw std::out_of_range("too far");
-          int value = 0;
-          recv(rank, 1, 1, raw(value)).wait();
-        },
-        {.seed = 42});
+    run_ranks(3,
+              [](RankContext& rank) {
+                if (rank.rank == 1) throw std::out_of_range("too far");
+                int value = 0;
+                recv(rank, 1, 1, raw(value)).wait();
+              },
+              {.seed = 42});
     FAIL() << "the exception was swallowed";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1 (seed 42): threw std::out_of_range: too far"));

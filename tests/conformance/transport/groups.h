@@ -61,7 +61,9 @@ struct Rank {
 
  private:
   // run() may queue behind another thread's turn; an empty task that ran proves that ours did.
-  void wait_for_it() { in_context([] {}); }
+  void wait_for_it() {
+    in_context([] {});
+  }
 };
 
 using Body = std::function<void(Rank&)>;

@@ -86,10 +86,10 @@ int child(int rank, Board& board, const Connect& connect) {
   }
 }
 
-void expect_survivors_name_the_victim(const Connect& connect,
-                                      const std::function<void()>& after_fork = [] {}) {
-  void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+void expect_survivors_name_the_victim(
+    const Connect& connect, const std::function<void()>& after_fork = [] {}) {
+  void* const shared =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   Board& board = *new (shared) Board;
   std::vector<pid_t> children;

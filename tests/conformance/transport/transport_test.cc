@@ -1,45 +1,13 @@
-// What every Transport promises (trireme/net/transport.h), on all of them.
-#include <gmock/gmock.h>
+// What every Transport promises (trireme/net/transport.h) when nothing goes wrong.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <numeric>
 #include <random>
 #include <vector>
 
-#include "groups.h"
-#include "trireme/base/error.h"
+#include "suite.h"
 
 namespace trireme::conformance {
 namespace {
-
-using namespace std::chrono_literals;
-using Bytes = std::vector<std::byte>;
-const Deadline kSoon = Deadline::in(60s);
-
-Bytes pattern(std::size_t size, std::uint64_t seed) {
-  Bytes bytes(size);
-  std::uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
-  for (auto& byte : bytes) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    byte = static_cast<std::byte>(state >> 56);
-  }
-  return bytes;
-}
-
-template <class T>
-std::span<std::byte> raw(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-template <class T>
-class Conformance : public ::testing::Test {};
-struct Names {
-  template <class T>
-  static std::string GetName(int) { return T::kName; }
-};
-using All = ::testing::Types<Sim, Shm, Tcp>;
-TYPED_TEST_SUITE(Conformance, All, Names);
 
 TYPED_TEST(Conformance, EveryPairExchangesOnEverySize) {
   for (const int size : {1, 2, 3, 5, 8}) {
@@ -114,8 +82,9 @@ TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
     }
     for (std::size_t i = 0; i < kTags; ++i) {
       const std::size_t tag = rank.rank == 0 ? i : kTags - 1 - i;
-      works[tag] = rank.rank == 0 ? rank.send(1, tag, buffers[tag]) : rank.recv(0, tag, buffers[tag]);
-      if (rank.rank == 1) works[tag].wait(kSoon);   // the last tag sent is the first one taken
+      works[tag] =
+          rank.rank == 0 ? rank.send(1, tag, buffers[tag]) : rank.recv(0, tag, buffers[tag]);
+      if (rank.rank == 1) works[tag].wait(kSoon);  // the last tag sent is the first one taken
     }
     Work::all(works).wait(kSoon);
     for (std::size_t tag = 0; tag < kTags; ++tag) {
@@ -183,7 +152,7 @@ TYPED_TEST(Conformance, SmallMessagesPassALargeOne) {
   TypeParam::run(2, [](Rank& rank) {
     Bytes large = pattern(1 << 20, 1), got(1 << 20);
     if (rank.rank == 0) {
-      const Work stuck = rank.send(1, 1, large);   // its receive comes last
+      const Work stuck = rank.send(1, 1, large);  // its receive comes last
       int value = 7;
       rank.send(1, 2, raw(value)).wait(kSoon);
       stuck.wait(kSoon);
@@ -213,105 +182,6 @@ TYPED_TEST(Conformance, SendsToItself) {
   });
 }
 
-TYPED_TEST(Conformance, AWrongLengthIsAMismatchAndHurtsNobodyElse) {
-  TypeParam::run(2, [](Rank& rank) {
-    for (const std::size_t size : {std::size_t{8}, std::size_t{3000}, std::size_t{100000}}) {
-      Bytes out = pattern(size, 1), wrong(size + 1), right(size);
-      if (rank.rank == 0) {
-        const Work bad = rank.send(1, 1, out), good = rank.send(1, 1, out);
-        bad.wait(kSoon);
-        good.wait(kSoon);
-      } else {
-        try {
-          rank.recv(0, 1, wrong).wait(kSoon);
-          FAIL() << "a message of " << size << " bytes went into " << size + 1;
-        } catch (const MismatchError& error) {
-          EXPECT_EQ(error.peer(), 0);
-          EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(size + 1)));
-          EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(size) + " "));
-        }
-        rank.recv(0, 1, right).wait(kSoon);
-        EXPECT_TRUE(right == out);
-      }
-      rank.barrier();
-    }
-  });
-}
-
-TYPED_TEST(Conformance, AbortFailsAllThatIsPendingAndAllThatFollows) {
-  TypeParam::run(2, [](Rank& rank) {
-    Bytes large(1 << 20), in(8);
-    if (rank.rank == 0) {
-      const Work receive = rank.recv(1, 1, in), self = rank.recv(0, 1, in);
-      const Work sent = rank.send(1, 2, large);
-      rank.in_context([&] {
-        rank.transport->abort(std::make_exception_ptr(StepRefused("stop")));
-      });
-      EXPECT_THROW(receive.wait(kSoon), StepRefused);
-      EXPECT_THROW(self.wait(kSoon), StepRefused);
-      try {
-        sent.wait(kSoon);   // the simulation may have buffered it
-      } catch (const StepRefused&) {
-      }
-      EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), StepRefused);
-      EXPECT_THROW(rank.send(1, 1, in).wait(kSoon), StepRefused);
-    } else {
-      EXPECT_THROW(rank.recv(0, 3, in).wait(kSoon), PeerLost);
-    }
-  });
-}
-
-TYPED_TEST(Conformance, ALeavingPeerIsNamed) {
-  TypeParam::run(3, [](Rank& rank) {
-    rank.barrier();
-    if (rank.rank == 1) return;
-    Bytes in(8), large(1 << 20);
-    const Work receive = rank.recv(1, 1, in);
-    try {
-      receive.wait(kSoon);
-      FAIL() << "received from nobody";
-    } catch (const PeerLost& error) {
-      EXPECT_EQ(error.peer(), 1);
-      EXPECT_EQ(error.rank(), rank.rank);
-      EXPECT_FALSE(error.advice().empty());
-    }
-    EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), PeerLost);
-    EXPECT_THROW(rank.send(1, 1, large).wait(kSoon), PeerLost);
-    // The two that are left go on.
-    const int other = 2 - rank.rank;
-    Bytes out = pattern(100, 5), got(100);
-    const Work sent = rank.send(other, 4, out);
-    rank.recv(other, 4, got).wait(kSoon);
-    sent.wait(kSoon);
-    EXPECT_TRUE(got == out);
-  });
-}
-
-TYPED_TEST(Conformance, WhatWasSentBeforeLeavingArrives) {
-  TypeParam::run(2, [](Rank& rank) {
-    Bytes bytes = pattern(1000, 1), in(1000);
-    if (rank.rank == 1) return rank.send(0, 1, bytes).wait(kSoon);
-    rank.waiter->sleep(20ms);
-    rank.recv(1, 1, in).wait(kSoon);
-    EXPECT_TRUE(in == bytes);
-    EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), PeerLost);
-  });
-}
-
-TYPED_TEST(Conformance, ADeadlineExpires) {
-  TypeParam::run(2, [](Rank& rank) {
-    Bytes in(8), out(8);
-    const Work receive = rank.recv(1 - rank.rank, 1, in);
-    const TimePoint start = rank.waiter->now();
-    EXPECT_THROW(receive.wait(Deadline::in(30ms)), TimeoutError);
-    EXPECT_GE(rank.waiter->now() - start, 30ms);
-    EXPECT_FALSE(receive.done());
-    rank.barrier();
-    rank.send(1 - rank.rank, 1, out).wait(kSoon);
-    receive.wait(kSoon);   // a deadline is the waiter's, not the message's
-  });
-}
-
 TYPED_TEST(Conformance, ContinuationsMayTalk) {
   TypeParam::run(2, [](Rank& rank) {
     const int peer = 1 - rank.rank;
@@ -332,91 +202,6 @@ TYPED_TEST(Conformance, ContinuationsMayTalk) {
   });
 }
 
-TYPED_TEST(Conformance, RegionsAreZeroedAndSharedWhereTheTransportCan) {
-  TypeParam::run(3, [](Rank& rank) {
-    constexpr std::size_t kSize = 100001;
-    net::Region first, own, second;
-    Bytes mine(64);
-    rank.in_context([&] {
-      first = rank.transport->register_memory({static_cast<std::byte*>(nullptr), kSize}, {});
-      own = rank.transport->register_memory(mine, {});
-      second = rank.transport->register_memory({static_cast<std::byte*>(nullptr), 64}, {});
-    });
-    EXPECT_EQ(first.id.value, 0u);
-    EXPECT_EQ(own.id.value, 1u);
-    EXPECT_EQ(own.bytes.data(), mine.data());
-    EXPECT_EQ(second.id.value, 2u);
-    ASSERT_EQ(first.bytes.size(), kSize);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.bytes.data()) % 4096, 0u);
-    EXPECT_TRUE(std::all_of(first.bytes.begin(), first.bytes.end(),
-                            [](std::byte byte) { return byte == std::byte{0}; }));
-    first.bytes[kSize - 1] = static_cast<std::byte>(rank.rank + 1);
-    rank.barrier();
-    for (int peer = 0; peer < 3; ++peer) {
-      std::span<std::byte> theirs, private_memory;
-      rank.in_context([&] {
-        theirs = rank.transport->map(peer, first.id);
-        private_memory = rank.transport->map(peer, own.id);
-      });
-      EXPECT_TRUE(private_memory.empty());
-      EXPECT_EQ(theirs.size(), TypeParam::kMaps ? kSize : 0u);
-      if (!TypeParam::kMaps) continue;
-      EXPECT_EQ(theirs[kSize - 1], static_cast<std::byte>(peer + 1));
-      theirs[static_cast<std::size_t>(rank.rank)] = std::byte{9};
-    }
-    rank.barrier();
-    for (std::size_t i = 0; i < 3 && TypeParam::kMaps; ++i) EXPECT_EQ(first.bytes[i], std::byte{9});
-    rank.barrier();
-  });
-}
-
-// Watches shared memory that a peer changes and announces with notify().
-class Watcher final : public ProgressSource {
- public:
-  Watcher(std::byte* cell, WorkSource source) : cell_(cell), source_(std::move(source)) {}
-  bool poll() override {
-    if (source_.settled() || std::atomic_ref(*cell_).load() == std::byte{0}) return false;
-    source_.complete();
-    return true;
-  }
-  bool pending() const noexcept override { return !source_.settled(); }
-  int descriptor() const noexcept override { return -1; }
-  void arm(bool) noexcept override {}
-
- private:
-  std::byte* const cell_;
-  const WorkSource source_;
-};
-
-TYPED_TEST(Conformance, NotifyWakesASleepingPeer) {
-  if constexpr (TypeParam::kMaps) {
-    TypeParam::run(2, [](Rank& rank) {
-      net::Region region;
-      rank.in_context([&] {
-        region = rank.transport->register_memory({static_cast<std::byte*>(nullptr), 4096}, {});
-      });
-      rank.barrier();
-      std::span<std::byte> theirs;
-      rank.in_context([&] { theirs = rank.transport->map(1 - rank.rank, region.id); });
-      int slow = 0;
-      for (std::size_t round = 0; round < 100; ++round) {
-        const WorkSource source(rank.waiter, nullptr, "watch");
-        const auto watcher = std::make_shared<Watcher>(region.bytes.data() + round, source);
-        rank.waiter->add(watcher);
-        rank.waiter->sleep(rank.rank == 0 ? 200us : 0us);
-        std::atomic_ref(theirs[round]).store(std::byte{1});
-        rank.in_context([&] { rank.transport->notify(1 - rank.rank); });
-        const TimePoint start = rank.waiter->now();
-        source.work().wait(kSoon);
-        slow += rank.waiter->now() - start > 80ms;
-        rank.waiter->remove(watcher.get());
-      }
-      EXPECT_LE(slow, 2) << "notifications were lost";
-      rank.barrier();
-    });
-  }
-}
-
 TYPED_TEST(Conformance, RandomTrafficArrivesWhole) {
   const int rounds = std::string_view(TypeParam::kName) == "sim" ? 100 : 8;
   for (int seed = 1; seed <= rounds; ++seed) {
@@ -433,7 +218,7 @@ TYPED_TEST(Conformance, RandomTrafficArrivesWhole) {
           };
           std::vector<Planned> plan;
           for (int i = 0; i < 120; ++i) {
-            const std::size_t size = random() % 4 == 0 ? random() % 200000 : random() % 300;
+            const std::size_t size = random() % 4 == 0 ? random() % 100000 : random() % 300;
             plan.push_back({static_cast<int>(random() % 4), static_cast<int>(random() % 4),
                             random() % 3, size});
           }

@@ -12,7 +12,7 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;   // "rimeshm1"
+inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;  // "rimeshm1"
 inline constexpr std::uint32_t kShmVersion = 1;
 
 enum class ControlKind : std::uint32_t { Hello = 1, Region };
@@ -24,7 +24,7 @@ struct Control {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::uint32_t region = 0;
-  std::uint64_t bytes = 0;            // of the segment or region
+  std::uint64_t bytes = 0;  // of the segment or region
   std::uint64_t reserved[3] = {};
 };
 static_assert(sizeof(Control) == 64);

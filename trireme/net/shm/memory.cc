@@ -17,8 +17,8 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) {
-  void* const data =
-      mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* const data = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
+                          MAP_SHARED, descriptor, 0);
   if (data == MAP_FAILED) throw_system_error("mmap of " + std::to_string(bytes) + " bytes");
   return std::make_shared<SharedMemory>(static_cast<std::byte*>(data), bytes);
 }

@@ -36,7 +36,7 @@ struct alignas(64) Line {
 static_assert(sizeof(Line) == 64);
 
 struct Ring {
-  alignas(64) std::atomic<std::uint64_t> lines_taken;   // written by the reader
+  alignas(64) std::atomic<std::uint64_t> lines_taken;  // written by the reader
   std::atomic<std::uint64_t> bulk_taken;
   Line lines[kLines];
   alignas(64) std::byte bulk[kBulk];
@@ -47,7 +47,7 @@ struct SegmentHeader {
   std::uint32_t version;
   std::int32_t rank;
   std::int32_t size;
-  alignas(64) std::atomic<std::uint32_t> sleeping;      // 1: peers must ring the doorbell
+  alignas(64) std::atomic<std::uint32_t> sleeping;  // 1: peers must ring the doorbell
 };
 
 inline std::size_t segment_bytes(int size) {
@@ -124,7 +124,7 @@ class RingWriter {
 
   Ring* const ring_;
   std::uint64_t line_ = 0, bulk_ = 0;
-  std::uint64_t lines_taken_ = 0, bulk_taken_ = 0;   // as last read
+  std::uint64_t lines_taken_ = 0, bulk_taken_ = 0;  // as last read
 };
 
 class RingReader {
@@ -133,7 +133,7 @@ class RingReader {
 
   struct Entry {
     Frame frame;
-    const std::byte* payload;   // of an Eager frame of at most kInline bytes
+    const std::byte* payload;  // of an Eager frame of at most kInline bytes
   };
   bool peek(Entry& entry) const {
     const Line& line = ring_->lines[line_ % kLines];

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr int kFramesPerPoll = 64;        // of one peer, so that nobody starves
+constexpr int kFramesPerPoll = 64;  // of one peer, so that nobody starves
 constexpr unsigned kPollsPerSocketCheck = 256;
 
 }  // namespace
@@ -113,7 +113,7 @@ Region ShmCore::register_memory(std::span<std::byte> bytes) {
   control.region = region.id.value;
   CreatedMemory created;
   std::vector<int> descriptors;
-  if (bytes.data() == nullptr) {   // memory of the caller's own cannot be passed on
+  if (bytes.data() == nullptr) {  // memory of the caller's own cannot be passed on
     created = create_memory(bytes.size());
     region.bytes = created.memory->bytes();
     region.owner = created.memory;
@@ -126,7 +126,7 @@ Region ShmCore::register_memory(std::span<std::byte> bytes) {
     try {
       send_control(at(peer).socket.get(), control, descriptors);
     } catch (const PeerLost&) {
-      check_sockets();   // what is pending with it fails there
+      check_sockets();  // what is pending with it fails there
     }
   }
   return region;
@@ -153,7 +153,7 @@ std::span<std::byte> ShmCore::map(int peer, RegionId region) {
 
 void ShmCore::notify(int peer) noexcept {
 #if defined(__SANITIZE_THREAD__)
-  static std::atomic<int> fence{0};   // ThreadSanitizer knows no fences
+  static std::atomic<int> fence{0};  // ThreadSanitizer knows no fences
   fence.fetch_add(1);
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -175,7 +175,7 @@ void ShmCore::arm(bool sleeping) noexcept {
     flag.store(1);
     armed_ = true;
   } else if (std::exchange(armed_, false) && flag.exchange(0) == 0) {
-    rung_ = true;   // whoever took the flag writes the doorbell, now or in a moment
+    rung_ = true;  // whoever took the flag writes the doorbell, now or in a moment
   }
 }
 
@@ -236,8 +236,11 @@ bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& 
     }
     case FrameKind::Rts:
     case FrameKind::Cts:
-    case FrameKind::Refuse: messenger_.on_control(peer, frame); break;
-    default: return false;
+    case FrameKind::Refuse:
+      messenger_.on_control(peer, frame);
+      break;
+    default:
+      return false;
   }
   if (reader.take(bulk)) ring_if_asleep(peer);
   return true;
@@ -269,7 +272,7 @@ void ShmCore::read_socket(int peer) {
   }
   if (!ended || messenger_.lost(peer)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
-  while (!messenger_.full(peer) && poll_ring(peer)) {   // what it sent before it ended counts
+  while (!messenger_.full(peer) && poll_ring(peer)) {  // what it sent before it ended counts
   }
   messenger_.lose(peer, "its process has ended or left the group");
 }

@@ -36,7 +36,7 @@ class ShmCore final : public ProgressSource {
   struct PeerRegion {
     Descriptor descriptor;
     std::size_t bytes = 0;
-    std::shared_ptr<SharedMemory> memory;   // once mapped; stays until the transport goes
+    std::shared_ptr<SharedMemory> memory;  // once mapped; stays until the transport goes
   };
   class ShmLink final : public Link {
    public:
@@ -85,7 +85,7 @@ class ShmCore final : public ProgressSource {
   std::vector<std::weak_ptr<SharedMemory>> own_regions_;
   unsigned polls_ = 0;
   bool armed_ = false;
-  bool rung_ = false;                       // a doorbell was or is being rung: drain it
+  bool rung_ = false;  // a doorbell was or is being rung: drain it
 };
 
 }  // namespace net

@@ -90,9 +90,15 @@ void Scheduler::pass_baton(int self) {
     }
     const Choice choice = open[draw(open.size())];
     switch (choice.kind) {
-      case Choice::Tasks: run_queued(choice.rank); break;
-      case Choice::Poll: poll(choice.rank); break;
-      case Choice::Delivery: run_event(); break;
+      case Choice::Tasks:
+        run_queued(choice.rank);
+        break;
+      case Choice::Poll:
+        poll(choice.rank);
+        break;
+      case Choice::Delivery:
+        run_event();
+        break;
       case Choice::Thread: {
         if (choice.rank == self) return;
         const bool done = ranks_[self]->state == State::Done;
@@ -133,7 +139,7 @@ bool Scheduler::idle() {
     blocked = true;
     next = std::min(next, rank->deadline);
   }
-  if (!blocked) return false;   // all have returned: what is still under way concerns nobody
+  if (!blocked) return false;  // all have returned: what is still under way concerns nobody
   if (next == TimePoint::max()) {
     declare_deadlock();
     return true;

@@ -80,7 +80,7 @@ class Scheduler {
     TimePoint deadline = TimePoint::max();
     std::deque<Task> tasks;
     std::vector<std::shared_ptr<ProgressSource>> sources;
-    std::uint64_t polled_at = ~0ull;   // value of changes_ when a poll last found nothing
+    std::uint64_t polled_at = ~0ull;  // value of changes_ when a poll last found nothing
   };
   struct Event {
     int rank;
@@ -94,10 +94,10 @@ class Scheduler {
 
   class Context;
   void take_baton(int self);
-  void drain(int rank);                     // runs what tasks queued, inside the context
-  void pass_baton(int self);                // returns when `self` holds it again (or is done)
+  void drain(int rank);       // runs what tasks queued, inside the context
+  void pass_baton(int self);  // returns when `self` holds it again (or is done)
   std::vector<Choice> choices();
-  bool idle();                              // advances time or declares a deadlock; false: all done
+  bool idle();  // advances time or declares a deadlock; false: all done
   void run_event();
   void run_in_context(int rank, const Task& task);
   void run_queued(int rank);
@@ -109,17 +109,17 @@ class Scheduler {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::multimap<TimePoint, Event> events_;
   std::atomic<Duration::rep> now_;
-  int current_ = -1;                        // the rank whose thread holds the baton
-  int depth_ = 0;                           // progress contexts entered on the baton's thread
+  int current_ = -1;  // the rank whose thread holds the baton
+  int depth_ = 0;     // progress contexts entered on the baton's thread
   std::uint64_t random_;
   std::uint64_t trace_ = 0;
-  std::uint64_t changes_ = 0;               // counts everything that may have changed a memory cell
-  std::atomic<std::thread::id> holder_{};   // the thread that holds the baton
+  std::uint64_t changes_ = 0;              // counts everything that may have changed a memory cell
+  std::atomic<std::thread::id> holder_{};  // the thread that holds the baton
   std::binary_semaphore all_done_{0};
   std::string deadlock_;
   std::function<std::string(int)> describe_;
   std::mutex foreign_mutex_;
-  std::vector<std::pair<int, Task>> foreign_;   // an empty task only wakes the rank
+  std::vector<std::pair<int, Task>> foreign_;  // an empty task only wakes the rank
 };
 
 /// The Waiter of one simulated rank.

@@ -19,15 +19,15 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-using Key = std::pair<int, std::uint64_t>;   // peer, tag
+using Key = std::pair<int, std::uint64_t>;  // peer, tag
 
 struct Message {
   int from = 0, to = 0;
   Tag tag;
-  std::span<const std::byte> bytes;          // the sender's buffer, or `copy`
+  std::span<const std::byte> bytes;  // the sender's buffer, or `copy`
   std::vector<std::byte> copy;
-  std::optional<WorkSource> source;          // of a send that waits for its receive
-  bool cancelled = false;                    // the sender's buffer may be gone
+  std::optional<WorkSource> source;  // of a send that waits for its receive
+  bool cancelled = false;            // the sender's buffer may be gone
 };
 
 struct Posted {
@@ -43,9 +43,9 @@ struct SimNetwork::State {
     std::exception_ptr failure;
     std::map<Key, std::deque<Posted>> posted;
     std::map<Key, std::deque<std::shared_ptr<Message>>> arrived;
-    std::vector<std::shared_ptr<Message>> waiting;          // its sends without a receive yet
-    std::vector<bool> gone;                                 // peers that it knows have left
-    std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;   // to (peer, tag)
+    std::vector<std::shared_ptr<Message>> waiting;  // its sends without a receive yet
+    std::vector<bool> gone;                         // peers that it knows have left
+    std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
     TimePoint last_sent{};
     // Kept as long as the network: in shm the peers hold a descriptor, mapped yet or not.
     std::vector<std::shared_ptr<std::byte>> regions;
@@ -186,8 +186,8 @@ void SimTransport::leave() {
 
 TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t bytes) {
   auto& end = ends[static_cast<std::size_t>(from)];
-  const auto transfer = Duration(static_cast<Duration::rep>(
-      static_cast<double>(bytes) / options.bytes_per_second * 1e9));
+  const auto transfer = Duration(
+      static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
   const auto extra = Duration(static_cast<Duration::rep>(
       scheduler->draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
   auto& last = end.last_arrival[{to, tag.value}];
@@ -270,15 +270,15 @@ std::string SimNetwork::State::describe(int rank) const {
   std::string text;
   for (const auto& [key, queue] : ends[static_cast<std::size_t>(rank)].posted) {
     for (const auto& one : queue) {
-      text += (text.empty() ? "" : " and ") + std::to_string(one.bytes.size()) + " bytes from rank " +
-              std::to_string(key.first) + " (tag " + std::to_string(key.second) + ")";
+      text += (text.empty() ? "" : " and ") + std::to_string(one.bytes.size()) +
+              " bytes from rank " + std::to_string(key.first) + " (tag " +
+              std::to_string(key.second) + ")";
     }
   }
   for (const auto& message : ends[static_cast<std::size_t>(rank)].waiting) {
     text += (text.empty() ? "" : " and ") + std::string("a receiver of ") +
             std::to_string(message->bytes.size()) + " bytes at rank " +
-            std::to_string(message->to) + " (tag " +
-            std::to_string(message->tag.value) + ")";
+            std::to_string(message->to) + " (tag " + std::to_string(message->tag.value) + ")";
   }
   return text;
 }
@@ -290,11 +290,10 @@ SimNetwork::SimNetwork(int size, SimOptions options)
   state_->options = options;
   state_->ends.resize(static_cast<std::size_t>(size));
   for (auto& end : state_->ends) end.gone.resize(static_cast<std::size_t>(size));
-  scheduler_->set_describe(
-      [state = std::weak_ptr(state_)](int rank) {
-        const auto alive = state.lock();
-        return alive ? alive->describe(rank) : std::string();
-      });
+  scheduler_->set_describe([state = std::weak_ptr(state_)](int rank) {
+    const auto alive = state.lock();
+    return alive ? alive->describe(rank) : std::string();
+  });
 }
 
 SimNetwork::~SimNetwork() = default;

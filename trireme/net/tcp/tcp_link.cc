@@ -15,7 +15,7 @@ namespace net {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
-constexpr std::size_t kOutLimit = std::size_t{256} << 10;   // buffered small frames
+constexpr std::size_t kOutLimit = std::size_t{256} << 10;  // buffered small frames
 constexpr std::size_t kInBuffer = std::size_t{64} << 10;
 constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // of one peer, so that nobody starves
 static_assert(kInBuffer >= kEagerLimit + 24);
@@ -98,8 +98,8 @@ std::size_t TcpLink::try_stream(std::uint32_t id, std::span<const std::byte> res
   head.kind = static_cast<std::uint8_t>(FrameKind::Data);
   head.id = id;
   head.length = std::min(rest.size(), kChunk);
-  const auto count = static_cast<std::size_t>(
-      write_some(&head, sizeof head, rest.first(head.length)));
+  const auto count =
+      static_cast<std::size_t>(write_some(&head, sizeof head, rest.first(head.length)));
   if (count == 0) return 0;
   chunk_left_ = head.length;
   if (count < sizeof head) {
@@ -170,8 +170,8 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     case FrameKind::Rts:
     case FrameKind::Cts:
     case FrameKind::Refuse:
-      messenger_.on_control(
-          peer_, {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
+      messenger_.on_control(peer_,
+                            {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
       return true;
   }
   ended = "it sent a frame of an unknown kind";
@@ -197,8 +197,7 @@ bool TcpLink::read_data(const char*& ended) {
     return false;
   }
   const std::size_t wanted = to != nullptr ? data_left_ : std::min(data_left_, in_.size());
-  const auto count =
-      recv(socket_.get(), to != nullptr ? to : in_.data(), wanted, MSG_DONTWAIT);
+  const auto count = recv(socket_.get(), to != nullptr ? to : in_.data(), wanted, MSG_DONTWAIT);
   if (!received(count, ended)) return false;
   data_left_ -= static_cast<std::size_t>(count);
   if (to != nullptr) messenger_.on_data(peer_, data_id_, static_cast<std::size_t>(count));

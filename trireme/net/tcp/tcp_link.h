@@ -55,13 +55,13 @@ class TcpLink final : public Link {
   const int peer_;
   Descriptor socket_;
   std::vector<std::byte> out_;
-  std::size_t sent_ = 0;            // of out_
-  std::size_t chunk_left_ = 0;      // of the chunk whose head is out
-  bool blocked_ = false;            // the last write was refused
+  std::size_t sent_ = 0;        // of out_
+  std::size_t chunk_left_ = 0;  // of the chunk whose head is out
+  bool blocked_ = false;        // the last write was refused
   std::vector<std::byte> in_;
-  std::size_t begin_ = 0, end_ = 0; // unread part of in_
+  std::size_t begin_ = 0, end_ = 0;  // unread part of in_
   std::uint32_t data_id_ = 0;
-  std::size_t data_left_ = 0;       // of the chunk that is coming in
+  std::size_t data_left_ = 0;  // of the chunk that is coming in
 };
 
 }  // namespace net

@@ -40,7 +40,7 @@ class TcpCore final : public ProgressSource {
     return messenger_.pending() || unsent_.load(std::memory_order_relaxed);
   }
   int descriptor() const noexcept override { return epoll_.get(); }
-  void arm(bool) noexcept override {}   // the sockets are in the epoll all the time
+  void arm(bool) noexcept override {}  // the sockets are in the epoll all the time
 
   bool poll() override {
     epoll_event happened[16];
@@ -149,7 +149,7 @@ class TcpTransport final : public Transport {
   std::span<std::byte> map(int peer, RegionId region) override {
     check_peer(peer, size_);
     TRIREME_CHECK((peer != rank_ || region.value < num_regions_));
-    return {};   // peers may be on other hosts
+    return {};  // peers may be on other hosts
   }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }

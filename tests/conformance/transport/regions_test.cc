@@ -1,0 +1,98 @@
+// Memory that ranks share, and waking whoever watches it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "suite.h"
+
+namespace trireme::conformance {
+namespace {
+
+TYPED_TEST(Conformance, RegionsAreZeroedAndSharedWhereTheTransportCan) {
+  TypeParam::run(3, [](Rank& rank) {
+    constexpr std::size_t kSize = 100001;
+    net::Region first, own, second;
+    Bytes mine(64);
+    rank.in_context([&] {
+      first = rank.transport->register_memory({static_cast<std::byte*>(nullptr), kSize}, {});
+      own = rank.transport->register_memory(mine, {});
+      second = rank.transport->register_memory({static_cast<std::byte*>(nullptr), 64}, {});
+    });
+    EXPECT_EQ(first.id.value, 0u);
+    EXPECT_EQ(own.id.value, 1u);
+    EXPECT_EQ(own.bytes.data(), mine.data());
+    EXPECT_EQ(second.id.value, 2u);
+    ASSERT_EQ(first.bytes.size(), kSize);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.bytes.data()) % 4096, 0u);
+    EXPECT_TRUE(std::all_of(first.bytes.begin(), first.bytes.end(),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+    first.bytes[kSize - 1] = static_cast<std::byte>(rank.rank + 1);
+    rank.barrier();
+    for (int peer = 0; peer < 3; ++peer) {
+      std::span<std::byte> theirs, private_memory;
+      rank.in_context([&] {
+        theirs = rank.transport->map(peer, first.id);
+        private_memory = rank.transport->map(peer, own.id);
+      });
+      EXPECT_TRUE(private_memory.empty());
+      EXPECT_EQ(theirs.size(), TypeParam::kMaps ? kSize : 0u);
+      if (!TypeParam::kMaps) continue;
+      EXPECT_EQ(theirs[kSize - 1], static_cast<std::byte>(peer + 1));
+      theirs[static_cast<std::size_t>(rank.rank)] = std::byte{9};
+    }
+    rank.barrier();
+    for (std::size_t i = 0; i < 3 && TypeParam::kMaps; ++i) EXPECT_EQ(first.bytes[i], std::byte{9});
+    rank.barrier();
+  });
+}
+
+// Watches shared memory that a peer changes and announces with notify().
+class Watcher final : public ProgressSource {
+ public:
+  Watcher(std::byte* cell, WorkSource source) : cell_(cell), source_(std::move(source)) {}
+  bool poll() override {
+    if (source_.settled() || std::atomic_ref(*cell_).load() == std::byte{0}) return false;
+    source_.complete();
+    return true;
+  }
+  bool pending() const noexcept override { return !source_.settled(); }
+  int descriptor() const noexcept override { return -1; }
+  void arm(bool) noexcept override {}
+
+ private:
+  std::byte* const cell_;
+  const WorkSource source_;
+};
+
+TYPED_TEST(Conformance, NotifyWakesASleepingPeer) {
+  if constexpr (TypeParam::kMaps) {
+    TypeParam::run(2, [](Rank& rank) {
+      net::Region region;
+      rank.in_context([&] {
+        region = rank.transport->register_memory({static_cast<std::byte*>(nullptr), 4096}, {});
+      });
+      rank.barrier();
+      std::span<std::byte> theirs;
+      rank.in_context([&] { theirs = rank.transport->map(1 - rank.rank, region.id); });
+      int slow = 0;
+      for (std::size_t round = 0; round < 100; ++round) {
+        const WorkSource source(rank.waiter, nullptr, "watch");
+        const auto watcher = std::make_shared<Watcher>(region.bytes.data() + round, source);
+        rank.waiter->add(watcher);
+        rank.waiter->sleep(rank.rank == 0 ? 200us : 0us);
+        std::atomic_ref(theirs[round]).store(std::byte{1});
+        rank.in_context([&] { rank.transport->notify(1 - rank.rank); });
+        const TimePoint start = rank.waiter->now();
+        source.work().wait(kSoon);
+        slow += rank.waiter->now() - start > 80ms;
+        rank.waiter->remove(watcher.get());
+      }
+      EXPECT_LE(slow, 2) << "notifications were lost";
+      rank.barrier();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trireme::conformance
