@@ -22,7 +22,9 @@ void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
 }  // namespace
 
 Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
-    : state_(std::make_shared<input::SamplerState>(n, options, job.rank(), job.size())) {
+    : state_(std::make_shared<input::SamplerState>(
+          n, options, job.rank(), job.size(),
+          options.follow ? [&job] { job.begin_input(); } : std::function<void()>())) {
   if (options.follow) publish(job, state_);
 }
 

@@ -184,6 +184,39 @@ TEST(Sampler, ThePositionCountsWhatWasConsumedNotWhatWasPrefetched) {
   }
 }
 
+TEST(Sampler, AfterAResumeARankMayBeginWithABatchItHasNoShareOf) {
+  for (int workers : {0, 2}) {
+    const auto one = make_state(10, 4, 0, 1);
+    std::vector<Seen> seen;
+    auto loader = make_loader(one, 1, 0);
+    for (auto& samples : *loader) {
+      step(*one, samples, seen);
+      if (seen.size() == 8) break;  // two batches of 4: the short one is next
+    }
+    // On three ranks, rank 0 has no share of it. DataParallel takes part where the pass begins.
+    std::shared_ptr<SamplerState> state;
+    int took_part = 0;
+    state = std::make_shared<SamplerState>(
+        10, SamplerOptions{.batch = 4, .seed = 7}, 0, 3, [&state, &took_part] {
+          for (auto next = state->peek(); next && !next->has_data; next = state->peek()) {
+            EXPECT_EQ(next->batch_number, 2);
+            state->consume();
+            ++took_part;
+          }
+        });
+    state->restored(one->metadata());
+    auto resumed = make_loader(state, 1, workers);
+    for (auto& samples : *resumed) FAIL() << samples.size();  // the epoch is over
+    EXPECT_EQ(took_part, 1);
+    std::vector<Seen> next_epoch;
+    for (auto& samples : *resumed) step(*state, samples, next_epoch);
+    ASSERT_FALSE(next_epoch.empty());
+    EXPECT_EQ(next_epoch[0].step.batch_number, 3);
+    EXPECT_EQ(took_part, 1);  // the next short one is taken part in inside step()
+    EXPECT_FALSE(next_epoch.back().step.has_data);
+  }
+}
+
 TEST(Sampler, ALoaderThatNobodyFollowsStillGetsNewOrders) {
   const auto state = make_state(8, 4, 0, 1);
   auto loader = make_loader(state, 4, 0);

@@ -17,12 +17,14 @@ namespace {
 
 }  // namespace
 
-SamplerState::SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size)
+SamplerState::SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
+                           std::function<void()> begins)
     : n_(n),
       options_(options),
       rank_(rank),
       size_(size),
-      per_epoch_(options.batch > 0 ? batches_per_epoch(n, options.batch) : 0) {
+      per_epoch_(options.batch > 0 ? batches_per_epoch(n, options.batch) : 0),
+      begins_(std::move(begins)) {
   if (n <= 0) {
     throw ConfigError("a Sampler over " + std::to_string(n) + " samples",
                       {.operation = "input", .advice = "Give a dataset with samples in it."});
@@ -41,6 +43,7 @@ void SamplerState::begin_pass() {
   epoch_ = batch_ / per_epoch_;
   next_batch_ = batch_;
   next_micro_step_ = micro_step_;
+  fresh_ = true;
 }
 
 void SamplerState::learn_micro(std::int64_t micro) {
@@ -59,8 +62,17 @@ void SamplerState::learn_micro(std::int64_t micro) {
 }
 
 std::optional<std::vector<std::size_t>> SamplerState::next(std::int64_t micro) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   learn_micro(micro);
+  if (std::exchange(fresh_, false) && begins_) {
+    lock.unlock();
+    begins_();  // may consume batches that this rank has no share of
+    lock.lock();
+    if (next_batch_ < batch_) {
+      next_batch_ = batch_;
+      next_micro_step_ = 0;
+    }
+  }
   for (;;) {
     const GlobalBatch global = global_batch(next_batch_, n_, options_.batch);
     if (global.epoch != epoch_) return std::nullopt;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,7 +19,9 @@ namespace input {
 
 class SamplerState final : public InputPlan {
  public:
-  SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size);
+  /// `begins` is called, without the lock, before the first micro-batch of a pass is given out.
+  SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
+               std::function<void()> begins = {});
 
   /// The loader begins a pass. It goes on at the first batch that was not consumed: a new epoch
   /// after a full pass, the rest of the epoch after a resume or a break. Where nobody consumes (no
@@ -42,11 +45,12 @@ class SamplerState final : public InputPlan {
   const SamplerOptions options_;
   const int rank_, size_;
   const std::int64_t per_epoch_;
+  const std::function<void()> begins_;
 
   mutable std::mutex mutex_;
   std::int64_t micro_ = 0;        // the loader's batch size; 0 until it asks
   std::int64_t saved_micro_ = 0;  // of the checkpoint; 0 = none
-  bool begun_ = false, consumed_any_ = false;
+  bool begun_ = false, consumed_any_ = false, fresh_ = false;
   std::int64_t epoch_ = 0;       // of the pass
   std::int64_t batch_ = 0;       // consumed: global batches since the start …
   std::size_t micro_step_ = 0;   // … and this rank's micro-batches of the next one

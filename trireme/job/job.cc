@@ -65,6 +65,7 @@ struct Job::Impl {
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
   std::exception_ptr lost;                    // guarded by mutex
   std::shared_ptr<InputPlan> input_plan;      // guarded by mutex
+  std::function<void()> input_follower;       // guarded by mutex
 };
 
 Job::Impl::Impl(JobOptions given)
@@ -238,6 +239,20 @@ void Job::set_input_plan(std::shared_ptr<InputPlan> plan) {
 std::shared_ptr<InputPlan> Job::input_plan() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->input_plan;
+}
+
+void Job::set_input_follower(std::function<void()> follower) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->input_follower = std::move(follower);
+}
+
+void Job::begin_input() {
+  std::function<void()> follower;
+  {
+    std::lock_guard lock(impl_->mutex);
+    follower = impl_->input_follower;
+  }
+  if (follower) follower();
 }
 
 }  // namespace v0

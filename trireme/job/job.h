@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,6 +67,10 @@ class Job {
   /// The Sampler's plan, for DataParallel; null where no Sampler was made.
   void set_input_plan(std::shared_ptr<InputPlan> plan);
   std::shared_ptr<InputPlan> input_plan() const;
+  /// What DataParallel does when the Sampler's loader begins a pass, before the first micro-batch:
+  /// the Sampler calls begin_input() in the loader's thread, and that calls `follower`.
+  void set_input_follower(std::function<void()> follower);
+  void begin_input();
 
  private:
   struct Impl;

@@ -135,7 +135,9 @@ struct DataParallel::Impl {
     statistics.reload();
     agree_on_seed();
     seed_next();
+    seat.follow_input([this] { input_begins(); });
   }
+  ~Impl() { seat.follow_input({}); }
 
   // Rank 0's torch::manual_seed() is everybody's.
   void agree_on_seed() {
@@ -211,16 +213,29 @@ struct DataParallel::Impl {
       return false;
     }
     finish_batch();
-    // Batches without a share for this rank: the others count on it all the same.
+    take_part_without_share();
+    seed_next();
+    return true;
+  }
+
+  // Batches without a share for this rank: the others count on it all the same.
+  void take_part_without_share() {
+    const auto plan = seat.input_plan();
     while (plan) {
       const auto next = plan->peek();
-      if (!next || next->has_data) break;
+      if (!next || next->has_data) return;
       plan->consume();
       begin_batch(next->total);
       finish_batch();
     }
+  }
+
+  // The loader begins a pass: from here on the plan knows the first micro-batch. After a resume it
+  // may begin with a batch without a share for this rank, which no step() comes before.
+  void input_begins() {
+    if (micro_open || batch_open) return;
+    take_part_without_share();
     seed_next();
-    return true;
   }
 
   void finish_batch() {

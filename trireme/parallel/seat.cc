@@ -9,11 +9,14 @@ inline namespace v0 {
 namespace parallel {
 
 Seat seat_of(Job& job) {
-  return {.world = &job.world(),
-          .host = job.host_name(),
-          .stop_signal = [&job] { return job.stop_signal(); },
-          .input_plan = [&job] { return job.input_plan(); },
-          .set_step = [&job](long step) { job.set_step(step); }};
+  return {
+      .world = &job.world(),
+      .host = job.host_name(),
+      .stop_signal = [&job] { return job.stop_signal(); },
+      .input_plan = [&job] { return job.input_plan(); },
+      .follow_input =
+          [&job](std::function<void()> follower) { job.set_input_follower(std::move(follower)); },
+      .set_step = [&job](long step) { job.set_step(step); }};
 }
 
 }  // namespace parallel

@@ -20,6 +20,7 @@ struct Seat {
   std::string host = {};
   std::function<int()> stop_signal = [] { return 0; };
   std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
+  std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
   std::function<void(long step)> set_step = [](long) {};
   ReduceTerms reduce = tree_reduce;
 };

@@ -1,0 +1,65 @@
+// Trains 20 steps and saves every 5; killed at any moment, it goes on where it was saved, on any
+// number of ranks, and ends with the same weights, bit for bit.
+//
+//     checkpoint DIR [STEP]      STEP: the last rank dies (SIGKILL) after so many steps
+#include <torch/torch.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "trireme/trireme.h"
+
+namespace {
+
+constexpr long kSteps = 20;
+constexpr int kSamples = 58;  // 4 batches of 12 and a short one of 10 in every epoch
+
+// Two interleaved spirals; sample i is a function of i.
+struct Spirals : torch::data::datasets::Dataset<Spirals> {
+  torch::data::Example<> get(std::size_t index) override {
+    const double turn = 0.1 * static_cast<double>(index / 2), side = index % 2 == 0 ? 1 : -1;
+    return {torch::tensor({side * turn * std::cos(turn), side * turn * std::sin(turn)})
+                .to(torch::kFloat),
+            torch::tensor(static_cast<std::int64_t>(index % 2))};
+  }
+  std::optional<std::size_t> size() const override { return kSamples; }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  trireme::Job job(argc, argv);
+  if (argc < 2) {
+    std::fprintf(stderr, "checkpoint DIR [STEP]\n");
+    return 2;
+  }
+  const std::string directory = argv[1];
+  const long dies_at = argc > 2 ? std::atol(argv[2]) : 0;
+
+  torch::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(2, 32), torch::nn::Tanh(), torch::nn::Linear(32, 2));
+  torch::optim::Adam adam(net->parameters(), 1e-2);
+  trireme::DataParallel parallel(job, *net, adam);
+  trireme::Sampler sampler(job, kSamples, {.batch = 12, .seed = 7});
+  auto loader = torch::data::make_data_loader(Spirals().map(torch::data::transforms::Stack<>()),
+                                              sampler, /*micro-batch*/ 2);
+
+  trireme::Checkpointer checkpointer(job, directory, {.every = 5, .keep = 3});
+  checkpointer.add("train", parallel).add("data", sampler);
+  const long first = checkpointer.resume();
+  if (job.rank() == 0) std::printf("%s at step %ld\n", first == 0 ? "starts" : "goes on", first);
+
+  while (parallel.steps() < kSteps) {
+    for (auto& micro : *loader) {  // goes on inside the epoch, too
+      torch::nn::functional::cross_entropy(net->forward(micro.data), micro.target).backward();
+      if (!parallel.step()) continue;
+      checkpointer.after(parallel.steps() - 1);
+      if (parallel.steps() == dies_at && job.rank() == job.size() - 1) std::raise(SIGKILL);
+      if (parallel.steps() == kSteps) break;
+    }
+  }
+  if (job.rank() != 0) return 0;
+  std::printf("after step %ld the weights are %s\n", kSteps, parallel.weights_hash().c_str());
+  trireme::save_weights(directory + "/weights.safetensors", *net);
+}

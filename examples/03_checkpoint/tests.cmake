@@ -1,0 +1,9 @@
+# Python loads what the README's commands left, both the weights and the last checkpoint's model.
+if(TRIREME_COMPAT_PYTHON)
+  set_tests_properties(examples/03_checkpoint PROPERTIES FIXTURES_SETUP run_03)
+  add_test(NAME compat/python_loads_03_checkpoint
+           COMMAND ${TRIREME_COMPAT_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/load.py
+                   ${PROJECT_BINARY_DIR}/run-03/killed)
+  set_tests_properties(compat/python_loads_03_checkpoint PROPERTIES
+                       FIXTURES_REQUIRED run_03 LABELS compat TIMEOUT 120)
+endif()
