@@ -7,3 +7,8 @@ if(TRIREME_COMPAT_PYTHON)
   set_tests_properties(compat/python_loads_03_checkpoint PROPERTIES
                        FIXTURES_REQUIRED run_03 LABELS compat TIMEOUT 120)
 endif()
+
+add_test(NAME chaos/disk_full_while_saving
+         COMMAND ${CMAKE_CURRENT_LIST_DIR}/disk_full.sh
+                 ${CMAKE_CURRENT_BINARY_DIR}/03_checkpoint/checkpoint ${PROJECT_BINARY_DIR}/run-03-full)
+set_tests_properties(chaos/disk_full_while_saving PROPERTIES LABELS chaos TIMEOUT 60)

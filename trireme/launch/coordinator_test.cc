@@ -134,10 +134,10 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
   std::atomic<int> told{0};
   Coordinator coordinator(
       {.size = 2, .secret = kSecret, .on_failure = [&](const Failure&) { ++told; }});
+  Event arrived;  // outlives the thread that watches
+  News got;
   CoordinatorClient zero(client_options(coordinator, 0));
   CoordinatorClient one(client_options(coordinator, 1));
-  Event arrived;
-  News got;
   zero.watch([&](const News& news) {
     got = news;
     arrived.set();
@@ -160,9 +160,9 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
 
 TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
   Coordinator coordinator({.size = 2, .secret = kSecret});
-  CoordinatorClient zero(client_options(coordinator, 0));
-  Event arrived;
+  Event arrived;  // outlives the thread that watches
   std::atomic<int> code{0};
+  CoordinatorClient zero(client_options(coordinator, 0));
   zero.watch([&](const News& news) {
     code = news.failure.exit_code;
     arrived.set();
@@ -177,9 +177,9 @@ TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
 TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
   coordinator.request_stop(15);
-  CoordinatorClient zero(client_options(coordinator, 0));
-  Event arrived;
+  Event arrived;  // outlives the thread that watches
   std::atomic<int> signal{0};
+  CoordinatorClient zero(client_options(coordinator, 0));
   zero.watch([&](const News& news) {
     signal = news.stop_signal;
     arrived.set();
@@ -191,9 +191,9 @@ TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
 TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
   auto coordinator =
       std::make_unique<Coordinator>(CoordinatorOptions{.size = 1, .secret = kSecret});
-  CoordinatorClient zero(client_options(*coordinator, 0));
-  Event arrived;
+  Event arrived;  // outlives the thread that watches
   std::atomic<bool> lost{false};
+  CoordinatorClient zero(client_options(*coordinator, 0));
   zero.watch([&](const News& news) {
     lost = news.kind == News::Kind::CoordinatorLost;
     arrived.set();

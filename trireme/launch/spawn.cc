@@ -21,6 +21,12 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
+[[noreturn]] void throw_errno(const std::string& what) {
+  throw ResourceError(
+      what + ": " + std::strerror(errno),
+      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+}
+
 bool is_program(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
@@ -45,9 +51,10 @@ struct Plan {
   std::size_t num_inherit;
   const cpu_set_t* cores;  // null: not pinned
   pid_t parent;
+  int failed;  // takes errno where execve fails; closed by it where not
 };
 
-[[noreturn]] void become(const Plan& plan, volatile int& error) {
+[[noreturn]] void become(const Plan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(127);  // it died before the line above
   setpgid(0, 0);
@@ -65,14 +72,15 @@ struct Plan {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execve(plan.path, plan.arguments, plan.environment);
-  error = errno;
+  const int error = errno;
+  [[maybe_unused]] const auto put = write(plan.failed, &error, sizeof error);
   _exit(127);
 }
 
 // vfork returns twice: kept apart, so that no local of the caller lives across it.
-__attribute__((noinline)) pid_t start(const Plan& plan, volatile int& error) {
+__attribute__((noinline)) pid_t start(const Plan& plan) {
   const pid_t pid = vfork();
-  if (pid == 0) become(plan, error);
+  if (pid == 0) become(plan);
   return pid;
 }
 
@@ -100,6 +108,8 @@ Process spawn(const SpawnOptions& options) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   for (const int core : options.cores) CPU_SET(core, &cores);
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) throw_errno("could not make a pipe");
   const Plan plan{path.c_str(),
                   arguments.data(),
                   environment.data(),
@@ -107,12 +117,17 @@ Process spawn(const SpawnOptions& options) {
                   options.inherit.data(),
                   options.inherit.size(),
                   options.cores.empty() ? nullptr : &cores,
-                  getpid()};
-  volatile int error = 0;
-  const pid_t pid = start(plan, error);
+                  getpid(),
+                  failed[1]};
+  const pid_t pid = start(plan);
+  const int start_error = errno;
+  close(failed[1]);
+  int error = 0;
+  [[maybe_unused]] const auto got = read(failed[0], &error, sizeof error);
+  close(failed[0]);
   if (pid < 0) {
-    throw ResourceError(std::string("could not start a process: ") + std::strerror(errno),
-                        {.operation = "launch", .advice = "Raise the limit on processes."});
+    errno = start_error;
+    throw_errno("could not start a process");
   }
   if (error != 0) {
     waitpid(pid, nullptr, 0);
@@ -125,8 +140,8 @@ Process spawn(const SpawnOptions& options) {
     const int reason = errno;
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
-    throw ResourceError(std::string("pidfd_open failed: ") + std::strerror(reason),
-                        {.operation = "launch", .advice = "Raise the limit on open files."});
+    errno = reason;
+    throw_errno("pidfd_open failed");
   }
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return {pid, descriptor};

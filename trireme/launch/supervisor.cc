@@ -24,8 +24,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // A failure is told at once; the rest of the 2 s is for the others to end by themselves.
-constexpr Duration kTermAfter = milliseconds(600);
-constexpr Duration kKillAfter = milliseconds(1400);
+constexpr Duration kTermAfter = milliseconds(1000);
+constexpr Duration kKillAfter = milliseconds(1600);
 // A rank that lost a peer may speak before that peer's end is seen.
 constexpr Duration kCauseAfter = milliseconds(300);
 // A child of a rank may hold its pipe open.
@@ -154,8 +154,8 @@ std::vector<std::string> Supervisor::environment_of(int rank, int secret, int st
   put("TRIREME_STATUS_FD", std::to_string(status));
   put("TRIREME_CORES", std::to_string(share.per_rank));
   put("TRIREME_SHARED_CORES", share.overcommitted ? "1" : "0");
-  // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a GPT
-  // step is 4-7 % faster. The C library reads this at a process's start only.
+  // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a
+  // GPT step is 4-7 % faster. The C library reads this at a process's start only.
   if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
   for (char** variable = environ; *variable; ++variable) {
     const std::string text = *variable;

@@ -103,6 +103,7 @@ Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& min
     Proof proof{};
     get(proof);
     if (CRYPTO_memcmp(proof.data(), expected.data(), proof.size()) != 0) {
+      if (!dialler) put(Proof{});  // so that the dialler hears why it is turned away
       throw RefusedError(ExitCode::Unauthenticated, "the other end does not know the job's secret",
                          {.operation = "handshake",
                           .advice = "Give every rank the same TRIREME_JOB_SECRET_FILE."});

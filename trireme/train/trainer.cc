@@ -11,6 +11,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/gemm.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
@@ -53,7 +54,7 @@ struct Data {
 
 JobOptions job_options(const Settings& settings, const Data& data) {
   JobOptions options = settings.job;
-  options.identity += "data = " + data.hash + "\n";
+  options.identity += "data = " + data.hash + "\nproducts = " + tensor::gemm_table() + "\n";
   return options;
 }
 

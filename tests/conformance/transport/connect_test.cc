@@ -1,0 +1,89 @@
+// Joining a group: addresses, secrets, epochs, and ranks that do not come.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "suite.h"
+#include "trireme/base/error.h"
+
+namespace trireme::conformance {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Both ranks with options of their own; returns what each of them threw.
+template <class Connect, class Change>
+std::vector<std::exception_ptr> connect_two(const Connect& connect, const Change& change) {
+  std::vector<std::exception_ptr> errors(2);
+  run_threads(
+      2, [](Rank&) {},
+      [&](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
+        options.timeout = 1s;
+        change(options);
+        try {
+          return connect(waiter, options, exchange);
+        } catch (...) {
+          errors[static_cast<std::size_t>(options.rank)] = std::current_exception();
+          return std::shared_ptr<net::Transport>();
+        }
+      });
+  return errors;
+}
+
+TEST(Connect, TcpOverIpv6) {
+  run_threads(
+      3, [](Rank& rank) { rank.barrier(); },
+      [](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
+        options.host = "::1";
+        return net::connect_tcp(waiter, options, exchange);
+      });
+}
+
+TEST(Connect, AWrongSecretIsRefused) {
+  for (const bool tcp : {false, true}) {
+    const auto errors = connect_two(tcp ? net::connect_tcp : net::connect_shm, [](auto& options) {
+      if (options.rank == 1) options.secret = "another";
+    });
+    ASSERT_TRUE(errors[0] && errors[1]);
+    EXPECT_EQ(describe(errors[1]).exit_code, static_cast<int>(ExitCode::Unauthenticated));
+    EXPECT_EQ(describe(errors[0]).exit_code, static_cast<int>(ExitCode::Timeout));
+    EXPECT_THAT(describe(errors[0]).sentence, HasSubstr("rank 1"));
+  }
+}
+
+TEST(Connect, AnotherEpochIsRefused) {
+  const auto errors = connect_two(net::connect_shm, [](auto& options) {
+    options.epoch = static_cast<std::uint32_t>(options.rank);
+  });
+  ASSERT_TRUE(errors[1]);
+  EXPECT_EQ(describe(errors[1]).exit_code, static_cast<int>(ExitCode::Refused));
+  EXPECT_THAT(describe(errors[1]).sentence, HasSubstr("epoch"));
+}
+
+TEST(Connect, ARankThatDoesNotComeIsNamed) {
+  const auto waiter = std::make_shared<RealWaiter>();
+  net::ConnectOptions options;
+  options.size = 3;
+  options.timeout = 50ms;
+  try {
+    (void)net::connect_tcp(
+        waiter, options, [](const std::string& mine) { return std::vector<std::string>(3, mine); });
+    FAIL();
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1, rank 2"));
+  }
+}
+
+TEST(Connect, ANetworkAddressNeedsASecret) {
+  net::ConnectOptions options;
+  options.size = 2;
+  options.host = "0.0.0.0";
+  EXPECT_THROW(
+      (void)net::connect_tcp(std::make_shared<RealWaiter>(), options,
+                             [](const std::string&) { return std::vector<std::string>(); }),
+      ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::conformance

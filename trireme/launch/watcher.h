@@ -1,0 +1,74 @@
+// Watcher: one rank's open stream of news, on the coordinator's side.
+//
+// Every call comes under the lock of the service that owns it; gRPC's reactions take that lock
+// themselves. Deletes itself when gRPC is done with it. Only for launch's own .cc.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "trireme/launch/coordinator.grpc.pb.h"
+#include "trireme/launch/wire_convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+class Watcher final : public grpc::ServerWriteReactor<wire::News> {
+ public:
+  Watcher(std::mutex& mutex, std::set<Watcher*>& all) : mutex_(mutex), all_(all) {}
+
+  void push(wire::News news) {
+    queue_.push_back(std::move(news));
+    if (!writing_ && !finished_) write();
+  }
+  void finish(const grpc::Status& status) {
+    closing_ = true;
+    status_ = status;
+    if (!writing_ && !finished_) finish_now();
+  }
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    queue_.pop_front();
+    if (finished_) return;
+    if (!ok || (closing_ && queue_.empty())) return finish_now();
+    if (!queue_.empty()) write();
+  }
+  void OnCancel() override {
+    std::lock_guard lock(mutex_);
+    queue_.resize(writing_ ? 1 : 0);
+    finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override {
+    {
+      std::lock_guard lock(mutex_);
+      all_.erase(this);
+    }
+    delete this;
+  }
+
+ private:
+  void write() {
+    writing_ = true;
+    StartWrite(&queue_.front());
+  }
+  void finish_now() {
+    finished_ = true;
+    Finish(status_);
+  }
+
+  std::mutex& mutex_;
+  std::set<Watcher*>& all_;
+  std::deque<wire::News> queue_;  // the front is being written
+  bool writing_ = false, closing_ = false, finished_ = false;
+  grpc::Status status_;
+};
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme
