@@ -1,0 +1,92 @@
+// Runs the program `trireme` (or any other) as a real process, for tests.
+//
+// Output goes to files, so nothing blocks on a full pipe; every process that the command leaves
+// behind becomes a child of the test and is counted. One test thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trireme::testing {
+
+struct CommandResult {
+  int code = -1;  // exit status; 128 + n where signal n ended it
+  std::string out, err;
+  double seconds = 0;
+  bool timed_out = false;  // it was killed
+  int left_behind = 0;     // processes of it that were still there afterwards (now killed)
+};
+
+class Command {
+ public:
+  /// `arguments[0]` is the program.
+  explicit Command(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
+  Command& in(std::string folder);
+  Command& with(std::string variable, std::string value);
+  /// Files may not grow beyond this: a disk that is full for everything larger.
+  Command& file_limit(long bytes);
+
+  /// Starts it; the destructor of Running kills what is left.
+  class Running {
+   public:
+    Running(pid_t pid, std::string folder);
+    Running(const Running&) = delete;
+    ~Running();
+    pid_t pid() const { return pid_; }
+    /// Waits until `text` stands in its output; false when it ended or `seconds` passed before.
+    bool wait_for(const std::string& text, double seconds = 60);
+    void send(int signal) const;
+    std::string output() const;  // both streams so far
+    CommandResult wait(double seconds = 60);
+
+   private:
+    bool reap(bool block_until_exit, std::chrono::steady_clock::time_point deadline);
+    pid_t pid_;
+    std::string folder_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+    bool ended_ = false;
+    int status_ = 0;
+  };
+  Running start() const;
+  CommandResult run(double seconds = 60) const { return start().wait(seconds); }
+
+ private:
+  std::vector<std::string> arguments_;
+  std::string folder_;
+  std::map<std::string, std::string> variables_;
+  long file_limit_ = -1;
+};
+
+/// The program under test followed by `arguments`.
+Command trireme_command(std::vector<std::string> arguments);
+
+/// Direct and indirect children of `pid`, oldest first.
+std::vector<pid_t> descendants(pid_t pid);
+/// The value of `variable` in the environment that `pid` started with; "" where it has none.
+std::string environment_of(pid_t pid, const std::string& variable);
+
+/// A folder of its own, removed at the end.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// Writes it; returns its path.
+  std::string write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+std::string read_file(const std::string& path);
+
+/// A job that takes about a second: a tiny GPT on a text that it writes beside it. Extra lines are
+/// appended to the [train] table.
+std::string tiny_config(const Folder& folder, const std::string& train_lines = "");
+
+}  // namespace trireme::testing

@@ -1,0 +1,162 @@
+// Runs that are stopped, killed, starved of disk or damaged, and what is left of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class Interrupted : public ::testing::Test {
+ protected:
+  CommandResult trireme(std::vector<std::string> arguments) const {
+    return trireme_command(std::move(arguments)).in(folder_.path()).run();
+  }
+  std::string hash(const std::string& run) const {
+    const CommandResult result = trireme({"inspect", run, "--hash"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.out.size(), 65u) << result.out;
+    return result.out;
+  }
+  std::string newest(const std::string& run, const std::string& file) const {
+    std::string latest = read_file(folder_.file(run + "/checkpoint/latest"));
+    while (!latest.empty() && latest.back() == '\n') latest.pop_back();
+    return folder_.file(run + "/checkpoint/" + latest + "/" + file);
+  }
+  void expect_stopped_and_resumed(int signal, int code);
+
+  Folder folder_;
+  const std::string long_ = tiny_config(folder_, "steps = 100000\nvalidate_every = 0\n");
+};
+
+void Interrupted::expect_stopped_and_resumed(int signal, int code) {
+  auto running =
+      trireme_command({"train", long_, "--ranks", "2", "--out", "run"}).in(folder_.path()).start();
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  running.send(signal);
+  const CommandResult stopped = running.wait(20);
+  EXPECT_EQ(stopped.code, code) << stopped.out << stopped.err;
+  EXPECT_EQ(stopped.left_behind, 0);
+  EXPECT_THAT(stopped.out, HasSubstr("checkpoint written"));
+  EXPECT_THAT(stopped.out, HasSubstr("train --resume run"));
+  const auto at = stopped.out.find("after step ", stopped.out.find("stopped by")) + 11;
+  std::string digits;
+  for (const char c : stopped.out.substr(at, stopped.out.find(';', at) - at)) {
+    if (c != ',') digits += c;
+  }
+  const long done = std::stol(digits);
+  const std::string end = "train.steps=" + std::to_string(done + 7);
+  // The schedule depends on the number of steps, so the uninterrupted run has that of the first
+  // part; its own checkpoint at `end` is what the resumed one must equal.
+  const CommandResult resumed = trireme({"train", "--resume", "run", "--ranks", "2", "--set", end});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+}
+
+TEST_F(Interrupted, ByCtrlC) { expect_stopped_and_resumed(SIGINT, 130); }
+TEST_F(Interrupted, BySigterm) { expect_stopped_and_resumed(SIGTERM, 143); }
+
+TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {
+  // Stopped after 20 of 40 steps by a checkpoint that is all that is left of it.
+  const std::string config = tiny_config(folder_, "steps = 40\n");
+  const std::string every = "checkpoint.every=20";
+  ASSERT_EQ(trireme({"train", config, "--ranks", "2", "--out", "whole", "--set", every}).code, 0);
+  for (const char* ranks : {"2", "1", "3"}) {
+    const std::string run = std::string("part-") + ranks;
+    fs::copy(folder_.file("whole"), folder_.file(run), fs::copy_options::recursive);
+    fs::remove_all(folder_.file(run + "/checkpoint/step-00000040"));
+    std::ofstream(folder_.file(run + "/checkpoint/latest")) << "step-00000020\n";
+    EXPECT_NE(hash(run), hash("whole"));
+    const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", ranks});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("continuing after step 20"));
+    EXPECT_EQ(hash(run), hash("whole")) << ranks << " ranks";
+  }
+}
+
+TEST_F(Interrupted, AutoStartsThenContinues) {
+  const std::string config = tiny_config(folder_, "steps = 4\n");
+  const std::vector<std::string> train = {"train", config, "--out", "run", "--resume", "auto"};
+  const CommandResult first = trireme(train);
+  EXPECT_EQ(first.code, 0) << first.out << first.err;
+  const std::string before = hash("run");
+  const CommandResult second = trireme(train);
+  EXPECT_EQ(second.code, 0) << second.out << second.err;
+  EXPECT_THAT(second.out, HasSubstr("continuing after step 4"));
+  EXPECT_EQ(hash("run"), before);
+}
+
+TEST_F(Interrupted, KilledRankIsNamedAndTheCheckpointStays) {
+  auto running = trireme_command({"train", long_, "--ranks", "2", "--out", "run", "--set",
+                                  "checkpoint.every=5"})
+                     .in(folder_.path())
+                     .start();
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  while (!fs::exists(folder_.file("run/checkpoint/latest"))) {
+    ASSERT_FALSE(running.wait_for("error", 0.05)) << running.output();
+  }
+  pid_t victim = 0;
+  for (const pid_t child : descendants(running.pid())) {
+    if (environment_of(child, "TRIREME_RANK") == "1") victim = child;
+  }
+  ASSERT_NE(victim, 0) << "no rank 1 among the launcher's processes";
+  const auto killed = std::chrono::steady_clock::now();
+  kill(victim, SIGKILL);
+  const CommandResult result = running.wait(20);
+  const double took =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
+  EXPECT_LT(took, 2.5);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1"));
+  EXPECT_EQ(result.left_behind, 0);
+  hash("run");
+}
+
+TEST_F(Interrupted, FullDiskKeepsTheOldCheckpoint) {
+  const std::string config = tiny_config(folder_, "steps = 4\n");
+  ASSERT_EQ(trireme({"train", config, "--out", "run"}).code, 0);
+  const std::string before = hash("run");
+  const CommandResult full = trireme_command({"train", "--resume", "run", "--set", "train.steps=8"})
+                                 .in(folder_.path())
+                                 .file_limit(16384)
+                                 .run();
+  EXPECT_GE(full.code, 170) << full.out << full.err;
+  EXPECT_LT(full.code, 180);
+  EXPECT_EQ(hash("run"), before);
+  const CommandResult resumed = trireme({"train", "--resume", "run", "--set", "train.steps=8"});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_NE(hash("run"), before);
+}
+
+TEST_F(Interrupted, DamagedCheckpointIsRefused) {
+  const std::string config = tiny_config(folder_, "steps = 4\n");
+  ASSERT_EQ(trireme({"train", config, "--out", "run"}).code, 0);
+  const std::string model = newest("run", "model.safetensors");
+  const std::string whole = read_file(model);
+  std::string flipped = whole;
+  flipped[flipped.size() - 9] ^= 0x10;
+  for (const std::string& damaged : {flipped, whole.substr(0, whole.size() - 100)}) {
+    std::ofstream(model, std::ios::binary | std::ios::trunc) << damaged;
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"train", "--resume", "run", "--set", "train.steps=8"},
+          {"train", "--resume", "run", "--ranks", "2", "--set", "train.steps=8"},
+          {"generate", "run"},
+          {"eval", "run"},
+          {"inspect", "run", "--hash"}}) {
+      const CommandResult result = trireme(arguments);
+      EXPECT_EQ(result.code, 12) << arguments[0] << "\n" << result.out << result.err;
+      EXPECT_THAT(result.err, HasSubstr("model.safetensors"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,87 @@
+// trireme inspect: the tensors of a run's newest checkpoint, or one hash over them.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "trireme/base/weights_hash.h"
+#include "trireme/cli/command.h"
+#include "trireme/cli/model_file.h"
+#include "trireme/format/safetensors.h"
+#include "trireme/observe/events.h"
+#include "trireme/observe/progress.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+struct Options {
+  std::string run;
+  bool hash = false, json = false;
+};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string out = "[";
+  for (const std::int64_t dim : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(dim);
+  return out + "]";
+}
+
+void print_hash(const format::SafetensorsFile& file, bool json) {
+  const std::string hash = weights_hash(file.tensors());
+  if (json) {
+    std::printf("%s\n", observe::Event("hash").set("sha256", hash).line().c_str());
+  } else {
+    std::printf("%s\n", hash.c_str());
+  }
+}
+
+void print_table(const format::SafetensorsFile& file, bool json) {
+  std::int64_t elements = 0, bytes = 0;
+  if (!json) std::printf("%-40s %-5s %-18s %12s\n", "tensor", "type", "shape", "bytes");
+  for (const format::TensorView& tensor : file.tensors()) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : tensor.shape) count *= dim;
+    elements += count;
+    bytes += static_cast<std::int64_t>(tensor.bytes.size());
+    const std::string type(name_of(tensor.dtype)), shape = shape_text(tensor.shape);
+    if (json) {
+      observe::Event event("tensor");
+      event.set("name", tensor.name)
+          .set("dtype", type)
+          .set("shape", shape)
+          .set("bytes", static_cast<long>(tensor.bytes.size()));
+      std::printf("%s\n", event.line().c_str());
+    } else {
+      std::printf("%-40s %-5s %-18s %12s\n", tensor.name.c_str(), type.c_str(), shape.c_str(),
+                  observe::grouped(static_cast<long>(tensor.bytes.size())).c_str());
+    }
+  }
+  if (json) return;
+  std::printf("%zu tensors, %s parameters, %s in %s\n", file.tensors().size(),
+              observe::grouped(elements).c_str(),
+              observe::bytes_text(static_cast<double>(bytes)).c_str(), file.path().c_str());
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("inspect", "Tensors of a run's newest checkpoint");
+  command->add_option("RUN", options->run, "Folder that train printed, or a .safetensors file")
+      ->required();
+  command->add_flag("--hash", options->hash,
+                    "One SHA-256 over all weights: name, type, shape, bytes, in name order");
+  command->add_flag("--json", options->json, "JSON lines");
+  command->footer("Example:\n  trireme inspect runs/gpt-nano");
+  command->callback([options, &invocation] {
+    invocation.action = [options] {
+      const format::SafetensorsFile file(model_file(options->run));
+      options->hash ? print_hash(file, options->json) : print_table(file, options->json);
+      return 0;
+    };
+  });
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

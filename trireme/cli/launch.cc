@@ -1,0 +1,51 @@
+// trireme launch: N ranks of any program on this host.
+#include "trireme/launch/launch.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "trireme/cli/command.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+struct Options {
+  launch::LaunchOptions launch;
+  int only_rank = -1;
+  std::string bind = "core";
+};
+
+int launch_command(Options options) {
+  if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
+  options.launch.bind = options.bind == "core"   ? launch::Bind::Core
+                        : options.bind == "numa" ? launch::Bind::Numa
+                                                 : launch::Bind::None;
+  return launch::run(options.launch);
+}
+
+}  // namespace
+
+void add_launch(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("launch", "Start N ranks of any program on this host");
+  command->add_option("-n,--np", options->launch.ranks, "Processes to start")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--log-dir", options->launch.log_dir, "Folder: one rank-K.log per rank");
+  command->add_option("--only-rank", options->only_rank, "Print this rank's lines only");
+  command->add_option("--bind", options->bind, "Cores that a rank may run on")
+      ->check(CLI::IsMember({"core", "numa", "none"}))
+      ->capture_default_str();
+  command->add_option("PROGRAM", options->launch.command, "-- program and its arguments")
+      ->required();
+  command->footer("Example:\n  trireme launch -n 2 -- echo hello");
+  command->callback([options, &invocation] {
+    invocation.action = [options] { return launch_command(*options); };
+  });
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

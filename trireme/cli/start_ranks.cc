@@ -1,0 +1,45 @@
+#include "trireme/cli/start_ranks.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/launch.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+std::string own_program() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0 || length == static_cast<ssize_t>(sizeof path)) {
+    throw ResourceError("cannot find this program: " + std::string(std::strerror(errno)),
+                        {.operation = "launch", .advice = "Is /proc mounted?"});
+  }
+  return std::string(path, static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec) {
+  if (ranks == 1) return train::run_training(argc, argv, spec);
+  launch::LaunchOptions options;
+  options.ranks = ranks;
+  // The arguments are for `ps`; the variable says what to do.
+  options.command = {own_program(), "train", spec.folder};
+  std::string variable = kWorkerVariable;
+  variable.append("=").append(spec.to_text());
+  options.environment.push_back(variable);
+  options.rank0_direct = true;
+  return launch::run(options);
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,18 @@
+// Starts the ranks of a training job on this host and waits for them.
+#pragma once
+
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+
+/// The environment variable that makes this program a rank: a WorkerSpec as text.
+inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
+
+/// One rank runs in this process; more are processes of their own. Returns the job's exit code.
+int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec);
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

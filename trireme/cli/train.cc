@@ -1,0 +1,132 @@
+// trireme train: check everything, plan, claim the run's folder, start the ranks.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/command.h"
+#include "trireme/cli/start_ranks.h"
+#include "trireme/cli/training_job.h"
+#include "trireme/observe/events.h"
+#include "trireme/train/job_plan.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+struct Options {
+  TrainingJobOptions job;
+  std::string out, resume;
+  bool json = false, help_config = false;
+};
+
+// Which folder, and whether a run goes on there.
+struct Place {
+  std::string folder;  // empty: to be claimed
+  bool resume = false, overwrite_start = false;
+};
+
+Place decide_place(const Options& options) {
+  if (options.resume == "auto") {
+    if (options.out.empty()) {
+      throw ConfigError("--resume auto needs --out DIR: the folder to continue in, or to start in",
+                        {.operation = "train", .advice = "Add --out DIR."});
+    }
+    const train::RunFolder folder(options.out);
+    if (folder.has_checkpoint()) return {options.out, true, false};
+    // A run that ended before its first checkpoint is started again in its own folder.
+    if (std::filesystem::exists(folder.config())) return {options.out, false, true};
+    train::RunFolder::check_free(options.out);
+    return {};
+  }
+  if (!options.resume.empty()) {
+    if (!options.out.empty() && options.out != options.resume) {
+      throw ConfigError("--resume " + options.resume + " continues in that folder, so --out " +
+                            options.out + " cannot hold it",
+                        {.operation = "train", .advice = "Leave --out away."});
+    }
+    const train::RunFolder folder = train::RunFolder::existing(options.resume);
+    if (!folder.has_checkpoint()) {
+      throw ConfigError(
+          folder.path() + " holds no checkpoint to continue from",
+          {.operation = "train", .advice = "Start anew: trireme train CONFIG --out ANOTHER."});
+    }
+    return {folder.path(), true, false};
+  }
+  if (!options.out.empty()) train::RunFolder::check_free(options.out);
+  return {};
+}
+
+void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
+              int code) {
+  if (code == 0) {
+    say(options.json,
+        "next: " + invocation.program() + " generate " + folder + " --prompt \"template <class\"");
+  } else if (code == 130 || code == 143) {
+    say(options.json,
+        "next: " + invocation.program() + " train --resume " + folder +
+            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : ""));
+  }
+}
+
+int train_command(Options options, const Invocation& invocation) {
+  if (options.help_config) {
+    std::fputs(train::training_schema().help().c_str(), stdout);
+    return 0;
+  }
+  const Place place = decide_place(options);
+  if (place.resume && options.job.config.empty()) {
+    options.job.config = train::RunFolder(place.folder).config();
+    options.job.name = std::filesystem::path(place.folder).filename().string();
+  }
+  const TrainingJob job = prepare(options.job);
+  const train::RunFolder folder = place.folder.empty()
+                                      ? train::RunFolder::claim(options.out, job.plan.job.name)
+                                      : train::RunFolder(place.folder);
+  folder.write_config(job.config);
+  if (place.overwrite_start) std::filesystem::remove(folder.events());
+  {
+    observe::EventWriter events;
+    if (!place.resume) events.open(folder.events());
+    events.echo_to_stdout(options.json);
+    events.write(train::plan_event(job.plan));
+  }
+  say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
+  const train::WorkerSpec spec{
+      .folder = folder.path(),
+      .resume = place.resume,
+      .json = options.json,
+      .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
+      .predicted_bytes = job.plan.memory.total()};
+  const int code = start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+  say_next(options, invocation, folder.path(), code);
+  return code;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("train", "Train a model on N ranks of this host");
+  add_training_options(*command, options->job);
+  command->add_option("--out", options->out,
+                      "Folder of the run, new or empty (default: the next free runs/NAME)");
+  command->add_option("--resume", options->resume,
+                      "RUN: continue it; auto: continue in --out where it has a checkpoint");
+  command->add_flag("--json", options->json, "Events as JSON lines on standard output");
+  command->add_flag("--help-config", options->help_config, "List every key of the configuration");
+  command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
+  command->callback([options, &invocation] {
+    invocation.action = [options, &invocation] { return train_command(*options, invocation); };
+  });
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

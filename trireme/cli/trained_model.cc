@@ -1,0 +1,43 @@
+#include "trireme/cli/trained_model.h"
+
+#include "trireme/base/error.h"
+#include "trireme/models/gpt.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/train/run_folder.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+config::Config config_of(const std::string& run) {
+  const train::RunFolder folder = train::RunFolder::existing(run);
+  if (!folder.has_checkpoint()) {
+    throw ConfigError(
+        folder.path() + " holds no checkpoint",
+        {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
+  }
+  return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
+}
+
+int set_up(const train::Settings& settings, int argc) {
+  tensor::set_up_process(
+      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  return argc;
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
+    : config(config_of(run)),
+      settings(config),
+      job(set_up(settings, argc), argv),
+      strategy(job, models::make_gpt(settings.model), settings.strategy, settings.optimizer) {
+  Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
+  checkpointer.add("train", strategy);
+  steps_done = checkpointer.resume();
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

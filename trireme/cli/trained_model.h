@@ -1,0 +1,29 @@
+// A trained run, loaded on this one process: for generate, eval and inspect.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/job/job.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/train/schema.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+
+struct TrainedModel {
+  /// `run`: the folder that train printed. Throws ConfigError where it is none or has no
+  /// checkpoint, CheckpointError where that is damaged.
+  TrainedModel(int argc, char** argv, const std::string& run);
+  const config::Config config;
+  const train::Settings settings;
+  Job job;
+  Strategy strategy;
+  long steps_done = 0;
+};
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,61 @@
+#include "trireme/cli/training_job.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job_plan.h"
+#include "trireme/train/schema.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+
+void add_training_options(CLI::App& command, TrainingJobOptions& options) {
+  command.add_option("CONFIG", options.config,
+                     "Configuration (TOML), such as configs/gpt-nano.toml");
+  command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
+  command.add_option("--transport", options.transport, "comm.transport: auto | shm | tcp");
+  command.add_option("--algorithm", options.algorithm,
+                     "comm.algorithm: auto | naive | ring | direct");
+  command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");
+  command.add_option("--set", options.set, "key=value, as often as wanted")
+      ->allow_extra_args(false);
+}
+
+TrainingJob prepare(const TrainingJobOptions& options) {
+  if (options.config.empty()) {
+    throw ConfigError(
+        "no configuration was given",
+        {.operation = "config", .advice = "Name one, such as configs/gpt-nano.toml."});
+  }
+  if (options.ranks < 1) {
+    throw ConfigError("--ranks " + std::to_string(options.ranks) + " is out of range",
+                      {.operation = "config", .advice = "It must be at least 1."});
+  }
+  config::Config config = train::read_config(
+      options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      options.set);
+  const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
+    if (!value.empty()) config.assign(key, value, source);
+  };
+  flag("comm.transport", options.transport, "--transport");
+  flag("comm.algorithm", options.algorithm, "--algorithm");
+  flag("data.path", options.data, "--data");
+  // The run's own configuration must mean the same from any folder.
+  if (const std::string path = config.text("data.path"); !path.empty()) {
+    const std::string source = config.source("data.path");
+    config.assign("data.path", std::filesystem::absolute(path).lexically_normal().string(), source);
+  }
+  const train::Settings settings(config);
+  const std::string name =
+      options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
+  const input::Corpus corpus =
+      input::load_corpus({.path = settings.data_path, .block = settings.model.block});
+  return {config, train::plan_training(settings, corpus, name, options.ranks)};
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// The part that `train` and `plan` share: options, the checked configuration, corpus and plan.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/plan/training_plan.h"
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+
+struct TrainingJobOptions {
+  std::string config, name;  // name: of the run; empty = the configuration's file name
+  int ranks = 1;
+  std::string transport, algorithm, data;
+  std::vector<std::string> set;
+};
+void add_training_options(CLI::App& command, TrainingJobOptions& options);
+
+struct TrainingJob {
+  config::Config config;
+  plan::TrainingPlan plan;
+};
+/// Reads and checks everything that can be wrong before a start. Throws ConfigError.
+TrainingJob prepare(const TrainingJobOptions& options);
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme
