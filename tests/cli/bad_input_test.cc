@@ -35,9 +35,9 @@ class BadInput : public ::testing::Test {
     std::vector<std::string> out;
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
       out.push_back(entry.path().string() + " " +
-                    (entry.is_regular_file() ? std::to_string(fs::hash_value(entry.path()) +
-                                                              entry.file_size())
-                                             : ""));
+                    (entry.is_regular_file()
+                         ? std::to_string(fs::hash_value(entry.path()) + entry.file_size())
+                         : ""));
     }
     std::sort(out.begin(), out.end());
     return out;

@@ -22,8 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Clock::time_point after(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            std::chrono::duration<double>(seconds));
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
@@ -57,7 +57,8 @@ Command::Running Command::start() const {
   const std::string place = temporary_folder();
   const std::string out = place + "/out", err = place + "/err";
   std::vector<char*> argv;
-  for (const std::string& argument : arguments_) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : arguments_)
+    argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   // No LibTorch in this process and one thread, so fork is safe.
   const pid_t pid = fork();
@@ -68,7 +69,7 @@ Command::Running Command::start() const {
   dup2(open(err.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600), STDERR_FILENO);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   if (file_limit_ >= 0) {
-    signal(SIGXFSZ, SIG_IGN);   // write() then fails with EFBIG, as it does with ENOSPC
+    signal(SIGXFSZ, SIG_IGN);  // write() then fails with EFBIG, as it does with ENOSPC
     const rlimit limit{static_cast<rlim_t>(file_limit_), static_cast<rlim_t>(file_limit_)};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
@@ -188,12 +189,13 @@ std::string tiny_config(const Folder& folder, const std::string& train_lines) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + " of it\n";
   const std::string data = folder.write("data.txt", text);
-  return folder.write("tiny.toml", "[data]\npath = \"" + data +
-                                       "\"\n[model]\nlayers = 2\nheads = 2\nwidth = 32\nblock = 16\n"
-                                       "[batch]\nglobal = 8\nmicro = 2\n"
-                                       "[train]\nsample_bytes = 20\nvalidate_sequences = 8\n"
-                                       "warmup = 5\n" +
-                                       train_lines);
+  return folder.write("tiny.toml",
+                      "[data]\npath = \"" + data +
+                          "\"\n[model]\nlayers = 2\nheads = 2\nwidth = 32\nblock = 16\n"
+                          "[batch]\nglobal = 8\nmicro = 2\n"
+                          "[train]\nsample_bytes = 20\nvalidate_sequences = 8\n"
+                          "warmup = 5\n" +
+                          train_lines);
 }
 
 }  // namespace trireme::testing

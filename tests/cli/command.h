@@ -14,11 +14,11 @@
 namespace trireme::testing {
 
 struct CommandResult {
-  int code = -1;              // exit status; 128 + n where signal n ended it
+  int code = -1;  // exit status; 128 + n where signal n ended it
   std::string out, err;
   double seconds = 0;
-  bool timed_out = false;     // it was killed
-  int left_behind = 0;        // processes of it that were still there afterwards (now killed)
+  bool timed_out = false;  // it was killed
+  int left_behind = 0;     // processes of it that were still there afterwards (now killed)
 };
 
 class Command {
@@ -40,7 +40,7 @@ class Command {
     /// Waits until `text` stands in its output; false when it ended or `seconds` passed before.
     bool wait_for(const std::string& text, double seconds = 60);
     void send(int signal) const;
-    std::string output() const;   // both streams so far
+    std::string output() const;  // both streams so far
     CommandResult wait(double seconds = 60);
 
    private:

@@ -38,9 +38,8 @@ class Interrupted : public ::testing::Test {
 };
 
 void Interrupted::expect_stopped_and_resumed(int signal, int code) {
-  auto running = trireme_command({"train", long_, "--ranks", "2", "--out", "run"})
-                     .in(folder_.path())
-                     .start();
+  auto running =
+      trireme_command({"train", long_, "--ranks", "2", "--out", "run"}).in(folder_.path()).start();
   ASSERT_TRUE(running.wait_for("expected time")) << running.output();
   running.send(signal);
   const CommandResult stopped = running.wait(20);
@@ -57,8 +56,7 @@ void Interrupted::expect_stopped_and_resumed(int signal, int code) {
   const std::string end = "train.steps=" + std::to_string(done + 7);
   // The schedule depends on the number of steps, so the uninterrupted run has that of the first
   // part; its own checkpoint at `end` is what the resumed one must equal.
-  const CommandResult resumed =
-      trireme({"train", "--resume", "run", "--ranks", "2", "--set", end});
+  const CommandResult resumed = trireme({"train", "--resume", "run", "--ranks", "2", "--set", end});
   EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
 }
@@ -126,16 +124,14 @@ TEST_F(Interrupted, FullDiskKeepsTheOldCheckpoint) {
   const std::string config = tiny_config(folder_, "steps = 4\n");
   ASSERT_EQ(trireme({"train", config, "--out", "run"}).code, 0);
   const std::string before = hash("run");
-  const CommandResult full =
-      trireme_command({"train", "--resume", "run", "--set", "train.steps=8"})
-          .in(folder_.path())
-          .file_limit(16384)
-          .run();
+  const CommandResult full = trireme_command({"train", "--resume", "run", "--set", "train.steps=8"})
+                                 .in(folder_.path())
+                                 .file_limit(16384)
+                                 .run();
   EXPECT_GE(full.code, 170) << full.out << full.err;
   EXPECT_LT(full.code, 180);
   EXPECT_EQ(hash("run"), before);
-  const CommandResult resumed =
-      trireme({"train", "--resume", "run", "--set", "train.steps=8"});
+  const CommandResult resumed = trireme({"train", "--resume", "run", "--set", "train.steps=8"});
   EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_NE(hash("run"), before);
 }
@@ -152,7 +148,9 @@ TEST_F(Interrupted, DamagedCheckpointIsRefused) {
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"train", "--resume", "run", "--set", "train.steps=8"},
           {"train", "--resume", "run", "--ranks", "2", "--set", "train.steps=8"},
-          {"generate", "run"}, {"eval", "run"}, {"inspect", "run", "--hash"}}) {
+          {"generate", "run"},
+          {"eval", "run"},
+          {"inspect", "run", "--hash"}}) {
       const CommandResult result = trireme(arguments);
       EXPECT_EQ(result.code, 12) << arguments[0] << "\n" << result.out << result.err;
       EXPECT_THAT(result.err, HasSubstr("model.safetensors"));

@@ -62,8 +62,8 @@ TEST(Output, JsonIsAllThatStandsOnStandardOutput) {
     if (kind != "step") continue;
     ++steps;
     EXPECT_EQ(event.at("step"), steps);
-    for (const char* field : {"loss", "step_seconds", "tokens_per_second",
-                              "communication_seconds", "input_seconds"}) {
+    for (const char* field :
+         {"loss", "step_seconds", "tokens_per_second", "communication_seconds", "input_seconds"}) {
       EXPECT_TRUE(event.at(field).is_number()) << field;
     }
   }

@@ -44,8 +44,12 @@ struct Buffer {
   }
   template <class T>
   static Buffer of(std::span<T> values) noexcept {
-    return {const_cast<std::remove_const_t<T>*>(values.data()), values.size(),
-            DTypeOf<std::remove_const_t<T>>::value, {}, {}, {}};
+    return {const_cast<std::remove_const_t<T>*>(values.data()),
+            values.size(),
+            DTypeOf<std::remove_const_t<T>>::value,
+            {},
+            {},
+            {}};
   }
 };
 

@@ -24,7 +24,9 @@ namespace detail {
                                const std::string& values);
 
 template <class T>
-concept Printable = requires(std::ostream& out, const T& value) { out << value; };
+concept Printable = requires(std::ostream& out, const T& value) {
+  out << value;
+};
 
 template <class T>
 void print(std::ostream& out, const T& value) {
@@ -41,15 +43,16 @@ void print(std::ostream& out, const T& value) {
 template <class L>
 struct Left {
   const L& left;
-#define TRIREME_CHECK_OPERATOR(op)                            \
-  template <class R>                                          \
-  std::string operator op(const R& right) const {             \
-    if (left op right) [[likely]] return {};                  \
-    std::ostringstream out;                                   \
-    print(out, left);                                         \
-    out << " " #op " ";                                       \
-    print(out, right);                                        \
-    return out.str();                                         \
+#define TRIREME_CHECK_OPERATOR(op)                \
+  template <class R>                              \
+  std::string operator op(const R& right) const { \
+    if (left op right) [[likely]]                 \
+      return {};                                  \
+    std::ostringstream out;                       \
+    print(out, left);                             \
+    out << " " #op " ";                           \
+    print(out, right);                            \
+    return out.str();                             \
   }
   TRIREME_CHECK_OPERATOR(==)
   TRIREME_CHECK_OPERATOR(!=)
@@ -69,13 +72,16 @@ struct Decomposer {
 
 }  // namespace detail
 
-#define TRIREME_CHECK(expression)                                                               \
-  do {                                                                                          \
-    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wparentheses\"")          \
-    if (std::string trireme_values = (::trireme::detail::Decomposer() << expression);           \
-        !trireme_values.empty()) [[unlikely]]                                                   \
-      ::trireme::detail::check_failed(__FILE__, __LINE__, #expression, trireme_values);         \
-    _Pragma("GCC diagnostic pop")                                                               \
+#define TRIREME_CHECK(expression)                                                            \
+  do {                                                                                       \
+    _Pragma("GCC diagnostic push") _Pragma(                                                  \
+        "GCC diagnostic ignored \"-Wparentheses\"") if (std::string trireme_values =         \
+                                                            (::trireme::detail::Decomposer() \
+                                                             << expression);                 \
+                                                        !trireme_values.empty())             \
+        [[unlikely]] ::trireme::detail::check_failed(__FILE__, __LINE__, #expression,        \
+                                                     trireme_values);                        \
+    _Pragma("GCC diagnostic pop")                                                            \
   } while (false)
 
 }  // namespace v0

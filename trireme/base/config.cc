@@ -146,10 +146,14 @@ void flatten(const toml::table& table, const std::string& prefix,
 
 std::string_view describe(Type type) noexcept {
   switch (type) {
-    case Type::Boolean: return "true or false";
-    case Type::Integer: return "an integer";
-    case Type::Number: return "a number";
-    default: return "a text";
+    case Type::Boolean:
+      return "true or false";
+    case Type::Integer:
+      return "an integer";
+    case Type::Number:
+      return "a number";
+    default:
+      return "a text";
   }
 }
 
@@ -206,9 +210,9 @@ const Key& Schema::at(std::string_view name, const std::string& where) const {
   if (const auto refused = refused_.find(name); refused != refused_.end()) {
     refuse_config(where + ": key " + refused->first + " is not in this release", refused->second);
   }
-  refuse_config(where + ": there is no key " + std::string(name),
-                "Did you mean " + nearest(name) +
-                    "? `trireme train --help-config` lists every key.");
+  refuse_config(
+      where + ": there is no key " + std::string(name),
+      "Did you mean " + nearest(name) + "? `trireme train --help-config` lists every key.");
 }
 
 std::string Schema::help() const {
@@ -299,7 +303,8 @@ void Config::assign(const std::string& name, Value value, const std::string& sou
 void Config::store(const Key& key, Value value, const std::string& where,
                    const std::string& source) {
   const std::string shown = config::to_toml(value);
-  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !key.choices.empty()) {
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && !key.choices.empty()) {
     if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
       std::string list;
       for (const std::string& choice : key.choices) list += (list.empty() ? "" : ", ") + choice;

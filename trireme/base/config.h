@@ -28,13 +28,13 @@ std::string to_toml(const Value& value);
 
 /// One key: what may stand there and what it means. The default's type is the key's type.
 struct Key {
-  std::string name;                    // "train.learning_rate"
-  Value fallback;                      // the default
-  std::string meaning;                 // one line, with the unit
+  std::string name;     // "train.learning_rate"
+  Value fallback;       // the default
+  std::string meaning;  // one line, with the unit
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};   // of a text; empty: any
-  bool identity = false;               // part of what decides the bits (NUMERICS: identity)
+  std::vector<std::string> choices = {};  // of a text; empty: any
+  bool identity = false;                  // part of what decides the bits (NUMERICS: identity)
   Type type() const noexcept { return static_cast<Type>(fallback.index()); }
 };
 

@@ -77,13 +77,20 @@ ErrorReport describe(const std::exception_ptr& pointer) noexcept {
 
 void throw_error(ExitCode code, std::string message, ErrorContext context) {
   switch (code) {
-    case ExitCode::Usage: throw ConfigError(std::move(message), std::move(context));
-    case ExitCode::Checkpoint: throw CheckpointError(std::move(message), std::move(context));
-    case ExitCode::Mismatch: throw MismatchError(std::move(message), std::move(context));
-    case ExitCode::Timeout: throw TimeoutError(std::move(message), std::move(context));
-    case ExitCode::StepRefused: throw StepRefused(std::move(message), std::move(context));
-    case ExitCode::UnevenInput: throw UnevenInput(std::move(message), std::move(context));
-    default: break;
+    case ExitCode::Usage:
+      throw ConfigError(std::move(message), std::move(context));
+    case ExitCode::Checkpoint:
+      throw CheckpointError(std::move(message), std::move(context));
+    case ExitCode::Mismatch:
+      throw MismatchError(std::move(message), std::move(context));
+    case ExitCode::Timeout:
+      throw TimeoutError(std::move(message), std::move(context));
+    case ExitCode::StepRefused:
+      throw StepRefused(std::move(message), std::move(context));
+    case ExitCode::UnevenInput:
+      throw UnevenInput(std::move(message), std::move(context));
+    default:
+      break;
   }
   const int number = static_cast<int>(code);
   if (number >= 10 && number < 20) throw RefusedError(code, std::move(message), std::move(context));

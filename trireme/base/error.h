@@ -18,13 +18,13 @@ inline namespace v0 {
 enum class ExitCode : int {
   Done = 0,
   Usage = 2,
-  Refused = 10,         // version or identity differs
+  Refused = 10,  // version or identity differs
   Unauthenticated = 11,
   Checkpoint = 12,
-  UserCode = 20,        // exception or NaN from user code
+  UserCode = 20,  // exception or NaN from user code
   StepRefused = 21,
   UnevenInput = 22,
-  Mismatch = 23,        // ranks submitted different operations
+  Mismatch = 23,  // ranks submitted different operations
   Interrupted = 130,
   Terminated = 143,
   PeerLost = 160,
@@ -39,9 +39,9 @@ struct ErrorContext {
   std::string host;
   std::string operation;  // "all_reduce", "checkpoint.save", "config"
   int peer = -1;
-  std::string label;      // "bucket 2", a parameter, a file:line
+  std::string label;  // "bucket 2", a parameter, a file:line
   long step = -1;
-  std::string advice;     // one sentence
+  std::string advice;  // one sentence
 };
 
 class Error : public std::exception {
@@ -69,24 +69,24 @@ class Error : public std::exception {
   std::string what_;
 };
 
-#define TRIREME_DEFINE_ERROR(Name, code)                              \
-  class Name : public Error {                                         \
-   public:                                                            \
-    explicit Name(std::string message, ErrorContext context = {})     \
-        : Error(code, std::move(message), std::move(context)) {}      \
-    Name(ExitCode own, std::string message, ErrorContext context)     \
-        : Error(own, std::move(message), std::move(context)) {}       \
+#define TRIREME_DEFINE_ERROR(Name, code)                          \
+  class Name : public Error {                                     \
+   public:                                                        \
+    explicit Name(std::string message, ErrorContext context = {}) \
+        : Error(code, std::move(message), std::move(context)) {}  \
+    Name(ExitCode own, std::string message, ErrorContext context) \
+        : Error(own, std::move(message), std::move(context)) {}   \
   }
-TRIREME_DEFINE_ERROR(ConfigError, ExitCode::Usage);          // bad config, usage or data path
-TRIREME_DEFINE_ERROR(RefusedError, ExitCode::Refused);       // version, authentication, identity
-TRIREME_DEFINE_ERROR(MismatchError, ExitCode::Mismatch);     // ranks called different operations
-TRIREME_DEFINE_ERROR(TimeoutError, ExitCode::Timeout);       // a deadline passed in silence
-TRIREME_DEFINE_ERROR(PeerLost, ExitCode::PeerLost);          // a rank or the coordinator is gone
-TRIREME_DEFINE_ERROR(StepRefused, ExitCode::StepRefused);    // the vote refused a step (NaN, error)
-TRIREME_DEFINE_ERROR(UnevenInput, ExitCode::UnevenInput);    // one rank's loop ended early
-TRIREME_DEFINE_ERROR(CheckpointError, ExitCode::Checkpoint); // torn, flipped, foreign checkpoint
-TRIREME_DEFINE_ERROR(ResourceError, ExitCode::Resource);     // disk, memory, ports, descriptors
-TRIREME_DEFINE_ERROR(StopRequested, ExitCode::Interrupted);  // SIGINT/SIGTERM, checkpoint written
+TRIREME_DEFINE_ERROR(ConfigError, ExitCode::Usage);        // bad config, usage or data path
+TRIREME_DEFINE_ERROR(RefusedError, ExitCode::Refused);     // version, authentication, identity
+TRIREME_DEFINE_ERROR(MismatchError, ExitCode::Mismatch);   // ranks called different operations
+TRIREME_DEFINE_ERROR(TimeoutError, ExitCode::Timeout);     // a deadline passed in silence
+TRIREME_DEFINE_ERROR(PeerLost, ExitCode::PeerLost);        // a rank or the coordinator is gone
+TRIREME_DEFINE_ERROR(StepRefused, ExitCode::StepRefused);  // the vote refused a step (NaN, error)
+TRIREME_DEFINE_ERROR(UnevenInput, ExitCode::UnevenInput);  // one rank's loop ended early
+TRIREME_DEFINE_ERROR(CheckpointError, ExitCode::Checkpoint);  // torn, flipped, foreign checkpoint
+TRIREME_DEFINE_ERROR(ResourceError, ExitCode::Resource);      // disk, memory, ports, descriptors
+TRIREME_DEFINE_ERROR(StopRequested, ExitCode::Interrupted);   // SIGINT/SIGTERM, checkpoint written
 #undef TRIREME_DEFINE_ERROR
 
 /// The error inside `pointer` with its sentence and exit code; a foreign exception becomes

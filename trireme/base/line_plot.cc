@@ -122,8 +122,9 @@ void draw_legend(Svg& svg, const LinePlot& plot) {
                 {.stroke = "#d0d0d0", .fill = "#ffffff", .opacity = 0.94}, 4);
   double y = top + 18;
   for (const Curve& curve : plot.curves) {
-    svg.line(left + 10, y, left + 36, y,
-             {.stroke = curve.color, .width = std::max(2.0, curve.width), .opacity = curve.opacity});
+    svg.line(
+        left + 10, y, left + 36, y,
+        {.stroke = curve.color, .width = std::max(2.0, curve.width), .opacity = curve.opacity});
     if (curve.markers) {
       svg.circle(left + 23, y, 3.2, {.stroke = curve.color, .width = 1.5, .fill = "#ffffff"});
     }

@@ -17,7 +17,7 @@ struct Curve {
   double width = 2;
   double opacity = 1;
   bool markers = false;
-  bool label_last = false;                        // write the last y beside it
+  bool label_last = false;  // write the last y beside it
 };
 
 /// A horizontal line with its own label, such as a baseline.
@@ -29,7 +29,7 @@ struct Reference {
 
 struct LinePlot {
   std::string title, subtitle;
-  std::string x_label, y_label;     // with units: "loss (nats per byte)"
+  std::string x_label, y_label;  // with units: "loss (nats per byte)"
   std::vector<Curve> curves;
   std::vector<Reference> references;
 };

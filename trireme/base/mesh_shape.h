@@ -15,11 +15,16 @@ struct MeshShape {
   int size() const noexcept { return pipeline * data * shard * context * tensor; }
   int along(Axis axis) const noexcept {
     switch (axis) {
-      case Axis::Pipeline: return pipeline;
-      case Axis::Data: return data;
-      case Axis::Shard: return shard;
-      case Axis::Context: return context;
-      default: return tensor;
+      case Axis::Pipeline:
+        return pipeline;
+      case Axis::Data:
+        return data;
+      case Axis::Shard:
+        return shard;
+      case Axis::Context:
+        return context;
+      default:
+        return tensor;
     }
   }
   friend bool operator==(const MeshShape&, const MeshShape&) = default;

@@ -17,15 +17,15 @@ struct SvgStyle {
   double width = 1;
   std::string_view fill = "none";
   double opacity = 1;
-  std::string_view dashes = {};   // "4 3"
+  std::string_view dashes = {};  // "4 3"
 };
 
 struct SvgText {
   double size = 12;
   std::string_view fill = "#333333";
-  std::string_view anchor = "start";   // start | middle | end
+  std::string_view anchor = "start";  // start | middle | end
   bool bold = false;
-  double rotate = 0;                   // degrees, around its own position
+  double rotate = 0;  // degrees, around its own position
 };
 
 class Svg {

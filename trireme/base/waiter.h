@@ -48,7 +48,9 @@ class Waiter {
   virtual void remove(const ProgressSource* source) = 0;
 
   /// Sleeps on this waiter's clock (virtual in the simulated network), driving progress.
-  void sleep(Duration duration) { wait_until([] { return false; }, now() + duration); }
+  void sleep(Duration duration) {
+    wait_until([] { return false; }, now() + duration);
+  }
 };
 
 }  // namespace v0

@@ -48,13 +48,13 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", "trireme 0.1.0");
   app.footer("Start here:\n  trireme train configs/gpt-nano.toml --ranks 2");
   Invocation invocation{.argc = argc, .argv = argv};
-  for (auto* add : {add_train, add_plan, add_generate, add_eval, add_inspect, add_doctor,
-                    add_launch}) {
+  for (auto* add :
+       {add_train, add_plan, add_generate, add_eval, add_inspect, add_doctor, add_launch}) {
     add(app, invocation);
   }
   try {
     std::vector<std::string> arguments = arguments_of(argc, argv);
-    std::reverse(arguments.begin(), arguments.end());   // CLI11 takes them from the back
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::Success& success) {
     return app.exit(success);

@@ -94,8 +94,8 @@ Lines look() {
   };
   return {
       {"trireme", "0.1.0"},
-      {"built by", std::string("g++ ") + __VERSION__ + ", C++" +
-                       std::to_string(__cplusplus / 100 % 100)},
+      {"built by",
+       std::string("g++ ") + __VERSION__ + ", C++" + std::to_string(__cplusplus / 100 % 100)},
       {"compiler", or_missing(version_of("c++"), "none on PATH (only needed to build)")},
       {"libtorch", std::string(TORCH_VERSION) + ", kernels for " + at::get_cpu_capability()},
       {"mpi", or_missing(version_of("mpirun"), "none on PATH (not needed on one host)")},

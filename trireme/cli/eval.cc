@@ -40,13 +40,15 @@ int eval_command(const Options& options, const Invocation& invocation) {
   const double loss = model.strategy.evaluate(batches, token_loss());
   const double trigram = train::trigram_loss(corpus.train, corpus.validation);
   if (options.json) {
-    std::printf("%s\n", observe::validation_event(model.steps_done, loss, count, trigram).line().c_str());
+    std::printf("%s\n",
+                observe::validation_event(model.steps_done, loss, count, trigram).line().c_str());
     return 0;
   }
-  std::printf("after step %s: validation loss %.4f nats a byte over %s bytes of %s\n"
-              "a byte trigram with back-off has %.4f over all of it\n",
-              observe::grouped(model.steps_done).c_str(), loss, observe::grouped(count).c_str(),
-              corpus.source.c_str(), trigram);
+  std::printf(
+      "after step %s: validation loss %.4f nats a byte over %s bytes of %s\n"
+      "a byte trigram with back-off has %.4f over all of it\n",
+      observe::grouped(model.steps_done).c_str(), loss, observe::grouped(count).c_str(),
+      corpus.source.c_str(), trigram);
   return 0;
 }
 

@@ -46,7 +46,9 @@ void print_table(const format::SafetensorsFile& file, bool json) {
     const std::string type(name_of(tensor.dtype)), shape = shape_text(tensor.shape);
     if (json) {
       observe::Event event("tensor");
-      event.set("name", tensor.name).set("dtype", type).set("shape", shape)
+      event.set("name", tensor.name)
+          .set("dtype", type)
+          .set("shape", shape)
           .set("bytes", static_cast<long>(tensor.bytes.size()));
       std::printf("%s\n", event.line().c_str());
     } else {

@@ -16,9 +16,9 @@ std::string model_file(const std::string& place) {
   const checkpoint::CheckpointFolder checkpoints(checkpoint::local_storage(), run.checkpoint());
   const std::vector<std::int64_t> steps = checkpoints.steps();
   if (steps.empty()) {
-    throw ConfigError(run.path() + " holds no checkpoint",
-                      {.operation = "inspect",
-                       .advice = "Train it first, or to its first checkpoint."});
+    throw ConfigError(
+        run.path() + " holds no checkpoint",
+        {.operation = "inspect", .advice = "Train it first, or to its first checkpoint."});
   }
   checkpoints.verify(steps.back());
   return checkpoints.path_of(steps.back()) + "/" + checkpoint::kModelFile;

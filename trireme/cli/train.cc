@@ -28,7 +28,7 @@ struct Options {
 
 // Which folder, and whether a run goes on there.
 struct Place {
-  std::string folder;   // empty: to be claimed
+  std::string folder;  // empty: to be claimed
   bool resume = false, overwrite_start = false;
 };
 
@@ -53,9 +53,9 @@ Place decide_place(const Options& options) {
     }
     const train::RunFolder folder = train::RunFolder::existing(options.resume);
     if (!folder.has_checkpoint()) {
-      throw ConfigError(folder.path() + " holds no checkpoint to continue from",
-                        {.operation = "train",
-                         .advice = "Start anew: trireme train CONFIG --out ANOTHER."});
+      throw ConfigError(
+          folder.path() + " holds no checkpoint to continue from",
+          {.operation = "train", .advice = "Start anew: trireme train CONFIG --out ANOTHER."});
     }
     return {folder.path(), true, false};
   }
@@ -66,12 +66,12 @@ Place decide_place(const Options& options) {
 void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
               int code) {
   if (code == 0) {
-    say(options.json, "next: " + invocation.program() + " generate " + folder +
-                          " --prompt \"template <class\"");
+    say(options.json,
+        "next: " + invocation.program() + " generate " + folder + " --prompt \"template <class\"");
   } else if (code == 130 || code == 143) {
-    say(options.json, "next: " + invocation.program() + " train --resume " + folder +
-                          (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks)
-                                                 : ""));
+    say(options.json,
+        "next: " + invocation.program() + " train --resume " + folder +
+            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : ""));
   }
 }
 
@@ -86,9 +86,9 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
   const TrainingJob job = prepare(options.job);
-  const train::RunFolder folder =
-      place.folder.empty() ? train::RunFolder::claim(options.out, job.plan.job.name)
-                           : train::RunFolder(place.folder);
+  const train::RunFolder folder = place.folder.empty()
+                                      ? train::RunFolder::claim(options.out, job.plan.job.name)
+                                      : train::RunFolder(place.folder);
   folder.write_config(job.config);
   if (place.overwrite_start) std::filesystem::remove(folder.events());
   {
@@ -98,11 +98,12 @@ int train_command(Options options, const Invocation& invocation) {
     events.write(train::plan_event(job.plan));
   }
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
-  const train::WorkerSpec spec{.folder = folder.path(),
-                               .resume = place.resume,
-                               .json = options.json,
-                               .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
-                               .predicted_bytes = job.plan.memory.total()};
+  const train::WorkerSpec spec{
+      .folder = folder.path(),
+      .resume = place.resume,
+      .json = options.json,
+      .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
+      .predicted_bytes = job.plan.memory.total()};
   const int code = start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
   say_next(options, invocation, folder.path(), code);
   return code;

@@ -13,15 +13,16 @@ namespace {
 config::Config config_of(const std::string& run) {
   const train::RunFolder folder = train::RunFolder::existing(run);
   if (!folder.has_checkpoint()) {
-    throw ConfigError(folder.path() + " holds no checkpoint",
-                      {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
+    throw ConfigError(
+        folder.path() + " holds no checkpoint",
+        {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
   }
   return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
 }
 
 int set_up(const train::Settings& settings, int argc) {
-  tensor::set_up_process({.kernel_threads = settings.kernel_threads,
-                          .reproducible = settings.job.reproducible});
+  tensor::set_up_process(
+      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
   return argc;
 }
 

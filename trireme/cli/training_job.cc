@@ -13,7 +13,8 @@ inline namespace v0 {
 namespace cli {
 
 void add_training_options(CLI::App& command, TrainingJobOptions& options) {
-  command.add_option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
+  command.add_option("CONFIG", options.config,
+                     "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
   command.add_option("--transport", options.transport, "comm.transport: auto | shm | tcp");
   command.add_option("--algorithm", options.algorithm,
@@ -25,17 +26,17 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
 
 TrainingJob prepare(const TrainingJobOptions& options) {
   if (options.config.empty()) {
-    throw ConfigError("no configuration was given",
-                      {.operation = "config",
-                       .advice = "Name one, such as configs/gpt-nano.toml."});
+    throw ConfigError(
+        "no configuration was given",
+        {.operation = "config", .advice = "Name one, such as configs/gpt-nano.toml."});
   }
   if (options.ranks < 1) {
     throw ConfigError("--ranks " + std::to_string(options.ranks) + " is out of range",
                       {.operation = "config", .advice = "It must be at least 1."});
   }
-  config::Config config = train::read_config(options.config, [](const char* name) {
-    return static_cast<const char*>(std::getenv(name));
-  }, options.set);
+  config::Config config = train::read_config(
+      options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      options.set);
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
     if (!value.empty()) config.assign(key, value, source);
   };

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace cli {
 
 struct TrainingJobOptions {
-  std::string config, name;    // name: of the run; empty = the configuration's file name
+  std::string config, name;  // name: of the run; empty = the configuration's file name
   int ranks = 1;
   std::string transport, algorithm, data;
   std::vector<std::string> set;

@@ -43,7 +43,7 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 
 /// Folds `in` by `steps` and stores the result to every pointer of `out`, reading each operand once
 /// and writing each output once. An output may be an operand. by: 0, or a divisor of the result.
-/// (Stores that bypass the caches were three times slower here: docs/design/002-direct-reduce.md.)
+/// (Stores that bypass the caches were three times slower here: docs/design/004-direct-reduce.md.)
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
           std::span<void* const> out, std::size_t count, double by);
 

@@ -23,9 +23,9 @@ namespace models {
 using Value = std::vector<at::Tensor>;
 
 struct NamedTensor {
-  std::string name;         // local to the block: "weight", "attention.qkv.weight"
+  std::string name;  // local to the block: "weight", "attention.qkv.weight"
   at::Tensor tensor;
-  bool decay = true;        // weight decay applies (matrices yes; biases, norms no)
+  bool decay = true;  // weight decay applies (matrices yes; biases, norms no)
 };
 
 /// One block as the runtime sees it. Not thread safe: one lane uses it at a time.
@@ -45,8 +45,8 @@ using BlockFactory = std::function<std::shared_ptr<Block>()>;
 struct BlockSpec {
   std::string name;
   BlockFactory make;
-  std::vector<std::string> reads;    // empty: the previous block's output (the first: "tokens")
-  std::string writes;                // empty: `name`
+  std::vector<std::string> reads;  // empty: the previous block's output (the first: "tokens")
+  std::string writes;              // empty: `name`
 };
 /// `alias` ("head.weight") is the same parameter as `owner` ("embed.weight").
 struct Tie {

@@ -192,8 +192,10 @@ std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences) {
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), MLP before and
   // after GELU (8 C) and attention's probabilities (a row a head) in the compute type; statistics.
-  const std::int64_t row = config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
-  const std::int64_t layer = config.width * (2 * stream + 14 * compute) + row * compute + 4 * stream;
+  const std::int64_t row =
+      config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
+  const std::int64_t layer =
+      config.width * (2 * stream + 14 * compute) + row * compute + 4 * stream;
   const std::int64_t head = config.width * (stream + compute) + 2 * config.vocab * compute;
   return tokens * (config.layers * layer + head);
 }

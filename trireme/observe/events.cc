@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void cannot_write(const std::string& path) {
-  throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
-                      {.operation = "events",
-                       .advice = "Free some space there, or give another --out."});
+  throw ResourceError(
+      "cannot write " + path + ": " + std::strerror(errno),
+      {.operation = "events", .advice = "Free some space there, or give another --out."});
 }
 
 // The object of a line, or null where the line is none (the last one of a killed run).

@@ -31,11 +31,11 @@ class Event {
 };
 
 struct StepFigures {
-  long step = 0;                 // 1 = the first
-  double loss = 0;               // training, mean over the global batch, nats
+  long step = 0;    // 1 = the first
+  double loss = 0;  // training, mean over the global batch, nats
   double step_seconds = 0;
   double tokens_per_second = 0;
-  double communication_seconds = 0, input_seconds = 0;   // rank 0 blocked on them
+  double communication_seconds = 0, input_seconds = 0;  // rank 0 blocked on them
   double learning_rate = 0, gradient_norm = 0;
 };
 Event step_event(const StepFigures& figures);
@@ -61,7 +61,7 @@ class EventWriter {
 
 /// What a run's events.jsonl holds, for plots and for going on.
 struct History {
-  std::vector<std::pair<double, double>> training, validation;   // (step, loss)
+  std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
 };
 /// A missing file is an empty history; lines that are no events (a torn last line) are left out.

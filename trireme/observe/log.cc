@@ -14,17 +14,21 @@ namespace {
 
 spdlog::level::level_enum level_of(Level level) {
   switch (level) {
-    case Level::Debug: return spdlog::level::debug;
-    case Level::Info: return spdlog::level::info;
-    case Level::Warning: return spdlog::level::warn;
-    default: return spdlog::level::err;
+    case Level::Debug:
+      return spdlog::level::debug;
+    case Level::Info:
+      return spdlog::level::info;
+    case Level::Warning:
+      return spdlog::level::warn;
+    default:
+      return spdlog::level::err;
   }
 }
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "trireme", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("trireme",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%v");
     made->flush_on(spdlog::level::debug);
     const char* wanted = std::getenv("TRIREME_LOG");
@@ -37,7 +41,9 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log(Level level, std::string_view text) {
-  const char* prefix = level == Level::Warning ? "warning: " : level == Level::Error ? "error: " : "";
+  const char* prefix = level == Level::Warning ? "warning: "
+                       : level == Level::Error ? "error: "
+                                               : "";
   logger().log(level_of(level), "{}{}", prefix, text);
 }
 

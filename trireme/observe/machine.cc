@@ -52,9 +52,8 @@ int affinity_count() {
 Cores decide_cores(int online, int affinity, double quota) {
   Cores cores{.online = online, .affinity = affinity, .quota = quota};
   cores.usable = std::min(online, affinity);
-  std::string why = affinity < online
-                        ? "the affinity mask allows " + std::to_string(affinity)
-                        : "neither affinity mask nor cgroup quota take any away";
+  std::string why = affinity < online ? "the affinity mask allows " + std::to_string(affinity)
+                                      : "neither affinity mask nor cgroup quota take any away";
   // A quota of 1.5 cores keeps two threads half busy better than one.
   if (quota > 0 && std::ceil(quota) < cores.usable) {
     cores.usable = std::max(1, static_cast<int>(std::ceil(quota)));

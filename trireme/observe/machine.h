@@ -11,11 +11,11 @@ inline namespace v0 {
 namespace observe {
 
 struct Cores {
-  int usable = 1;            // min(affinity, quota rounded up), at least 1
-  int online = 1;            // of the machine
-  int affinity = 1;          // in this process's mask
-  double quota = 0;          // of its cgroup, in cores; 0 = none
-  std::string reason;        // "2 of the machine's 8 cores: the affinity mask allows 2"
+  int usable = 1;      // min(affinity, quota rounded up), at least 1
+  int online = 1;      // of the machine
+  int affinity = 1;    // in this process's mask
+  double quota = 0;    // of its cgroup, in cores; 0 = none
+  std::string reason;  // "2 of the machine's 8 cores: the affinity mask allows 2"
 };
 Cores usable_cores();
 /// The part of usable_cores() that decides; for tests.

@@ -53,8 +53,12 @@ std::string shown(observe::ProgressOptions options,
 }
 
 observe::StepFigures figures(long step) {
-  return {.step = step, .loss = 2.5, .step_seconds = 0.5, .tokens_per_second = 12345,
-          .communication_seconds = 0.05, .input_seconds = 0.01};
+  return {.step = step,
+          .loss = 2.5,
+          .step_seconds = 0.5,
+          .tokens_per_second = 12345,
+          .communication_seconds = 0.05,
+          .input_seconds = 0.01};
 }
 
 TEST(Event, KeepsOrderAndStableNames) {

@@ -62,7 +62,8 @@ std::string duration_text(double seconds) {
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) {
     const long rest = whole % 60;
-    return std::to_string(whole / 60) + " min" + (rest > 0 ? " " + std::to_string(rest) + " s" : "");
+    return std::to_string(whole / 60) + " min" +
+           (rest > 0 ? " " + std::to_string(rest) + " s" : "");
   }
   const long minutes = whole / 60;
   return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min";

@@ -18,11 +18,11 @@ inline namespace v0 {
 namespace observe {
 
 struct ProgressOptions {
-  long steps = 0;              // of the whole run
-  long first = 0;              // steps done before this process began
+  long steps = 0;  // of the whole run
+  long first = 0;  // steps done before this process began
   std::FILE* stream = stderr;
-  bool terminal = false;       // the stream shows a live line
-  int columns = 0;             // of that terminal; 0: ask it (80 where it does not say)
+  bool terminal = false;  // the stream shows a live line
+  int columns = 0;        // of that terminal; 0: ask it (80 where it does not say)
 };
 
 class Progress {
@@ -46,8 +46,8 @@ class Progress {
   ProgressOptions options_;
   std::string live_;
   std::optional<double> validation_;
-  double pace_ = 0;            // seconds a step, smoothed
-  double loss_ = 0;            // smoothed over about 20 steps
+  double pace_ = 0;  // seconds a step, smoothed
+  double loss_ = 0;  // smoothed over about 20 steps
   long seen_ = 0, done_ = 0;
 };
 

@@ -1,7 +1,8 @@
 // OwnedSlice: the part of a parameter that this rank updates, as raw memory.
 //
 // A ParameterSync says which slices a rank owns; an Optimizer updates exactly those. Slices are cut
-// at multiples of 4,096 elements of one parameter only (NUMERICS: norms), and start 64-byte aligned.
+// at multiples of 4,096 elements of one parameter only (NUMERICS: norms), and start 64-byte
+// aligned.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ inline namespace v0 {
 namespace optim {
 
 struct OwnedSlice {
-  std::uint32_t parameter = 0;     // index in the model's parameter order
-  std::string name;                // "layer.0.attention.qkv.weight"
-  std::int64_t begin = 0, end = 0; // elements of the parameter
-  DType master_dtype = DType::F32; // F64 or F32
-  void* weight = nullptr;          // master weight of [begin, end)
-  const void* gradient = nullptr;  // tree sum of [begin, end), not yet scaled; dtype of the master
-  void* compute = nullptr;         // bf16 copy to refresh after the update; null where it is the master
-  bool decay = true;               // weight decay group
+  std::uint32_t parameter = 0;      // index in the model's parameter order
+  std::string name;                 // "layer.0.attention.qkv.weight"
+  std::int64_t begin = 0, end = 0;  // elements of the parameter
+  DType master_dtype = DType::F32;  // F64 or F32
+  void* weight = nullptr;           // master weight of [begin, end)
+  const void* gradient = nullptr;   // tree sum of [begin, end), not yet scaled; dtype of the master
+  void* compute = nullptr;  // bf16 copy to refresh after the update; null where it is the master
+  bool decay = true;        // weight decay group
 
   std::int64_t size() const noexcept { return end - begin; }
 };

@@ -26,20 +26,18 @@ std::string megabytes(std::int64_t bytes) {
   return out;
 }
 
-std::string counted(std::int64_t count, const std::string& word,
-                    const std::string& plural = {}) {
+std::string counted(std::int64_t count, const std::string& word, const std::string& plural = {}) {
   const std::string many = plural.empty() ? word + "s" : plural;
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
 void check_arithmetic(const Job& job) {
   if (job.batch % job.micro != 0) {
-    throw ConfigError(
-        "batch.micro does not divide batch.global: " + text(job.batch) + " = " +
-            text(job.batch / job.micro) + " x " + text(job.micro) + " + " +
-            text(job.batch % job.micro),
-        {.operation = "plan",
-         .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
+    throw ConfigError("batch.micro does not divide batch.global: " + text(job.batch) + " = " +
+                          text(job.batch / job.micro) + " x " + text(job.micro) + " + " +
+                          text(job.batch % job.micro),
+                      {.operation = "plan",
+                       .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
   if (job.ranks > micro_batches) {
@@ -106,9 +104,9 @@ std::string explain(const TrainingPlan& plan) {
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
       << job.precision << "\n"
       << "  data     " << job.data << "\n"
-      << "  layout   plain data parallel: " << counted(plan.micro_batches, "micro-batch",
-                                                       "micro-batches")
-      << " of " << counted(job.micro, "sequence") << " a step";
+      << "  layout   plain data parallel: "
+      << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
+      << counted(job.micro, "sequence") << " a step";
   if (job.ranks > 1) {
     out << (plan.micro_batches % job.ranks == 0 ? ", " : ", at most ") << plan.micro_per_rank
         << " on each rank; " << job.transport << " transport, " << job.algorithm << " all-reduce";

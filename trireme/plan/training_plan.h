@@ -16,22 +16,22 @@ namespace plan {
 /// parameter in all.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
-  std::int64_t runtime = 0;   // LibTorch and the program, resident before anything is allocated
+  std::int64_t runtime = 0;  // LibTorch and the program, resident before anything is allocated
   std::int64_t total() const noexcept {
     return weights + gradients + optimizer + activations + runtime;
   }
 };
 
 struct Job {
-  std::string name;                // "gpt-nano"
-  std::string model, data;         // one line each, for people
+  std::string name;         // "gpt-nano"
+  std::string model, data;  // one line each, for people
   std::int64_t parameters = 0;
-  std::string precision = "fp32";  // fp64 | fp32 | bf16
-  int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
-  std::int64_t batch = 0, micro = 0;          // samples
+  std::string precision = "fp32";     // fp64 | fp32 | bf16
+  int optimizer_moments = 2;          // AdamW: 2, each fp32 (fp64 under fp64)
+  std::int64_t batch = 0, micro = 0;  // samples
   std::int64_t tokens_per_sample = 0, steps = 0;
-  std::int64_t activations_per_micro = 0;     // bytes
-  std::int64_t runtime = 0;                   // bytes
+  std::int64_t activations_per_micro = 0;  // bytes
+  std::int64_t runtime = 0;                // bytes
   int ranks = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;

@@ -13,9 +13,18 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 plan::Job job(std::int64_t batch, std::int64_t micro, int ranks) {
-  return {.name = "tiny", .parameters = 1000, .batch = batch, .micro = micro,
-          .tokens_per_sample = 64, .steps = 10, .activations_per_micro = 5000, .runtime = 70,
-          .ranks = ranks, .usable_cores = 2, .cores_reason = "2 of 2", .transport = "shm",
+  return {.name = "tiny",
+          .parameters = 1000,
+          .batch = batch,
+          .micro = micro,
+          .tokens_per_sample = 64,
+          .steps = 10,
+          .activations_per_micro = 5000,
+          .runtime = 70,
+          .ranks = ranks,
+          .usable_cores = 2,
+          .cores_reason = "2 of 2",
+          .transport = "shm",
           .algorithm = "auto"};
 }
 
@@ -33,8 +42,8 @@ TEST(TrainingPlan, ShowsTheArithmeticOfABadMicroBatch) {
 }
 
 TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
-  EXPECT_THAT(refusal(job(8, 4, 3)), AllOf(HasSubstr("8 / batch.micro 4 = 2"),
-                                           HasSubstr("3 ranks"), HasSubstr("--ranks 2")));
+  EXPECT_THAT(refusal(job(8, 4, 3)), AllOf(HasSubstr("8 / batch.micro 4 = 2"), HasSubstr("3 ranks"),
+                                           HasSubstr("--ranks 2")));
 }
 
 TEST(TrainingPlan, MemoryFollowsNumerics) {

@@ -31,8 +31,8 @@ at::Tensor gelu_tanh(const at::Tensor& x);
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type);
 
-/// Up to this length attention keeps its probabilities for the backward; beyond it, it computes them
-/// again.
+/// Up to this length attention keeps its probabilities for the backward; beyond it, it computes
+/// them again.
 inline constexpr std::int64_t kKeptProbabilities = 512;
 
 /// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):

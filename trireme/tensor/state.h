@@ -38,5 +38,7 @@ class Saveable {
 };
 
 }  // namespace v0
-namespace models { using v0::NamedShard; }
+namespace models {
+using v0::NamedShard;
+}
 }  // namespace trireme

@@ -47,7 +47,7 @@ std::vector<float> next_logits(Strategy& strategy, const std::vector<std::int64_
   micro.count = static_cast<std::int64_t>(context.size());
   const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0);
   micro.fields.emplace_back("tokens", tokens);
-  const at::Tensor logits = strategy.infer(micro).front();   // [1, T, V]
+  const at::Tensor logits = strategy.infer(micro).front();  // [1, T, V]
   const at::Tensor last = logits.select(0, 0).select(0, -1).to(at::kFloat).contiguous();
   return {last.data_ptr<float>(), last.data_ptr<float>() + last.numel()};
 }

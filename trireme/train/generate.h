@@ -14,8 +14,8 @@ namespace train {
 
 struct GenerateOptions {
   std::int64_t bytes = 400;
-  double temperature = 0.8;   // 0 = always the likeliest byte
-  std::int64_t top_k = 40;    // only the k likeliest; 0 = all
+  double temperature = 0.8;  // 0 = always the likeliest byte
+  std::int64_t top_k = 40;   // only the k likeliest; 0 = all
   std::uint64_t seed = 1;
 };
 

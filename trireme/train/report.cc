@@ -60,8 +60,8 @@ void Report::validation(long step, double loss, long tokens) {
   if (options_.silent) return;
   events_.write(observe::validation_event(step, loss, tokens, trigram_));
   progress_.validation(loss);
-  std::string text = "validation after step " + observe::grouped(step) + ": loss " + fixed(loss) +
-                     " nats a byte";
+  std::string text =
+      "validation after step " + observe::grouped(step) + ": loss " + fixed(loss) + " nats a byte";
   if (step == options_.first && trigram_) {
     text += " (a byte trigram with back-off: " + fixed(*trigram_) + ")";
   }
@@ -90,11 +90,14 @@ void Report::plot() {
   } else {
     plot.curves.push_back({"training", history.training, "#1f77b4"});
   }
-  plot.curves.push_back({.name = "validation", .points = history.validation, .color = "#d62728",
-                         .markers = true, .label_last = true});
+  plot.curves.push_back({.name = "validation",
+                         .points = history.validation,
+                         .color = "#d62728",
+                         .markers = true,
+                         .label_last = true});
   if (history.trigram) {
-    plot.references.push_back({"byte trigram with back-off " + fixed(*history.trigram, 2),
-                               *history.trigram});
+    plot.references.push_back(
+        {"byte trigram with back-off " + fixed(*history.trigram, 2), *history.trigram});
   }
   write_whole(folder_.plot(), draw(plot));
 }
@@ -125,8 +128,7 @@ void Report::finish(const Outcome& outcome) {
   };
   row("memory", observe::bytes_text(outcome.predicted_bytes),
       observe::bytes_text(outcome.measured_bytes) + " (the rank with most, at its highest)");
-  row("time",
-      outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
+  row("time", outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
       observe::duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +
                  " (config.toml, events.jsonl, loss.svg, checkpoint/)");

@@ -18,7 +18,7 @@ namespace train {
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
   long steps = 0, first = 0;
-  std::string title, subtitle;   // of the plot
+  std::string title, subtitle;  // of the plot
 };
 
 /// The figures of the whole run, for the closing table.
@@ -26,7 +26,7 @@ struct Outcome {
   double first_validation = 0, last_validation = 0;
   std::optional<double> predicted_seconds;
   double measured_seconds = 0;
-  double predicted_bytes = 0, measured_bytes = 0;   // of the rank with most
+  double predicted_bytes = 0, measured_bytes = 0;  // of the rank with most
   std::string sample;
 };
 

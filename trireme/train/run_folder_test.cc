@@ -41,8 +41,8 @@ TEST_F(RunFolderTest, TakesTheNextFreeName) {
 }
 
 TEST_F(RunFolderTest, NeverTakesAFolderThatHoldsARun) {
-  RunFolder::claim("a/b", "x").write_config(
-      train::read_config("", [](const char*) { return nullptr; }, {}));
+  RunFolder::claim("a/b", "x")
+      .write_config(train::read_config("", [](const char*) { return nullptr; }, {}));
   try {
     RunFolder::claim("a/b", "x");
     FAIL() << "the folder of a run was taken";

@@ -29,36 +29,62 @@ void add_data_keys(config::Schema& schema) {
               "Text to train on: a file or a folder, any bytes. Empty: the C++ library headers of "
               "this machine's compiler."});
   schema.add({"data.tokenizer", text("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}, true});
-  schema.add({"batch.global", whole(16), "Sequences of one step, over all ranks.", 1, 1e9, {}, true});
-  schema.add({"batch.micro", whole(4),
+  schema.add(
+      {"batch.global", whole(16), "Sequences of one step, over all ranks.", 1, 1e9, {}, true});
+  schema.add({"batch.micro",
+              whole(4),
               "Sequences of one micro-batch; divides batch.global. Part of what decides the bits.",
-              1, 1e9, {}, true});
+              1,
+              1e9,
+              {},
+              true});
 }
 
 void add_train_keys(config::Schema& schema) {
   schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
-  schema.add({"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
+  schema.add(
+      {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
   schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
-  schema.add({"train.final_learning_rate", 1e-4, "Learning rate at the end of the cosine.", 0, 1e3,
-              {}, true});
+  schema.add({"train.final_learning_rate",
+              1e-4,
+              "Learning rate at the end of the cosine.",
+              0,
+              1e3,
+              {},
+              true});
   schema.add({"train.warmup", whole(100), "Steps of linear warm-up.", 0, kMost, {}, true});
-  schema.add({"train.weight_decay", 0.1, "AdamW weight decay, of matrices only.", 0, 1e3, {}, true});
+  schema.add(
+      {"train.weight_decay", 0.1, "AdamW weight decay, of matrices only.", 0, 1e3, {}, true});
   schema.add({"train.beta1", 0.9, "AdamW decay of the mean.", 0, 1, {}, true});
   schema.add({"train.beta2", 0.99, "AdamW decay of the mean square.", 0, 1, {}, true});
   schema.add({"train.epsilon", 1e-8, "AdamW epsilon.", 0, 1, {}, true});
-  schema.add({"train.clip", 1.0, "Largest global norm of the gradient; 0 = no clipping.", 0, 1e9,
-              {}, true});
-  schema.add({"train.precision", text("fp32"), "bf16 computes in bf16 with fp32 master weights.", 0,
-              0, {"fp32", "bf16", "fp64"}, true});
+  schema.add({"train.clip",
+              1.0,
+              "Largest global norm of the gradient; 0 = no clipping.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add({"train.precision",
+              text("fp32"),
+              "bf16 computes in bf16 with fp32 master weights.",
+              0,
+              0,
+              {"fp32", "bf16", "fp64"},
+              true});
   schema.add({"train.validate_every", whole(100),
               "Steps between validations; 0 = only before and after.", 0, kMost});
   schema.add({"train.validate_sequences", whole(64),
               "Sequences of a validation, spread evenly over the held-out text.", 1, kMost});
-  schema.add({"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0,
-              1e6});
+  schema.add(
+      {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
   schema.add({"train.device", text("cpu"), "Where tensors live.", 0, 0, {"cpu"}});
-  schema.add({"train.kernel_threads", whole(1),
-              "Threads of one kernel, honoured exactly; part of what decides the bits.", 1, 1024, {},
+  schema.add({"train.kernel_threads",
+              whole(1),
+              "Threads of one kernel, honoured exactly; part of what decides the bits.",
+              1,
+              1024,
+              {},
               true});
   schema.add({"train.lanes", whole(1), "Micro-batches computed at once in a rank.", 1, 1});
   schema.add({"train.reproducible", true,
@@ -66,17 +92,30 @@ void add_train_keys(config::Schema& schema) {
 }
 
 void add_parallel_keys(config::Schema& schema) {
-  schema.add({"parallel.sync", text("plain"), "How gradients and weights are kept in step.", 0, 0,
+  schema.add({"parallel.sync",
+              text("plain"),
+              "How gradients and weights are kept in step.",
+              0,
+              0,
               {"plain"}});
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   for (const char* axis : {"pipeline", "shard", "context", "tensor", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
-  schema.add({"comm.transport", text("auto"), "How bytes move between ranks.", 0, 0,
+  schema.add({"comm.transport",
+              text("auto"),
+              "How bytes move between ranks.",
+              0,
+              0,
               {"auto", "shm", "tcp"}});
-  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
+  schema.add({"comm.algorithm",
+              text("auto"),
+              "The all-reduce; changes no bit.",
+              0,
+              0,
               {"auto", "naive", "ring", "direct"}});
-  schema.add({"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
+  schema.add(
+      {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
   schema.add({"timeout.user_code", 1800.0,
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
@@ -84,9 +123,9 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key : {"parallel.schedule", "memory.recompute", "memory.offload", "memory.limit",
-                          "server.count", "server.staleness", "server.replicas", "comm.compression",
-                          "checkpoint.path"}) {
+  for (const char* key :
+       {"parallel.schedule", "memory.recompute", "memory.offload", "memory.limit", "server.count",
+        "server.staleness", "server.replicas", "comm.compression", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -133,23 +172,30 @@ Settings::Settings(const config::Config& config) {
                           std::to_string(model.width % model.heads),
                       {.operation = "config", .advice = "Change one of them."});
   }
-  strategy = {.sync = config.text("parallel.sync"), .data = static_cast<int>(integer("parallel.data")),
-              .precision = precision, .clip = number("train.clip"), .seed = model.seed,
+  strategy = {.sync = config.text("parallel.sync"),
+              .data = static_cast<int>(integer("parallel.data")),
+              .precision = precision,
+              .clip = number("train.clip"),
+              .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes")};
   optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
                number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");
   schedule = {number("train.learning_rate"), number("train.final_learning_rate"),
               integer("train.warmup"), steps};
-  batches = {.batch = integer("batch.global"), .micro = integer("batch.micro"), .steps = steps,
+  batches = {.batch = integer("batch.global"),
+             .micro = integer("batch.micro"),
+             .steps = steps,
              .seed = model.seed};
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
                  .identity = config.identity()};
-  job = {.transport = config.text("comm.transport"), .algorithm = config.text("comm.algorithm"),
+  job = {.transport = config.text("comm.transport"),
+         .algorithm = config.text("comm.algorithm"),
          .timeout = seconds(number("timeout")),
          .timeout_user_code = seconds(number("timeout.user_code")),
-         .reproducible = config.boolean("train.reproducible"), .identity = config.identity()};
+         .reproducible = config.boolean("train.reproducible"),
+         .identity = config.identity()};
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");
   validate_sequences = integer("train.validate_sequences");

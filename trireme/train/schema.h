@@ -35,11 +35,11 @@ struct Settings {
   BatchesOptions batches;
   JobOptions job;
   CheckpointerOptions checkpoints;
-  std::string data_path;           // empty: the compiler's headers
+  std::string data_path;  // empty: the compiler's headers
   std::int64_t steps = 0;
   std::int64_t validate_every = 0, validate_sequences = 0;
   int kernel_threads = 1;
-  std::int64_t sample_bytes = 0;   // of text written at the end
+  std::int64_t sample_bytes = 0;  // of text written at the end
 };
 
 }  // namespace train

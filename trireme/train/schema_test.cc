@@ -12,7 +12,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 config::Config with(const std::vector<std::string>& assignments) {
-  return train::read_config("", [](const char*) { return nullptr; }, assignments);
+  return train::read_config(
+      "", [](const char*) { return nullptr; }, assignments);
 }
 
 std::string refusal(const std::vector<std::string>& assignments) {

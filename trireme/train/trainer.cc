@@ -23,7 +23,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-constexpr long kTimedSteps = 3;   // after them the expected time is printed
+constexpr long kTimedSteps = 3;  // after them the expected time is printed
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -114,9 +114,13 @@ class Trainer {
   }
 
   ReportOptions report_options(long first) const {
-    return {.silent = job_.rank() != 0, .json = spec_.json, .terminal = spec_.terminal,
-            .steps = static_cast<long>(settings_.steps), .first = first,
-            .title = base_name(folder_.path()), .subtitle = subtitle(settings_, data_, job_.size())};
+    return {.silent = job_.rank() != 0,
+            .json = spec_.json,
+            .terminal = spec_.terminal,
+            .steps = static_cast<long>(settings_.steps),
+            .first = first,
+            .title = base_name(folder_.path()),
+            .subtitle = subtitle(settings_, data_, job_.size())};
   }
 
   // One step; returns the stop signal that every rank learned of in it.
@@ -177,8 +181,8 @@ class Trainer {
   }
 
   int finish(Report& report, long first) {
-    const bool saved = settings_.checkpoints.every > 0 &&
-                       settings_.steps % settings_.checkpoints.every == 0;
+    const bool saved =
+        settings_.checkpoints.every > 0 && settings_.steps % settings_.checkpoints.every == 0;
     if (!saved && first < settings_.steps) checkpointer_.save(settings_.steps);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
@@ -195,7 +199,9 @@ class Trainer {
 
   std::int64_t largest(std::int64_t mine) {
     std::array<std::int64_t, 1> value{mine};
-    job_.world().all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "peak memory"}).wait();
+    job_.world()
+        .all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "peak memory"})
+        .wait();
     return value[0];
   }
 
@@ -219,8 +225,8 @@ class Trainer {
 int run_training(int argc, char** argv, const WorkerSpec& spec) {
   const Settings settings(
       read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
-  tensor::set_up_process({.kernel_threads = settings.kernel_threads,
-                          .reproducible = settings.job.reproducible});
+  tensor::set_up_process(
+      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
   return Trainer(argc, argv, spec).run();
 }
 

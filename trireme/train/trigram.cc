@@ -34,7 +34,7 @@ struct Alphabet {
 struct Order {
   std::size_t symbols;
   std::vector<std::uint32_t> count;
-  std::vector<std::uint32_t> total, kinds;   // of each context
+  std::vector<std::uint32_t> total, kinds;  // of each context
   double discount = 0;
 
   Order(std::size_t contexts, std::size_t symbols)
@@ -71,7 +71,8 @@ double trigram_loss(std::string_view train, std::string_view validation) {
   const std::size_t n = alphabet.size;
   Order one(1, n), two(n, n), three(n * n, n);
   for (std::size_t i = 2; i < train.size(); ++i) {
-    const std::size_t a = alphabet(train[i - 2]), b = alphabet(train[i - 1]), c = alphabet(train[i]);
+    const std::size_t a = alphabet(train[i - 2]), b = alphabet(train[i - 1]),
+                      c = alphabet(train[i]);
     ++one.count[c];
     ++two.count[b * n + c];
     ++three.count[(a * n + b) * n + c];

@@ -10,10 +10,10 @@ namespace train {
 
 /// What a worker is told beyond its run's config.toml; crosses the process boundary as one text.
 struct WorkerSpec {
-  std::string folder;                  // of the run
+  std::string folder;  // of the run
   bool resume = false, json = false;
-  bool terminal = false;               // people watch: a live line
-  std::int64_t predicted_bytes = 0;    // memory of a rank, from the plan
+  bool terminal = false;             // people watch: a live line
+  std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

