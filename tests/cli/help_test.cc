@@ -36,8 +36,7 @@ std::vector<std::string> example_of(const std::string& help) {
 
 TEST(Help, EveryExampleRuns) {
   Folder folder;
-  fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs",
-                               folder.file("configs"));
+  fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs", folder.file("configs"));
   // `train` comes first: its example makes the run that the others name.
   for (const char* command : {"train", "plan", "generate", "eval", "inspect", "doctor", "launch"}) {
     const CommandResult help = trireme_command({command, "--help"}).run();
