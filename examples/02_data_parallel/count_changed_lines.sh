@@ -1,0 +1,8 @@
+#!/bin/sh
+# count_changed_lines.sh FOLDER LIMIT: the lines of main.cc that before.cc does not have, and whether
+# they are at most LIMIT. A line of before.cc that is gone without a successor counts, too.
+added=$(diff "$1/before.cc" "$1/main.cc" | grep -c '^>')
+removed=$(diff "$1/before.cc" "$1/main.cc" | grep -c '^<')
+changed=$((added > removed ? added : removed))
+echo "$changed changed lines, at most $2 allowed"
+[ "$changed" -gt 0 ] && [ "$changed" -le "$2" ]
