@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+using torch::data::make_data_loader;
+namespace samplers = torch::data::samplers;
 constexpr int kPoints = 1200;
 
 // Point i lies on spiral i mod 3; it is a function of i.
@@ -26,7 +28,7 @@ int main(int argc, char** argv) {
                             torch::nn::Tanh(), torch::nn::Linear(64, 3));
   torch::optim::Adam adam(net->parameters(), 1e-2);
   auto data = Spirals().map(torch::data::transforms::Stack<>());
-  auto loader = torch::data::make_data_loader(data, torch::data::samplers::RandomSampler(kPoints), 64);
+  auto loader = make_data_loader(data, samplers::RandomSampler(kPoints), 64);
   for (int epoch = 0; epoch < epochs; ++epoch) {
     for (auto& batch : *loader) {
       torch::nn::functional::cross_entropy(net->forward(batch.data), batch.target).backward();

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include "trireme/trireme.h"
 
+using torch::data::make_data_loader;
+namespace samplers = torch::data::samplers;
 constexpr int kPoints = 1200;
 
 // Point i lies on spiral i mod 3; it is a function of i.
@@ -29,7 +31,7 @@ int main(int argc, char** argv) {
   torch::optim::Adam adam(net->parameters(), 1e-2);
   trireme::DataParallel parallel(job, *net, adam);
   auto data = Spirals().map(torch::data::transforms::Stack<>());
-  auto loader = torch::data::make_data_loader(data, trireme::Sampler(job, kPoints, {.batch = 64}), 8);
+  auto loader = make_data_loader(data, trireme::Sampler(job, kPoints, {.batch = 64}), 8);
   for (int epoch = 0; epoch < epochs; ++epoch) {
     for (auto& batch : *loader) {
       torch::nn::functional::cross_entropy(net->forward(batch.data), batch.target).backward();
