@@ -97,7 +97,7 @@ double measure(comm::Communicator& world, const Buffer& buffer, double budget) {
 
 void run_rank(const Options& options) {
   pin(options.rank);
-  auto waiter = std::make_shared<RealWaiter>(std::chrono::microseconds(200));
+  auto waiter = RealWaiter::make(std::chrono::microseconds(200));
   net::ConnectOptions connect;
   connect.rank = options.rank;
   connect.size = options.ranks;

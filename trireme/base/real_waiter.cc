@@ -88,6 +88,16 @@ RealWaiter::RealWaiter(Duration spin) : spin_(spin) {
   background_ = std::thread([this] { background(); });
 }
 
+std::shared_ptr<RealWaiter> RealWaiter::make(Duration spin) {
+  return {new RealWaiter(spin), [](RealWaiter* waiter) {
+            if (waiter->background_.get_id() != std::this_thread::get_id()) {
+              delete waiter;
+            } else {
+              std::thread([waiter] { delete waiter; }).detach();
+            }
+          }};
+}
+
 RealWaiter::~RealWaiter() {
   stop_ = true;
   park_.fetch_add(1);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,6 +26,9 @@ class RealWaiter final : public Waiter {
   /// `spin`: how long a driver polls before it sleeps in epoll. Zero where ranks share cores.
   explicit RealWaiter(Duration spin = std::chrono::microseconds(20));
   ~RealWaiter() override;
+  /// The way to share one: its last reference may go inside the progress context, on the background
+  /// thread itself, which cannot join itself; then another thread destroys it.
+  static std::shared_ptr<RealWaiter> make(Duration spin = std::chrono::microseconds(20));
 
   TimePoint now() const noexcept override { return steady_now(); }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override;

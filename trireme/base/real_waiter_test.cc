@@ -54,6 +54,20 @@ class Mailbox final : public ProgressSource {
   std::atomic<bool> sleeping_{false};
 };
 
+TEST(RealWaiter, MayLoseItsLastReferenceOnItsOwnThread) {
+  std::atomic<bool> ran{false};
+  {
+    auto waiter = RealWaiter::make(0us);
+    RealWaiter& borrowed = *waiter;
+    borrowed.run_at(borrowed.now() + 20ms, [held = std::move(waiter), &ran]() mutable {
+      held.reset();
+      ran = true;
+    });
+  }
+  const auto other = RealWaiter::make();
+  EXPECT_TRUE(other->wait_until([&] { return ran.load(); }, other->now() + 5s));
+}
+
 TEST(RealWaiter, RunsATaskInlineWhenFree) {
   RealWaiter waiter;
   std::thread::id where;
@@ -167,7 +181,7 @@ TEST(RealWaiter, NoWakeupIsLostBetweenSleepingThreads) { exchange_wakeups(0us, 2
 
 // Many threads wait on one waiter for Works that a producer settles through run().
 TEST(RealWaiter, ManyThreadsWaitOnOneContext) {
-  auto waiter = std::make_shared<RealWaiter>(5us);
+  auto waiter = RealWaiter::make(5us);
   constexpr int kThreads = 4, kRounds = 300;
   std::atomic<int> slow{0};
   std::vector<std::thread> threads;

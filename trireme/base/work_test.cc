@@ -50,7 +50,7 @@ TEST(Work, FailedAtBirthThrowsItsError) {
 }
 
 TEST(Work, CompletesOnceAndIgnoresTheRest) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource source(waiter);
   const Work work = source.work();
   EXPECT_FALSE(work.done());
@@ -62,7 +62,7 @@ TEST(Work, CompletesOnceAndIgnoresTheRest) {
 }
 
 TEST(Work, WaitsForAnotherThread) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   for (int i = 0; i < 500; ++i) {
     WorkSource source(waiter);
     std::thread producer([&] { waiter->run([&] { source.complete(); }); });
@@ -72,7 +72,7 @@ TEST(Work, WaitsForAnotherThread) {
 }
 
 TEST(Work, ThenRunsAfterSuccessOnlyAndCarriesErrors) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource good(waiter), bad(waiter);
   int ran = 0;
   const Work after_good = good.work().then([&] { ++ran; });
@@ -89,7 +89,7 @@ TEST(Work, ThenRunsAfterSuccessOnlyAndCarriesErrors) {
 }
 
 TEST(Work, OnSettledCallsAtOnceWhenSettled) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource source(waiter);
   waiter->run([&] { source.fail(failure()); });
   std::exception_ptr seen;
@@ -98,7 +98,7 @@ TEST(Work, OnSettledCallsAtOnceWhenSettled) {
 }
 
 TEST(Work, AllWaitsForEveryOneAndFailsWithTheFirst) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource a(waiter), b(waiter), c(waiter);
   const std::vector<Work> works{a.work(), Work(), b.work(), c.work()};
   const Work all = Work::all(works);
@@ -115,7 +115,7 @@ TEST(Work, AllWaitsForEveryOneAndFailsWithTheFirst) {
 }
 
 TEST(Work, AllSeesAFailureAtBirth) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource source(waiter);
   const std::vector<Work> works{Work::failed(failure()), source.work()};
   const Work all = Work::all(works);
@@ -125,7 +125,7 @@ TEST(Work, AllSeesAFailureAtBirth) {
 }
 
 TEST(Work, DeadlineWithoutOwnerThrowsAndNamesTheOperation) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   WorkSource source(waiter, nullptr, "all_reduce bucket 2");
   try {
     source.work().wait(Deadline::in(10ms));
@@ -136,7 +136,7 @@ TEST(Work, DeadlineWithoutOwnerThrowsAndNamesTheOperation) {
 }
 
 TEST(Work, OwnerMayProlongAndThenAbort) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   auto owner = std::make_shared<Owner>(10ms);
   owner->pending = std::make_unique<WorkSource>(waiter, nullptr);
   WorkSource source(waiter, owner);
@@ -149,7 +149,7 @@ TEST(Work, OwnerMayProlongAndThenAbort) {
 }
 
 TEST(Work, UnseenFailureGoesToTheOwnerASeenOneDoesNot) {
-  auto waiter = std::make_shared<RealWaiter>();
+  auto waiter = RealWaiter::make();
   auto owner = std::make_shared<Owner>(1s);
   {
     WorkSource source(waiter, owner);

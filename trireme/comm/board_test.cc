@@ -35,7 +35,7 @@ class Half final : public net::Transport {
 };
 
 struct Pair {
-  std::shared_ptr<Waiter> waiter = std::make_shared<RealWaiter>();
+  std::shared_ptr<Waiter> waiter = RealWaiter::make();
   std::unique_ptr<BoardMemory> memory[2] = {std::make_unique<BoardMemory>(),
                                             std::make_unique<BoardMemory>()};
   Half transports[2] = {{waiter, 0}, {waiter, 1}};

@@ -44,7 +44,7 @@ class Numbers final : public Dataset {
 
 class BatchesTest : public ::testing::Test {
  protected:
-  std::shared_ptr<Waiter> waiter_ = std::make_shared<RealWaiter>();
+  std::shared_ptr<Waiter> waiter_ = RealWaiter::make();
 
   Batches make(std::shared_ptr<const Dataset> data, BatchesOptions options, int rank = 0,
                int size = 1) {

@@ -76,7 +76,7 @@ Job::Impl::Impl(JobOptions given)
   try {
     options = job::resolve_options(std::move(given));
     cores = job::resolve_cores(env);
-    waiter = std::make_shared<RealWaiter>(spin_of(env));
+    waiter = RealWaiter::make(spin_of(env));
     env.coordinator.empty() ? be_alone() : join();
   } catch (...) {
     // The launcher's last line; this process ends by the exception or lives on without a Job.

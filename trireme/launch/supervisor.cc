@@ -80,7 +80,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
   }
   output_ = std::make_unique<Output>(options);
   secret_ = make_secret(secret_inherited_);
-  waiter_ = std::make_shared<RealWaiter>(Duration::zero());
+  waiter_ = RealWaiter::make(Duration::zero());
   coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{
       .size = options.ranks,
       .address = options.listen,

@@ -27,11 +27,11 @@ ChannelOptions options(const std::string& host, const std::string& secret = "s3c
 
 struct Pair {
   explicit Pair(const std::string& host = "127.0.0.1", std::size_t limit = 1 << 24)
-      : waiter(std::make_shared<RealWaiter>()), acceptor(waiter, with_limit(host, limit)) {
+      : waiter(RealWaiter::make()), acceptor(waiter, with_limit(host, limit)) {
     std::thread dialler([&] {
       auto mine = options(host);
       mine.identity.rank = 7;
-      left = Channel::dial(std::make_shared<RealWaiter>(), acceptor.address(), mine);
+      left = Channel::dial(RealWaiter::make(), acceptor.address(), mine);
     });
     right = acceptor.accept(kSoon);
     dialler.join();
@@ -115,10 +115,10 @@ TEST(Channel, ClosingFailsWhatIsPendingHere) {
 }
 
 TEST(Acceptor, WrongSecretAndStrangersAreDroppedTheRightOneGetsIn) {
-  const auto waiter = std::make_shared<RealWaiter>();
+  const auto waiter = RealWaiter::make();
   Acceptor acceptor(waiter, options("127.0.0.1"));
   std::thread dialler([&] {
-    const auto mine = std::make_shared<RealWaiter>();
+    const auto mine = RealWaiter::make();
     try {
       (void)Channel::dial(mine, acceptor.address(), options("", "wrong"));
       ADD_FAILURE() << "a wrong secret was let in";
@@ -141,13 +141,13 @@ TEST(Acceptor, WrongSecretAndStrangersAreDroppedTheRightOneGetsIn) {
 }
 
 TEST(Acceptor, AnotherEpochIsRefusedOnBothSides) {
-  const auto waiter = std::make_shared<RealWaiter>();
+  const auto waiter = RealWaiter::make();
   Acceptor acceptor(waiter, options("127.0.0.1"));
   std::thread dialler([&] {
     auto mine = options("");
     mine.identity.epoch = 4;
     try {
-      (void)Channel::dial(std::make_shared<RealWaiter>(), acceptor.address(), mine);
+      (void)Channel::dial(RealWaiter::make(), acceptor.address(), mine);
       ADD_FAILURE() << "an old epoch was let in";
     } catch (const RefusedError& error) {
       EXPECT_EQ(error.exit_code(), 10);
@@ -159,13 +159,13 @@ TEST(Acceptor, AnotherEpochIsRefusedOnBothSides) {
 }
 
 TEST(Acceptor, NobodyComesIsATimeout) {
-  const auto waiter = std::make_shared<RealWaiter>();
+  const auto waiter = RealWaiter::make();
   Acceptor acceptor(waiter, options("127.0.0.1"));
   EXPECT_THROW((void)acceptor.accept(Deadline::in(20ms)), TimeoutError);
 }
 
 TEST(Acceptor, ANetworkAddressNeedsASecret) {
-  EXPECT_THROW(Acceptor(std::make_shared<RealWaiter>(), options("0.0.0.0", "")), ConfigError);
+  EXPECT_THROW(Acceptor(RealWaiter::make(), options("0.0.0.0", "")), ConfigError);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ void run_threads(const Group& group, const std::function<void(comm::Communicator
   for (int rank = 0; rank < group.size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        auto waiter = std::make_shared<RealWaiter>();
+        auto waiter = RealWaiter::make();
         net::ConnectOptions connect;
         connect.rank = rank;
         connect.size = group.size;

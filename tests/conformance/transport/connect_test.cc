@@ -62,7 +62,7 @@ TEST(Connect, AnotherEpochIsRefused) {
 }
 
 TEST(Connect, ARankThatDoesNotComeIsNamed) {
-  const auto waiter = std::make_shared<RealWaiter>();
+  const auto waiter = RealWaiter::make();
   net::ConnectOptions options;
   options.size = 3;
   options.timeout = 50ms;
@@ -80,7 +80,7 @@ TEST(Connect, ANetworkAddressNeedsASecret) {
   options.size = 2;
   options.host = "0.0.0.0";
   EXPECT_THROW(
-      (void)net::connect_tcp(std::make_shared<RealWaiter>(), options,
+      (void)net::connect_tcp(RealWaiter::make(), options,
                              [](const std::string&) { return std::vector<std::string>(); }),
       ConfigError);
 }

@@ -99,7 +99,7 @@ void run_threads(int size, const Body& body, const Connect& connect) {
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Rank context{rank, size, std::make_shared<RealWaiter>(), nullptr};
+        Rank context{rank, size, RealWaiter::make(), nullptr};
         net::ConnectOptions options;
         options.rank = rank;
         options.size = size;

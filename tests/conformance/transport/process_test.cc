@@ -73,7 +73,7 @@ int live_and_lose(Rank& rank) {
 
 int child(int rank, Board& board, const Connect& connect) {
   try {
-    const auto waiter = std::make_shared<RealWaiter>();
+    const auto waiter = RealWaiter::make();
     net::ConnectOptions options;
     options.rank = rank;
     options.size = kRanks;
