@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
+#include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme {
@@ -72,11 +73,13 @@ std::string Communicator::choose(std::string_view wanted, std::size_t bytes) con
                        .operation = "all_reduce",
                        .advice = "Use algorithm auto or ring, or transport shm."});
   }
-  if (wanted != "naive" && wanted != "ring" && wanted != "direct") {
-    throw ConfigError("unknown algorithm " + std::string(wanted),
-                      {.rank = rank(),
-                       .operation = "all_reduce",
-                       .advice = "Choose auto, naive, ring or direct."});
+  if (wanted != "direct" && !find_algorithm(OpKind::AllReduce, wanted)) {
+    std::string names = "auto, direct";
+    for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce))
+      names += ", " + entry->name;
+    throw ConfigError(
+        "unknown algorithm " + std::string(wanted),
+        {.rank = rank(), .operation = "all_reduce", .advice = "Choose one of " + names + "."});
   }
   return size() == 1 ? "naive" : std::string(wanted);
 }
@@ -123,6 +126,7 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
+  operation.algorithm = "binomial";
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);
@@ -145,6 +149,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
   require(out.count == sum && out.dtype == in.dtype, "all_gather",
           "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
+  operation.algorithm = "pairwise";
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
@@ -161,6 +166,7 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
           "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
               std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
+  operation.algorithm = "pairwise";
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);

@@ -131,6 +131,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const CommunicatorOptions options_;
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
+  const std::vector<int> hosts_;  // number of each rank's host; empty if unknown
   bool can_map_ = false;
 
   struct Known {  // an arena; number 0 holds board and staging area

@@ -24,12 +24,20 @@ std::string_view name_of(OpKind kind) noexcept {
   switch (kind) {
     case OpKind::AllReduce:
       return "all_reduce";
-    case OpKind::Broadcast:
-      return "broadcast";
-    case OpKind::AllGather:
-      return "all_gather";
+    case OpKind::Reduce:
+      return "reduce";
     case OpKind::ReduceScatter:
       return "reduce_scatter";
+    case OpKind::AllGather:
+      return "all_gather";
+    case OpKind::Gather:
+      return "gather";
+    case OpKind::Scatter:
+      return "scatter";
+    case OpKind::Broadcast:
+      return "broadcast";
+    case OpKind::AllToAll:
+      return "all_to_all";
     case OpKind::Barrier:
       return "barrier";
     case OpKind::Send:

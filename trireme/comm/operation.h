@@ -10,24 +10,12 @@
 #include "trireme/base/buffer.h"
 #include "trireme/base/work.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/op_kind.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-enum class OpKind : std::uint8_t {
-  AllReduce,
-  Broadcast,
-  AllGather,
-  ReduceScatter,
-  Barrier,
-  Send,
-  Recv,
-  Allocate,  // internal: announces a region that all have registered
-};
-
-/// "all_reduce", "broadcast", ...
-std::string_view name_of(OpKind kind) noexcept;
 std::string_view name_of(ReduceOp op) noexcept;
 
 struct Operation {
