@@ -73,6 +73,8 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const CommunicatorOptions& options() const noexcept { return options_; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
+  /// Number of each rank's host; empty where nobody said.
+  const std::vector<int>& hosts() const noexcept { return hosts_; }
   /// True where ranks reach one another's arenas.
   bool can_map() const noexcept { return can_map_; }
 
