@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 #include "trireme/comm/cost.h"
 #include "trireme/comm/registry.h"
@@ -114,6 +116,18 @@ std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total
                 link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9);
   const bool known = group_.tuning && group_.tuning->links.contains(group_.transport);
   return text + constants + (known ? "measured on " + group_.tuning->machine : "typical values");
+}
+
+std::string read_tuning_file() {
+  const std::string path = plan::tuning_path();
+  if (path.empty()) return {};
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text) {
+  if (text.empty()) return nullptr;
+  return std::make_shared<const plan::Tuning>(plan::Tuning::from_toml(text, plan::tuning_path()));
 }
 
 }  // namespace comm

@@ -59,6 +59,11 @@ class Chooser {
   mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t>, const std::string*> chosen_;
 };
 
+/// The text of the file at plan::tuning_path(); empty where there is none.
+std::string read_tuning_file();
+/// Null for an empty text; ConfigError where it is broken.
+std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text);
+
 }  // namespace comm
 }  // namespace v0
 }  // namespace trireme
