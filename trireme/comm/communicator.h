@@ -79,6 +79,8 @@ class PeerWatch {
   virtual void activity(std::string_view operation, bool waiting) noexcept = 0;
 };
 
+struct RunEvent;
+
 struct CommunicatorOptions {
   std::string name = "world";
   std::string algorithm = "auto";  // auto | naive | ring | direct
@@ -89,6 +91,8 @@ struct CommunicatorOptions {
   bool reproducible = true;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
+  /// Told what every collective does, round by round (run_event.h); nothing is told where empty.
+  std::function<void(const RunEvent&)> on_run = nullptr;
 };
 
 class Engine;
