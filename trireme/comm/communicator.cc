@@ -22,6 +22,7 @@ Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
   op.dtype = like.dtype;
   op.count = count;
   op.label = options.label;
+  op.leaving = options.leaving;
   return op;
 }
 

@@ -47,6 +47,9 @@ struct OpOptions {
   std::string_view label = {};  // "bucket 2": printed in errors and traces
   Deadline deadline = Deadline::job();
   std::string_view algorithm = {};  // overrides the communicator's choice
+  /// This rank's last call: its loop has ended. Peers that make another call get UnevenInput naming
+  /// it, at once.
+  bool leaving = false;
 };
 
 /// Memory that this group reduces without a copy. All ranks allocate in the same order.
