@@ -5,8 +5,7 @@
 # trireme_test(file [RANKS n] [TIMEOUT s] [LABELS …] [DEPS modules…] [LIBRARIES …])
 #   One program and one ctest entry, named after the file's path without `trireme/`.
 
-# g++ 12 sees overlaps and bounds errors in std::string concatenation that are not there (GCC 105651).
-set(TRIREME_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-restrict -Wno-array-bounds)
+set(TRIREME_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
 
 if(TRIREME_SANITIZE)
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -2,4 +2,5 @@
 #pragma once
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/registry.h"
 #include "trireme/job/job.h"

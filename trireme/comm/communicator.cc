@@ -4,17 +4,16 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/choice.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
+#include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
 namespace {
-
-// Up to here one round of messages beats the ring's 2(n-1) rounds and direct's two.
-constexpr std::size_t kNaiveBytes = 4096;
 
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options) {
@@ -23,6 +22,7 @@ Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
   op.dtype = like.dtype;
   op.count = count;
   op.label = options.label;
+  op.leaving = options.leaving;
   return op;
 }
 
@@ -31,8 +31,11 @@ std::string text(std::size_t number) { return std::to_string(number); }
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
-    : engine_(Engine::create(std::move(transport), std::move(options))) {
-  choose(engine_->options().algorithm, 0);  // refuse an unknown name now
+    : engine_(Engine::create(std::move(transport), std::move(options))),
+      chooser_(std::make_unique<Chooser>(
+          Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
+                         engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
+  choose(engine_->options().algorithm, 0, 1);  // refuse an unknown name now
 }
 
 Communicator::~Communicator() { engine_->close(); }
@@ -59,11 +62,11 @@ void Communicator::require(bool condition, std::string_view operation,
 }
 
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
-std::string Communicator::choose(std::string_view wanted, std::size_t bytes) const {
+std::string Communicator::choose(std::string_view wanted, std::size_t bytes,
+                                 std::uint32_t total) const {
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == "auto") {
-    if (engine_->can_map()) return "direct";
-    return bytes <= kNaiveBytes ? "naive" : "ring";
+    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total);
   }
   if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
     throw ConfigError("algorithm direct needs memory that ranks share; transport " +
@@ -72,11 +75,13 @@ std::string Communicator::choose(std::string_view wanted, std::size_t bytes) con
                        .operation = "all_reduce",
                        .advice = "Use algorithm auto or ring, or transport shm."});
   }
-  if (wanted != "naive" && wanted != "ring" && wanted != "direct") {
-    throw ConfigError("unknown algorithm " + std::string(wanted),
-                      {.rank = rank(),
-                       .operation = "all_reduce",
-                       .advice = "Choose auto, naive, ring or direct."});
+  if (wanted != "direct" && !find_algorithm(OpKind::AllReduce, wanted)) {
+    std::string names = "auto, direct";
+    for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce))
+      names += ", " + entry->name;
+    throw ConfigError(
+        "unknown algorithm " + std::string(wanted),
+        {.rank = rank(), .operation = "all_reduce", .advice = "Choose one of " + names + "."});
   }
   return size() == 1 ? "naive" : std::string(wanted);
 }
@@ -89,7 +94,7 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.algorithm = choose(options.algorithm, inout.bytes());
+  operation.algorithm = choose(options.algorithm, inout.bytes(), operation.total);
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
   return engine_->submit(std::move(operation), options.deadline);
@@ -113,7 +118,7 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
-  operation.algorithm = choose(options.algorithm, out.bytes());
+  operation.algorithm = choose(options.algorithm, out.bytes(), total);
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);
@@ -123,6 +128,7 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
+  operation.algorithm = "binomial";
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);
@@ -145,6 +151,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
   require(out.count == sum && out.dtype == in.dtype, "all_gather",
           "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
+  operation.algorithm = "pairwise";
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
@@ -161,11 +168,16 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
           "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
               std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
+  operation.algorithm = "pairwise";
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);
+}
+
+std::string Communicator::explain_all_reduce(std::size_t bytes) const {
+  return chooser_->explain(OpKind::AllReduce, bytes, static_cast<std::uint32_t>(size()));
 }
 
 Work Communicator::barrier(const OpOptions& options) {

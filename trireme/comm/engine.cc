@@ -6,11 +6,11 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/algorithms.h"
 #include "trireme/comm/direct_run.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
+#include "trireme/comm/registry.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -42,6 +42,17 @@ class OwnDeadline final : public WorkOwner {
   const Deadline deadline_;
 };
 
+// Numbers the hosts in the order in which their names first appear.
+std::vector<int> numbered(const std::vector<std::string>& names) {
+  std::vector<int> numbers;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const auto first = std::find(names.begin(), name, *name);
+    const int next = numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end()) + 1;
+    numbers.push_back(first == name ? next : numbers[first - names.begin()]);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 net::Tag tag_of(Channel channel) noexcept {
@@ -54,6 +65,7 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
       waiter_(transport_->waiter()),
       rank_(transport_->rank()),
       size_(transport_->size()),
+      hosts_(numbered(options_.host_of_rank)),
       expected_(size_, 0) {}
 
 Work Engine::submit(Operation operation, Deadline deadline) {
@@ -120,7 +132,8 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
     title_ = title_of(op);
   }
   call->own.header = header_of(op, options_.epoch);
-  if (op.kind == OpKind::Allocate) return exchange_headers(call);
+  // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
+  if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
   if (!call->inlined && op.algorithm == "direct") {
     call->direct = std::make_shared<DirectRun>(*this, call);
@@ -166,7 +179,7 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
     return direct->run();
   }
   if (call->operation.kind == OpKind::Allocate) {
-    map_region(*call);
+    map_region(*call, payloads);
     if (broken()) return;
   } else {
     complete_inline(call->operation, fold_plan(call->operation.total), rank_, payloads);
@@ -181,6 +194,18 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
     return "rank " + std::to_string(rank) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
+  if (own.leaving || other.leaving) {
+    const int gone = other.leaving ? peer : rank_;
+    fail(std::make_exception_ptr(
+        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
+                    {.rank = rank_,
+                     .operation = std::string(name_of(call.operation.kind)),
+                     .peer = gone,
+                     .label = call.operation.label,
+                     .advice = "Give every rank the same number of batches; "
+                               "trireme::Sampler does."})));
+    return false;
+  }
   fail(std::make_exception_ptr(MismatchError(
       rank_ < peer ? a + ", " + b : b + ", " + a,
       {.rank = rank_,
@@ -256,24 +281,10 @@ const Route& Engine::route_of(const Operation& op) {
   key += "/" + op.algorithm + "/" + std::to_string(op.total) + "/" + std::to_string(op.root);
   auto& route = routes_[key];
   if (route) return *route;
-  const auto resolved = [&](Generator generator, const Layout& layout) {
-    const Program program = record(op.algorithm, generator, size_, op.root);
-    return std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
-  };
-  switch (op.kind) {
-    case OpKind::AllReduce:
-      route = resolved(op.algorithm == "ring" ? ring : naive, all_reduce_layout(size_, op.total));
-      break;
-    case OpKind::Broadcast:
-      route = resolved(binomial_broadcast, broadcast_layout(op.root));
-      break;
-    case OpKind::AllGather:
-      route = resolved(pairwise_all_gather, all_gather_layout());
-      break;
-    default:
-      route = resolved(pairwise_reduce_scatter, reduce_scatter_layout(size_));
-      break;
-  }
+  const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
+                                 size_, op.root, hosts_);
+  const Layout layout = layout_of(op.kind, size_, op.total, op.root);
+  route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
   return *route;
 }
 

@@ -32,14 +32,15 @@ Algorithm::Step Algorithm::round() {
   return Step(*this, rounds_.size() - 1);
 }
 
-Program record(std::string_view name, const Generator& generator, int size, int root) {
+Program record(std::string_view name, const Generator& generator, int size, int root,
+               const std::vector<int>& hosts) {
   Program program;
   const auto refuse = [&](const std::string& why) {
     throw ConfigError("algorithm " + std::string(name) + ": " + why,
                       {.operation = "algorithm", .advice = "Correct the algorithm."});
   };
   for (int rank = 0; rank < size; ++rank) {
-    Algorithm algorithm(rank, size, root);
+    Algorithm algorithm(rank, size, root, hosts);
     generator(algorithm);
     if (rank > 0 && algorithm.num_chunks() != program.num_chunks) {
       refuse("rank 0 cuts " + std::to_string(program.num_chunks) + " chunks, rank " +

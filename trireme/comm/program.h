@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -39,10 +40,15 @@ struct Program {
 class Algorithm {
  public:
   const int rank, size;
-  const int root;  // broadcast; else 0
+  const int root;                       // broadcast, reduce, gather, scatter; else 0
+  const std::vector<int> host_of_rank;  // number of each rank's host; all 0 where nobody said
 
-  Algorithm(int own_rank, int num_ranks, int root_rank = 0)
-      : rank(own_rank), size(num_ranks), root(root_rank), num_chunks_(num_ranks) {}
+  Algorithm(int own_rank, int num_ranks, int root_rank = 0, std::vector<int> hosts = {})
+      : rank(own_rank),
+        size(num_ranks),
+        root(root_rank),
+        host_of_rank(hosts.empty() ? std::vector<int>(num_ranks, 0) : std::move(hosts)),
+        num_chunks_(num_ranks) {}
 
   class Step {
    public:
@@ -80,8 +86,9 @@ class Algorithm {
 using Generator = std::function<void(Algorithm&)>;
 
 /// Runs `generator` for every rank. ConfigError if the ranks disagree about the number of chunks or
-/// a peer is out of range.
-Program record(std::string_view name, const Generator& generator, int size, int root = 0);
+/// a peer is out of range. `hosts`: as Algorithm::host_of_rank.
+Program record(std::string_view name, const Generator& generator, int size, int root = 0,
+               const std::vector<int>& hosts = {});
 
 }  // namespace comm
 using comm::Algorithm;

@@ -27,6 +27,9 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       held_(route.num_chunks) {
   cut_chunks();
   place_inputs();
+  if (!watched()) return;
+  tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
+  tell_held();
 }
 
 // all_gather and reduce_scatter: one chunk per rank; the others: pieces of equal size that begin at
@@ -103,12 +106,38 @@ void ProgramRun::send_ahead() {
   sent_ = true;
 }
 
+void ProgramRun::tell_held() const {
+  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
+    for (const Place& place : held_[chunk]) {
+      tell({.kind = RunEvent::Kind::Hold,
+            .chunk = chunk,
+            .node = place.node,
+            .data = {place.data, bytes_of(chunk)}});
+    }
+  }
+}
+
+void ProgramRun::tell_received(const Movement& receive, const std::vector<Place>& places) const {
+  if (bytes_of(receive.chunk) == 0) return;  // nothing was sent
+  for (const Place& place : places) {
+    tell({RunEvent::Kind::Receive,
+          receive.chunk,
+          receive.peer,
+          receive.copy,
+          place.node,
+          {place.data, bytes_of(receive.chunk)}});
+  }
+}
+
 void ProgramRun::post_sends(Phase& phase) {
   for (const Movement& send : route_.rounds[round_].sends) {
     const std::size_t bytes = bytes_of(send.chunk);
     if (bytes == 0) continue;
     for (const kernel::LeafRange& node : send.nodes) {
-      phase.send(send.peer, tag_of(Channel::Data), {find(send.chunk, node).data, bytes});
+      const std::byte* data = find(send.chunk, node).data;
+      phase.send(send.peer, tag_of(Channel::Data), {data, bytes});
+      if (watched())
+        tell({RunEvent::Kind::Send, send.chunk, send.peer, false, node, {data, bytes}});
     }
   }
 }
@@ -141,6 +170,7 @@ void ProgramRun::begin_round() {
 void ProgramRun::end_round() {
   const RouteRound& round = route_.rounds[round_];
   for (std::size_t i = 0; i < round.receives.size(); ++i) {
+    if (watched()) tell_received(round.receives[i], arriving_[i]);
     auto& held = held_[round.receives[i].chunk];
     if (round.receives[i].copy) {
       for (const Place& old : held) release(old);
@@ -150,6 +180,10 @@ void ProgramRun::end_round() {
   }
   for (const auto& [chunk, merges] : round.merges) {
     for (const kernel::Merge& one : merges) merge(chunk, one);
+  }
+  if (watched()) {
+    tell_held();
+    tell({.kind = RunEvent::Kind::RoundEnd});
   }
   ++round_;
   begin_round();
@@ -172,6 +206,9 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   }
   kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
                   extents_[chunk].count);
+  if (watched()) {
+    tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk)}});
+  }
   for (const Place* used : {&left, &right}) {
     if (used->data != sum.data) release(*used);
   }
@@ -188,9 +225,13 @@ void ProgramRun::end() {
       const std::byte* sum = find(chunk, {0, op.total}).data;
       if (sum != out) std::memcpy(out, sum, bytes_of(chunk));
       if (op.op == ReduceOp::Mean) kernel::divide(op.dtype, out, extents_[chunk].count, op.total);
+      if (watched()) {
+        tell({RunEvent::Kind::Out, chunk, -1, false, {0, op.total}, {out, bytes_of(chunk)}});
+      }
     }
     for (const Place& place : held_[chunk]) release(place);
   }
+  if (watched()) tell({.kind = RunEvent::Kind::End});
   engine_.finish(call_);
 }
 

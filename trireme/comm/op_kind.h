@@ -1,0 +1,31 @@
+// OpKind: which collective (or message) a call is. A plain name.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+enum class OpKind : std::uint8_t {
+  AllReduce,
+  Reduce,
+  ReduceScatter,
+  AllGather,
+  Gather,
+  Scatter,
+  Broadcast,
+  AllToAll,
+  Barrier,
+  Send,
+  Recv,
+  Allocate,  // internal: announces a region that all have registered
+};
+
+/// "all_reduce", "broadcast", ...
+std::string_view name_of(OpKind kind) noexcept;
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

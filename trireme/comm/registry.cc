@@ -1,0 +1,117 @@
+#include "trireme/comm/registry.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/algorithms.h"
+#include "trireme/comm/operation.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::deque<AlgorithmEntry> entries;  // a deque: addresses stay
+  const std::size_t shipped = entries.size();
+};
+
+// Made at the first use, since programs register from static initialisers.
+Registry& registry() {
+  static Registry* const made = new Registry{
+      {},
+      {
+          {OpKind::AllReduce, "naive", "everyone sends everything to everyone; one round", naive},
+          {OpKind::AllReduce, "ring",
+           "reduce-scatter and all-gather around a ring; 2(n-1) rounds (Patarasuk and Yuan 2009)",
+           ring},
+          {OpKind::Broadcast, "binomial", "those who have it send it on; ceil(log2 n) rounds",
+           binomial_broadcast},
+          {OpKind::AllGather, "pairwise", "rank r sends its piece to r+1, r+2, ...; n-1 rounds",
+           pairwise_all_gather},
+          {OpKind::ReduceScatter, "pairwise", "everyone's piece r to rank r; n-1 rounds",
+           pairwise_reduce_scatter},
+      }};
+  return *made;
+}
+
+const AlgorithmEntry* find(const Registry& all, OpKind kind, std::string_view name) {
+  for (const AlgorithmEntry& entry : all.entries) {
+    if (entry.kind == kind && entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const AlgorithmEntry& register_algorithm(AlgorithmEntry entry) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("cannot register algorithm \"" + entry.name + "\" for " +
+                          std::string(name_of(entry.kind)) + ": " + why,
+                      {.operation = "register_algorithm", .advice = "Choose another name."});
+  };
+  if (entry.name.empty() || entry.name.size() > sizeof Header::algorithm) {
+    refuse("a name has 1 to " + std::to_string(sizeof Header::algorithm) + " characters");
+  }
+  if (entry.name == "auto" || entry.name == "direct") refuse("the name has a meaning of its own");
+  if (find(all, entry.kind, entry.name)) refuse("there is one of that name");
+  return all.entries.emplace_back(std::move(entry));
+}
+
+const AlgorithmEntry* find_algorithm(OpKind kind, std::string_view name) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  return find(all, kind, name);
+}
+
+std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  std::vector<const AlgorithmEntry*> found;
+  for (const AlgorithmEntry& entry : all.entries) {
+    if (entry.kind == kind) found.push_back(&entry);
+  }
+  return found;
+}
+
+bool ships(const AlgorithmEntry& entry) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  const auto end = all.entries.begin() + static_cast<std::ptrdiff_t>(all.shipped);
+  return std::any_of(all.entries.begin(), end, [&](const auto& one) { return &one == &entry; });
+}
+
+Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {
+  switch (kind) {
+    case OpKind::AllReduce:
+      return all_reduce_layout(size, total);
+    case OpKind::Broadcast:
+      return broadcast_layout(root);
+    case OpKind::AllGather:
+      return all_gather_layout();
+    case OpKind::ReduceScatter:
+      return reduce_scatter_layout(size);
+    default:
+      break;
+  }
+  throw ConfigError(std::string(name_of(kind)) + " is not made of rounds of messages",
+                    {.operation = std::string(name_of(kind)), .advice = "Name a collective."});
+}
+
+}  // namespace comm
+
+const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generator generator,
+                                                std::string about) {
+  return comm::register_algorithm(
+      {comm::OpKind::AllReduce, std::move(name), std::move(about), std::move(generator)});
+}
+
+}  // namespace v0
+}  // namespace trireme
