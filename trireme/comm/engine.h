@@ -123,7 +123,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
   bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
-  std::exception_ptr timeout_error(Duration waited, int lost_rank);
+  std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict);
   bool owes(int peer);
   std::exception_ptr with_context(std::exception_ptr error) const noexcept;
   std::string running_title() const;

@@ -43,13 +43,15 @@ TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
     options_.on_stall ? options_.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options_.timeout;
   }
-  waiter_->run([self = shared_from_this(), waited, lost = verdict.lost_rank] {
-    if (!self->broken()) self->fail(self->timeout_error(waited, lost));
+  waiter_->run([self = shared_from_this(), waited, verdict] {
+    if (!self->broken()) self->fail(self->timeout_error(waited, verdict));
   });
   return TimePoint::max();
 }
 
-std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
+// Names who did not come and, where somebody knows it, what they do instead.
+std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict) {
+  const int lost_rank = verdict.lost_rank;
   ErrorContext context{.rank = rank_, .operation = running_title()};
   if (const Operation* op = first_user_call()) {
     context.operation = std::string(name_of(op->kind));
@@ -76,7 +78,8 @@ std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
       "only slow.";
   return std::make_exception_ptr(
       TimeoutError("waited " + seconds(waited) + " for " +
-                       (missing.empty() ? "its own sends" : "rank " + missing),
+                       (missing.empty() ? "its own sends" : "rank " + missing) +
+                       (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
                    std::move(context)));
 }
 
