@@ -1,6 +1,6 @@
 // Ranks that call different things: random pairs of calls over the simulated network, from seeds.
 // Every rank refuses within 0.1 s, prints both sides' call, and no buffer is touched: nothing is
-// ever summed silently. 1,000 pairs here; tests/chaos/mismatch.full (label soak) draws 10,000.
+// ever summed silently. 300 pairs here; tests/chaos/mismatch.full (label soak) draws 10,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -213,7 +213,7 @@ void run_pair(std::uint64_t seed) {
 
 int number_of_pairs() {
   const char* text = std::getenv("TRIREME_MISMATCHED_PAIRS");
-  return text ? std::atoi(text) : 1000;
+  return text ? std::atoi(text) : 300;
 }
 
 TEST(Mismatch, RandomPairsAreRefusedOnEveryRankAndTouchNothing) {

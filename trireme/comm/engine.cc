@@ -20,14 +20,15 @@ namespace {
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
-/// An operation with a deadline of its own.
+/// An operation with a deadline of its own, or outside the order of the others.
 class OwnDeadline final : public WorkOwner {
  public:
-  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline)
-      : engine_(std::move(engine)), deadline_(deadline) {}
+  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::string title)
+      : engine_(std::move(engine)), deadline_(deadline), title_(std::move(title)) {}
   Deadline timeout() const noexcept override { return deadline_; }
   TimePoint on_deadline(TimePoint now, Duration waited) override {
-    return engine_->on_deadline(now, waited);
+    return title_.empty() ? engine_->on_deadline(now, waited)
+                          : engine_->on_deadline(now, waited, title_);
   }
   void on_unseen_failure(std::exception_ptr error) noexcept override {
     engine_->on_unseen_failure(std::move(error));
@@ -40,6 +41,7 @@ class OwnDeadline final : public WorkOwner {
  private:
   const std::shared_ptr<Engine> engine_;
   const Deadline deadline_;
+  const std::string title_;  // empty: of the collective that runs
 };
 
 // Numbers the hosts in the order in which their names first appear.
@@ -71,7 +73,11 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
 Work Engine::submit(Operation operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
   std::shared_ptr<WorkOwner> owner = shared_from_this();
-  if (!deadline.is_job()) owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline);
+  const bool aside = operation.kind == OpKind::Send || operation.kind == OpKind::Recv;
+  if (aside || !deadline.is_job()) {
+    owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline.or_else(timeout()),
+                                          aside ? title_of(operation) : std::string());
+  }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
   auto call = std::make_shared<Call>(Call{std::move(operation), std::move(source)});
   Work work = call->source.work();
@@ -151,23 +157,32 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   }
   call->envelopes.resize(static_cast<std::size_t>(size_));
   call->envelopes[rank_] = call->own;
+  call->heard.resize(static_cast<std::size_t>(size_));
   auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_envelopes(call); });
+  // First to all, and then heard: a mismatch, seen below, must not keep the header from anybody.
   for (int step = 1; step < size_; ++step) {
-    const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
-    phase->send(to, tag_of(Channel::Header), std::as_bytes(std::span(&call->own, 1)));
-    phase->recv(from, tag_of(Channel::Header),
-                std::as_writable_bytes(std::span(&call->envelopes[from], 1)));
+    phase->send((rank_ + step) % size_, tag_of(Channel::Header),
+                std::as_bytes(std::span(&call->own, 1)));
   }
   if (call->program && op.out.bytes() <= kSendAhead) call->program->send_ahead();
+  for (int step = 1; step < size_; ++step) {
+    const int from = (rank_ + size_ - step) % size_;
+    phase->recv(from, tag_of(Channel::Header),
+                std::as_writable_bytes(std::span(&call->envelopes[from], 1)),
+                [self = shared_from_this(), call, from] {
+                  call->heard[from] = true;
+                  if (!self->broken())
+                    self->check_header(*call, from, call->envelopes[from].header);
+                });
+  }
   phase->close();
 }
 
 void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
+  call->heard.clear();
+  if (call->lost) return fail(call->lost);
   std::vector<const std::byte*> payloads;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (!check_header(*call, peer, call->envelopes[peer].header)) return;
-    payloads.push_back(call->envelopes[peer].payload.data());
-  }
+  for (const Envelope& envelope : call->envelopes) payloads.push_back(envelope.payload.data());
   on_agreed(call, payloads);
 }
 
@@ -247,6 +262,22 @@ void Engine::fail(std::exception_ptr error) noexcept {
     call->direct = nullptr;
     call->source.fail(error);
   }
+}
+
+void Engine::transfer_failed(int peer, const std::exception_ptr& error) noexcept {
+  if (broken() || queue_.empty()) return fail(error);
+  const std::shared_ptr<Call> call = queue_.front();
+  if (board_) {
+    if (waits_ == Waits::Headers && check_headers_here(*call) < 0) return;
+    const int gone = board_->first_aborted();
+    return fail(gone >= 0 ? board_->error_of(gone) : error);
+  }
+  // Its envelope is here and agrees; whom it disagreed with is still to be heard.
+  if (!call->heard.empty() && call->heard[peer]) {
+    if (!call->lost) call->lost = error;
+    return;
+  }
+  fail(error);
 }
 
 const Operation* Engine::first_user_call() const noexcept {

@@ -145,18 +145,24 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   if (!broken()) poll_headers(call);
 }
 
-bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
-  const std::uint64_t number = call->number;
-  const std::uint64_t hash = board_->slot(rank_, number).hash;
+// How many headers are here; -1 where one of them differs. That is refused at once: the ranks that
+// are still missing may never come.
+int Engine::check_headers_here(const Call& call) {
+  const std::uint64_t hash = board_->slot(rank_, call.number).hash;
   int here = 0;
   for (int peer = 0; peer < size_; ++peer) {
-    const BoardMemory::Slot& slot = board_->slot(peer, number);
-    if (slot.ready.load(std::memory_order_acquire) != number) continue;
+    const BoardMemory::Slot& slot = board_->slot(peer, call.number);
+    if (slot.ready.load(std::memory_order_acquire) != call.number) continue;
     ++here;
-    // A mismatch is refused at once: the ranks that are still missing may never come.
-    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
+    if (slot.hash != hash && !check_header(call, peer, slot.header)) return -1;
   }
-  if (here < size_) return false;
+  return here;
+}
+
+bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
+  const std::uint64_t number = call->number;
+  const int here = check_headers_here(*call);
+  if (here < size_) return here < 0;
   wait_for(Waits::No);
   std::vector<const std::byte*> payloads;
   payloads.reserve(static_cast<std::size_t>(size_));

@@ -33,9 +33,8 @@ bool Engine::owes(int peer) {
   return call.direct->owes(peer);
 }
 
-TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
+TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string& title) {
   PeerWatch::Verdict verdict;
-  const std::string title = running_title();
   if (options_.watch) verdict = options_.watch->ask(title, waited);
   if (verdict.keep_waiting) {
     const std::string line = verdict.explanation + "; rank " + std::to_string(rank_) +
@@ -43,17 +42,18 @@ TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
     options_.on_stall ? options_.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options_.timeout;
   }
-  waiter_->run([self = shared_from_this(), waited, verdict] {
-    if (!self->broken()) self->fail(self->timeout_error(waited, verdict));
+  waiter_->run([self = shared_from_this(), waited, verdict, title] {
+    if (!self->broken()) self->fail(self->timeout_error(waited, verdict, title));
   });
   return TimePoint::max();
 }
 
 // Names who did not come and, where somebody knows it, what they do instead.
-std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict) {
+std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                         const std::string& title) {
   const int lost_rank = verdict.lost_rank;
-  ErrorContext context{.rank = rank_, .operation = running_title()};
-  if (const Operation* op = first_user_call()) {
+  ErrorContext context{.rank = rank_, .operation = title};
+  if (const Operation* op = first_user_call(); op && title == title_of(*op)) {
     context.operation = std::string(name_of(op->kind));
     context.label = op->label;
   }

@@ -106,7 +106,10 @@ TEST_F(MembershipTest, ADeadlockSaysWhatEachRankDoesInstead) {
   join_all(4);
   for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(31));
   wait(1, "recv", seconds(31));
-  EXPECT_EQ(ask(0, seconds(62)).explanation,
+  members.table(at(seconds(31)));
+  for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(61));
+  wait(1, "recv", seconds(61));
+  EXPECT_EQ(ask(0, seconds(61)).explanation,
             "every rank waits: rank 0, 2, 3 in all_reduce bucket 2; rank 1 in recv");
 }
 
