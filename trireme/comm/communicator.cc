@@ -46,6 +46,7 @@ const std::string& Communicator::name() const noexcept { return engine_->options
 std::string_view Communicator::transport_name() const noexcept {
   return engine_->transport().name();
 }
+bool Communicator::can_map() const noexcept { return engine_->can_map(); }
 std::shared_ptr<Waiter> Communicator::waiter() const { return engine_->transport().waiter(); }
 std::exception_ptr Communicator::failure() const noexcept { return engine_->failure(); }
 Duration Communicator::time_waited() const noexcept { return engine_->time_waited(); }

@@ -115,6 +115,8 @@ class Communicator final {
   int size() const noexcept;
   const std::string& name() const noexcept;
   std::string_view transport_name() const noexcept;
+  /// True where ranks reach one another's arenas: the algorithm "direct" is possible.
+  bool can_map() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
   /// Collective. Zeroed; reduced in place without a copy where the transport can map it.
