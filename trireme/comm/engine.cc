@@ -59,13 +59,16 @@ net::Tag tag_of(Channel channel) noexcept {
   return {kTagSpace | static_cast<std::uint64_t>(channel)};
 }
 
-Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
+Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options,
+               std::shared_ptr<Family> family)
     : transport_(std::move(transport)),
       options_(std::move(options)),
       waiter_(transport_->waiter()),
       rank_(transport_->rank()),
       size_(transport_->size()),
       hosts_(numbered(options_.host_of_rank)),
+      family_(family ? std::move(family) : std::make_shared<Family>()),
+      head_(family_.use_count() == 1),
       expected_(size_, 0) {}
 
 Work Engine::submit(Operation operation, Deadline deadline) {
@@ -190,27 +193,28 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
 bool Engine::check_header(const Call& call, int peer, const Header& other) {
   const Header& own = call.own.header;
   if (same_call(own, other)) return true;
-  const auto side = [](int rank, const Header& header, const Header& against) {
-    return "rank " + std::to_string(rank) + " called " + call_text(header, against);
+  const auto side = [this](int rank, const Header& header, const Header& against) {
+    return "rank " + std::to_string(world_rank(rank)) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
   if (own.leaving || other.leaving) {
     const int gone = other.leaving ? peer : rank_;
     fail(std::make_exception_ptr(
-        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
-                    {.rank = rank_,
+        UnevenInput("rank " + std::to_string(world_rank(gone)) + "'s loop has ended, " +
+                        (gone == peer ? a : b) + group_text(),
+                    {.rank = world_rank(rank_),
                      .operation = std::string(name_of(call.operation.kind)),
-                     .peer = gone,
+                     .peer = world_rank(gone),
                      .label = call.operation.label,
                      .advice = "Give every rank the same number of batches; "
                                "trireme::Sampler does."})));
     return false;
   }
   fail(std::make_exception_ptr(MismatchError(
-      rank_ < peer ? a + ", " + b : b + ", " + a,
-      {.rank = rank_,
+      (rank_ < peer ? a + ", " + b : b + ", " + a) + group_text(),
+      {.rank = world_rank(rank_),
        .operation = std::string(name_of(call.operation.kind)),
-       .peer = peer,
+       .peer = world_rank(peer),
        .label = call.operation.label,
        .advice = "All ranks must call the same operations with the same arguments in the same "
                  "order; look for a branch that only some ranks take."})));
@@ -227,10 +231,16 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
+  if (leaving_ && queue_.empty()) retire();
 }
 
 void Engine::fail(std::exception_ptr error) noexcept {
-  error = with_context(std::move(error));
+  if (broken()) return;
+  break_with(with_context(std::move(error)));
+}
+
+void Engine::break_with(const std::exception_ptr& error) noexcept {
+  const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   {
     std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -239,7 +249,8 @@ void Engine::fail(std::exception_ptr error) noexcept {
   }
   wait_for(Waits::No);
   if (board_) board_->abort(error, *waiter_);
-  transport_->abort(error);  // settles every transfer; from here on no buffer is touched
+  // Settles every transfer; from here on no buffer is touched. One that has left keeps to itself.
+  if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
     if (call->program) call->program->cancel();
@@ -247,6 +258,7 @@ void Engine::fail(std::exception_ptr error) noexcept {
     call->direct = nullptr;
     call->source.fail(error);
   }
+  leaving_ ? retire() : family_->fail(error);
 }
 
 const Operation* Engine::first_user_call() const noexcept {
@@ -264,7 +276,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
     if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      if (context.rank < 0) context.rank = rank_;
+      if (context.rank < 0) context.rank = world_rank(rank_);
       context.operation = std::string(name_of(op->kind));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));

@@ -1,7 +1,8 @@
 #include "trireme/net/sim/sim_network.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,7 +18,6 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMostArrivals = 1024;
 
 using Key = std::pair<int, std::uint64_t>;  // peer, tag
@@ -38,12 +38,14 @@ struct Posted {
 
 struct Memory {
   explicit Memory(std::size_t size) : bytes(size) {
-    const std::size_t rounded = std::max(kPage, (size + kPage - 1) / kPage * kPage);
-    data.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)));
-    TRIREME_CHECK(data != nullptr);
-    std::memset(data.get(), 0, rounded);
+    void* const pages = mmap(nullptr, std::max<std::size_t>(size, 1), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TRIREME_CHECK(pages != MAP_FAILED);
+    data = static_cast<std::byte*>(pages);
   }
-  std::unique_ptr<std::byte, void (*)(void*)> data{nullptr, std::free};
+  ~Memory() { munmap(data, std::max<std::size_t>(bytes, 1)); }
+  Memory(const Memory&) = delete;
+  std::byte* data;
   std::size_t bytes;
 };
 
@@ -163,7 +165,7 @@ Region SimTransport::register_memory(std::span<std::byte> bytes, Device,
   Region region{{end().num_regions++}, bytes, nullptr};
   if (bytes.data() != nullptr) return region;
   auto memory = std::make_shared<Memory>(bytes.size());
-  region.bytes = {memory->data.get(), bytes.size()};
+  region.bytes = {memory->data, bytes.size()};
   region.owner = memory;
   end().regions.emplace(region.id.value, memory);
   for (int peer = 0; peer < size(); ++peer) {
@@ -185,7 +187,7 @@ std::span<std::byte> SimTransport::map(int peer, RegionId region) {
     memory = own->second.lock();
   }
   if (!memory) return {};
-  return {memory->data.get(), memory->bytes};
+  return {memory->data, memory->bytes};
 }
 
 void SimTransport::unmap(int peer, RegionId region) noexcept {
