@@ -141,7 +141,8 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
     title_ = title_of(op);
   }
   call->own.header = header_of(op, options_.epoch);
-  if (op.kind == OpKind::Allocate) return exchange_headers(call);
+  // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
+  if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
   if (!call->inlined && op.algorithm == "direct") {
     call->direct = std::make_shared<DirectRun>(*this, call);
@@ -187,7 +188,7 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
     return direct->run();
   }
   if (call->operation.kind == OpKind::Allocate) {
-    map_region(*call);
+    map_region(*call, payloads);
     if (broken()) return;
   } else {
     complete_inline(call->operation, fold_plan(call->operation.total), rank_, payloads);
@@ -202,6 +203,18 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
     return "rank " + std::to_string(rank) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
+  if (own.leaving || other.leaving) {
+    const int gone = other.leaving ? peer : rank_;
+    fail(std::make_exception_ptr(
+        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
+                    {.rank = rank_,
+                     .operation = std::string(name_of(call.operation.kind)),
+                     .peer = gone,
+                     .label = call.operation.label,
+                     .advice = "Give every rank the same number of batches; "
+                               "trireme::Sampler does."})));
+    return false;
+  }
   fail(std::make_exception_ptr(MismatchError(
       rank_ < peer ? a + ", " + b : b + ", " + a,
       {.rank = rank_,

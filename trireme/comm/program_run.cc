@@ -27,6 +27,9 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       held_(route.num_chunks) {
   cut_chunks();
   place_inputs();
+  if (!watched()) return;
+  tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
+  tell_held();
 }
 
 // all_gather and reduce_scatter: one chunk per rank; the others: pieces of equal size that begin at
@@ -103,12 +106,38 @@ void ProgramRun::send_ahead() {
   sent_ = true;
 }
 
+void ProgramRun::tell_held() const {
+  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
+    for (const Place& place : held_[chunk]) {
+      tell({.kind = RunEvent::Kind::Hold,
+            .chunk = chunk,
+            .node = place.node,
+            .data = {place.data, bytes_of(chunk)}});
+    }
+  }
+}
+
+void ProgramRun::tell_received(const Movement& receive, const std::vector<Place>& places) const {
+  if (bytes_of(receive.chunk) == 0) return;  // nothing was sent
+  for (const Place& place : places) {
+    tell({RunEvent::Kind::Receive,
+          receive.chunk,
+          receive.peer,
+          receive.copy,
+          place.node,
+          {place.data, bytes_of(receive.chunk)}});
+  }
+}
+
 void ProgramRun::post_sends(Phase& phase) {
   for (const Movement& send : route_.rounds[round_].sends) {
     const std::size_t bytes = bytes_of(send.chunk);
     if (bytes == 0) continue;
     for (const kernel::LeafRange& node : send.nodes) {
-      phase.send(send.peer, tag_of(Channel::Data), {find(send.chunk, node).data, bytes});
+      const std::byte* data = find(send.chunk, node).data;
+      phase.send(send.peer, tag_of(Channel::Data), {data, bytes});
+      if (watched())
+        tell({RunEvent::Kind::Send, send.chunk, send.peer, false, node, {data, bytes}});
     }
   }
 }
@@ -145,13 +174,18 @@ void ProgramRun::end_round() {
     if (send.give) drop(send.chunk);
   }
   for (std::size_t i = 0; i < round.receives.size(); ++i) {
+    if (watched()) tell_received(round.receives[i], arriving_[i]);
     if (round.receives[i].copy) drop(round.receives[i].chunk);
     auto& held = held_[round.receives[i].chunk];
     held.insert(held.end(), arriving_[i].begin(), arriving_[i].end());
   }
   unmerged_ = &round.merges;
   ++round_;
-  if (next_round_needs_merges()) merge_all();
+  if (watched() || next_round_needs_merges()) merge_all();
+  if (watched()) {
+    tell_held();
+    tell({.kind = RunEvent::Kind::RoundEnd});
+  }
   begin_round();
 }
 
@@ -198,6 +232,9 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   }
   kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
                   extents_[chunk].count);
+  if (watched()) {
+    tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk)}});
+  }
   for (const Place* used : {&left, &right}) {
     if (used->data != sum.data) release(*used);
   }
@@ -214,9 +251,13 @@ void ProgramRun::end() {
       const std::byte* sum = find(chunk, {0, op.total}).data;
       if (sum != out) std::memcpy(out, sum, bytes_of(chunk));
       if (op.op == ReduceOp::Mean) kernel::divide(op.dtype, out, extents_[chunk].count, op.total);
+      if (watched()) {
+        tell({RunEvent::Kind::Out, chunk, -1, false, {0, op.total}, {out, bytes_of(chunk)}});
+      }
     }
     for (const Place& place : held_[chunk]) release(place);
   }
+  if (watched()) tell({.kind = RunEvent::Kind::End});
   engine_.finish(call_);
 }
 

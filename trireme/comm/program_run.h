@@ -7,6 +7,7 @@
 
 #include "trireme/comm/engine.h"
 #include "trireme/comm/phase.h"
+#include "trireme/comm/run_event.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -42,6 +43,10 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   void drop(int chunk);
   void merge(int chunk, const kernel::Merge& merge);
   void end();
+  bool watched() const noexcept { return static_cast<bool>(engine_.options().on_run); }
+  void tell(const RunEvent& event) const { engine_.options().on_run(event); }
+  void tell_held() const;
+  void tell_received(const Movement& receive, const std::vector<Place>& places) const;
   Place take(int chunk, kernel::LeafRange node);
   void release(const Place& place);
   Place& find(int chunk, kernel::LeafRange node);

@@ -1,5 +1,6 @@
 #include "trireme/comm/registry.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::deque<AlgorithmEntry> entries;  // a deque: addresses stay
+  const std::size_t shipped = entries.size();
 };
 
 // Made at the first use, since programs register from static initialisers.
@@ -88,6 +90,13 @@ std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind) {
     if (entry.kind == kind) found.push_back(&entry);
   }
   return found;
+}
+
+bool ships(const AlgorithmEntry& entry) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  const auto end = all.entries.begin() + static_cast<std::ptrdiff_t>(all.shipped);
+  return std::any_of(all.entries.begin(), end, [&](const auto& one) { return &one == &entry; });
 }
 
 Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {

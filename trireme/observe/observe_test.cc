@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
@@ -110,13 +113,69 @@ TEST(Progress, PlainLinesAtRoundSteps) {
                           Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
 }
 
-TEST(Progress, LiveLineIsClippedAndMovesBelowLines) {
+// What stands on the terminal's live line after two steps, so that all seven fields have a value.
+std::string live_line(int columns) {
+  const std::string text =
+      shown({.steps = 2000, .terminal = true, .columns = columns}, [](observe::Progress& progress) {
+        progress.validation(1.5);
+        progress.step(figures(1239));
+        progress.step(figures(1240));
+      });
+  const auto begin = text.rfind('\r') + 1;
+  return text.substr(begin, text.rfind("\x1b[K") - begin);
+}
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  const std::string separator = " · ";
+  std::size_t begin = 0;
+  for (std::size_t end; (end = line.find(separator, begin)) != std::string::npos;) {
+    fields.push_back(line.substr(begin, end - begin));
+    begin = end + separator.size();
+  }
+  fields.push_back(line.substr(begin));
+  return fields;
+}
+
+int columns_taken(const std::string& text) {
+  int columns = 0;
+  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return columns;
+}
+
+TEST(Progress, LiveLineHoldsWholeFieldsAtAnyWidth) {
+  const std::vector<std::string> all = fields_of(live_line(160));
+  ASSERT_THAT(
+      all, ElementsAre("step 1,240 of 2,000", "loss 2.500", "validation 1.500", "12,345 tokens/s",
+                       "communication 10 %", "input 2 %", "6 min 20 s left"));
+  std::size_t before = 2;
+  for (int columns = 40; columns <= 160; ++columns) {
+    SCOPED_TRACE(columns);
+    const std::string line = live_line(columns);
+    EXPECT_LT(columns_taken(line), columns);
+    const std::vector<std::string> fields = fields_of(line);
+    // Whole fields, in their order, never fewer than on a narrower terminal.
+    auto next = all.begin();
+    for (const std::string& field : fields) {
+      next = std::find(next, all.end(), field);
+      ASSERT_NE(next, all.end()) << field;
+      ++next;
+    }
+    EXPECT_GE(fields.size(), before);
+    before = fields.size();
+  }
+  EXPECT_THAT(live_line(110), AllOf(HasSubstr("communication 10 %"), HasSubstr("6 min 20 s left"),
+                                    Not(HasSubstr("input"))));
+  EXPECT_EQ(live_line(53), "step 1,240 of 2,000 · loss 2.500 · 6 min 20 s left");
+}
+
+TEST(Progress, LiveLineMovesBelowLines) {
   const std::string text =
       shown({.steps = 10, .terminal = true, .columns = 20}, [](observe::Progress& progress) {
         progress.step(figures(1));
         progress.line("hello");
       });
-  EXPECT_EQ(text, "\rstep 1 of 10 · loss\x1b[K\r\x1b[Khello\nstep 1 of 10 · loss\n");
+  EXPECT_EQ(text, "\rstep 1 of 10\x1b[K\r\x1b[Khello\nstep 1 of 10\n");
 }
 
 TEST(Progress, ValidationStandsInTheLine) {

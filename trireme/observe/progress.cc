@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 namespace trireme {
 inline namespace v0 {
 namespace observe {
 namespace {
+
+constexpr int kAnyWidth = std::numeric_limits<int>::max();
 
 std::string formatted(const char* format, double value) {
   char text[64];
@@ -27,14 +32,34 @@ int columns_of(std::FILE* stream) {
   return 80;
 }
 
-// Cuts after `columns` characters, counting UTF-8 continuation bytes as nothing.
-std::string clipped(const std::string& text, int columns) {
-  int seen = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
-    if (++seen > columns) return text.substr(0, i);
+// Characters as a terminal counts them: UTF-8 continuation bytes are nothing.
+int width_of(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+// A part of the line. Where not all fit, the one with the highest `spare` goes first; the parts
+// keep their order.
+struct Field {
+  int spare;
+  std::string text;
+};
+
+std::string joined(const std::vector<Field>& fields) {
+  std::string out;
+  for (const Field& field : fields) out += (out.empty() ? "" : " · ") + field.text;
+  return out;
+}
+
+// Whole fields alone: half a word or half a number tells people something wrong.
+std::string fitted(std::vector<Field> fields, int columns) {
+  while (!fields.empty() && width_of(joined(fields)) > columns) {
+    fields.erase(std::max_element(
+        fields.begin(), fields.end(),
+        [](const Field& one, const Field& other) { return one.spare < other.spare; }));
   }
-  return text;
+  return joined(fields);
 }
 
 }  // namespace
@@ -78,17 +103,19 @@ std::optional<double> Progress::seconds_left() const {
   return pace_ * static_cast<double>(options_.steps - done_);
 }
 
-std::string Progress::text(const StepFigures& figures) const {
-  std::string out = "step " + grouped(figures.step) + " of " + grouped(options_.steps);
-  out += " · loss " + formatted("%.3f", loss_);
-  if (validation_) out += " · validation " + formatted("%.3f", *validation_);
-  out += " · " + grouped(std::lround(figures.tokens_per_second)) + " tokens/s";
-  out += " · communication " + percent(figures.communication_seconds, figures.step_seconds);
-  out += " · input " + percent(figures.input_seconds, figures.step_seconds);
+std::string Progress::text(const StepFigures& figures, int columns) const {
+  std::vector<Field> fields;
+  fields.push_back({0, "step " + grouped(figures.step) + " of " + grouped(options_.steps)});
+  fields.push_back({1, "loss " + formatted("%.3f", loss_)});
+  if (validation_) fields.push_back({3, "validation " + formatted("%.3f", *validation_)});
+  fields.push_back({4, grouped(std::lround(figures.tokens_per_second)) + " tokens/s"});
+  fields.push_back(
+      {5, "communication " + percent(figures.communication_seconds, figures.step_seconds)});
+  fields.push_back({6, "input " + percent(figures.input_seconds, figures.step_seconds)});
   if (const auto left = seconds_left(); left && done_ < options_.steps) {
-    out += " · " + duration_text(std::round(*left)) + " left";
+    fields.push_back({2, duration_text(std::round(*left)) + " left"});
   }
-  return out;
+  return fitted(std::move(fields), columns);
 }
 
 bool Progress::due(long step) const {
@@ -110,11 +137,11 @@ void Progress::step(const StepFigures& figures) {
   if (seen_ < 20) loss_ = figures.loss;
   if (options_.terminal) {
     const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
-    live_ = clipped(text(figures), columns - 1);
+    live_ = text(figures, columns - 1);
     std::fprintf(options_.stream, "\r%s\x1b[K", live_.c_str());
     std::fflush(options_.stream);
   } else if (due(figures.step)) {
-    std::fprintf(options_.stream, "%s\n", text(figures).c_str());
+    std::fprintf(options_.stream, "%s\n", text(figures, kAnyWidth).c_str());
     std::fflush(options_.stream);
   }
 }

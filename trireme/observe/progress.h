@@ -3,6 +3,8 @@
 //   step 1,240 of 2,000 · loss 1.412 · validation 1.50 · 41,200 tokens/s · communication 2 % ·
 //   input 0 % · 38 s left
 //
+// The live line leaves out whole fields where the terminal is too narrow for all of them: input
+// first, then communication, tokens/s, validation.
 // Used by one thread. Time comes in with the figures; nothing here reads a clock.
 #pragma once
 
@@ -40,7 +42,7 @@ class Progress {
   std::optional<double> seconds_left() const;
 
  private:
-  std::string text(const StepFigures& figures) const;
+  std::string text(const StepFigures& figures, int columns) const;
   bool due(long step) const;
   void erase();
   ProgressOptions options_;

@@ -1,59 +1,15 @@
 #include "trireme/testing/run_ranks.h"
 
-#include <exception>
-#include <string>
-#include <utility>
-
-#include "trireme/base/error.h"
-#include "trireme/net/sim/sim_network.h"
-
 namespace trireme {
 inline namespace v0 {
 namespace testing {
-namespace {
-
-// The same error with the rank and the seed in its sentence, so that a failure can be repeated.
-[[noreturn]] void rethrow(const std::exception_ptr& error, int rank, std::uint64_t seed) {
-  const std::string place =
-      "rank " + std::to_string(rank) + " (seed " + std::to_string(seed) + "): ";
-  try {
-    std::rethrow_exception(error);
-  } catch (const net::DeadlockError& deadlock) {
-    throw net::DeadlockError(place + deadlock.message(), rank);
-  } catch (const Error& known) {
-    ErrorContext context = known.context();
-    if (context.rank < 0) context.rank = rank;
-    throw_error(known.code(), place + known.message(), std::move(context));
-  } catch (...) {
-    throw Error(ExitCode::UserCode, place + describe(error).sentence, {.rank = rank});
-  }
-}
-
-}  // namespace
 
 void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options) {
-  net::SimNetwork network(size, {.seed = options.seed});
-  std::exception_ptr first;
-  int first_rank = -1;
-  network.run([&](int rank) {
-    try {
-      RankContext context;
-      context.rank = rank;
-      context.size = size;
-      context.waiter = network.waiter(rank);
-      context.transport = network.transport(rank);
-      comm::CommunicatorOptions world;
-      world.algorithm = options.algorithm;
-      world.timeout = options.timeout;
-      context.world = std::make_shared<comm::Communicator>(context.transport, std::move(world));
-      body(context);
-    } catch (...) {
-      if (first) return;  // one rank runs at a time: no race; the others fail because of this one
-      first = std::current_exception();
-      first_rank = rank;
-    }
-  });
-  if (first) rethrow(first, first_rank, options.seed);
+  comm::SimulationOptions simulation;
+  simulation.network.seed = options.seed;
+  simulation.world.algorithm = options.algorithm;
+  simulation.world.timeout = options.timeout;
+  comm::simulate(size, simulation, body);
 }
 
 }  // namespace testing

@@ -8,22 +8,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <string>
 
-#include "trireme/comm/communicator.h"
-#include "trireme/net/transport.h"
+#include "trireme/comm/simulate.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace testing {
 
-struct RankContext {
-  int rank = 0;
-  int size = 1;
-  std::shared_ptr<Waiter> waiter;
-  std::shared_ptr<net::Transport> transport;
-  std::shared_ptr<comm::Communicator> world;
-};
+using RankContext = comm::SimulatedRank;
 
 struct RunOptions {
   std::uint64_t seed = 1;

@@ -1,4 +1,4 @@
-#include "trireme/comm/algorithm_cost.h"
+#include "trireme/comm/cost_formula.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,27 +14,22 @@ namespace {
 int floor_log2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 int ceil_log2(int n) { return height_of_rank_tree(n); }
 
-AlgorithmCost naive_cost(int n, double bytes) {
-  return {1, (n - 1) * bytes, (n - 1) * bytes, (n - 1) * bytes};
-}
+AlgorithmCost naive_cost(int n, double bytes) { return {1, (n - 1) * bytes, (n - 1) * bytes}; }
 
-AlgorithmCost central_cost(int n, double bytes) {
-  return {2, (n - 1) * bytes, 2 * (n - 1) * bytes, (n - 1) * bytes};
-}
+AlgorithmCost central_cost(int n, double bytes) { return {2, (n - 1) * bytes, (n - 1) * bytes}; }
 
 // The root sends to floor(log2 n) ranks; the first rank of the right half sends up once and then to
 // as many as its half is deep.
 AlgorithmCost tree_cost(int n, double bytes) {
   const int sent = 1 + floor_log2(n - n / 2);
-  return {2 * ceil_log2(n), sent * bytes, 2 * ceil_log2(n) * bytes, floor_log2(n) * bytes};
+  return {2 * ceil_log2(n), sent * bytes, floor_log2(n) * bytes};
 }
 
 // With n = 2^k + e the first of each of e pairs takes one buffer in before and sends one after.
 AlgorithmCost halving_doubling_cost(int n, double bytes) {
   const int core = 1 << floor_log2(n), fold = n > core ? 1 : 0;
   const double part = double(core - 1) / core;
-  return {2 * floor_log2(n) + 2 * fold, (2 * part + fold) * bytes, 2 * (part + fold) * bytes,
-          (part + fold) * bytes};
+  return {2 * floor_log2(n) + 2 * fold, (2 * part + fold) * bytes, (part + fold) * bytes};
 }
 
 // Terms that a rank holds after it has added ranks first ... first+count-1 (modulo n).
@@ -52,7 +47,7 @@ int terms_of(int first, int count, int n) {
 // In round s a rank sends the terms of s+1 ranks that follow one another; a chunk that started at
 // rank c has those of c ... c+s. The sums then travel n-1 rounds as one term each.
 AlgorithmCost ring_cost(int n, double bytes, int pieces) {
-  AlgorithmCost cost{2 * (n - 1) * pieces, 0, (n - 1) * bytes / n, 0};
+  AlgorithmCost cost{2 * (n - 1) * pieces, 0, 0};
   for (int rank = 0; rank < n; ++rank) {
     int sent = n - 1, added = 0;
     for (int s = 0; s < n - 1; ++s) {
@@ -63,48 +58,29 @@ AlgorithmCost ring_cost(int n, double bytes, int pieces) {
     cost.bytes_sent_max_rank = std::max(cost.bytes_sent_max_rank, sent * bytes / n);
     cost.bytes_added = std::max(cost.bytes_added, added * bytes / n);
   }
-  for (int s = 0; s < n - 1; ++s) {
-    int most = 0;
-    for (int first = 0; first < n; ++first) most = std::max(most, terms_of(first, s + 1, n));
-    cost.bytes_on_path += most * bytes / n;
-  }
   return cost;
 }
 
-// A piece goes up from height h in round h + piece, and down from depth d in round top + d + piece.
+// A piece goes up from height h in round h + piece, and down from depth d in round top + d + piece;
+// the way down ends at the outsider, a leaf at depth top.
 AlgorithmCost double_tree_cost(int n, double bytes, int pieces) {
-  const int top = ceil_log2(n), rounds = 2 * top + pieces - 1;
-  std::vector<std::vector<int>> out(n, std::vector<int>(rounds)), in = out;
-  std::vector<int> sent(n), added(n);
-  const auto message = [&](int from, int to, int first_round) {
-    sent[from] += pieces;
-    for (int i = 0; i < pieces; ++i) ++out[from][first_round + i], ++in[to][first_round + i];
-  };
+  std::vector<int> sent(n), added(n);  // in half buffers
   for (int which : {0, 1}) {
     const int outsider = which == 0 ? 0 : n - 1;
     for (const RankTreeNode& node : rank_tree(n)) {
       const int holder = node.split() - which;
-      added[holder] += pieces;
+      ++added[holder];
       for (const auto& half : {node.left(), node.right()}) {
         const bool leaf = half.count == 1;
         const int below = leaf ? static_cast<int>(half.first) : RankTreeNode{half}.split() - which;
         if (below == holder) continue;
-        message(below, holder, ceil_log2(static_cast<int>(half.count)));
-        if (!leaf || below == outsider) message(holder, below, top + node.depth);
+        ++sent[below];
+        if (!leaf || below == outsider) ++sent[holder];
       }
     }
   }
-  const double piece = bytes / 2 / pieces;
-  AlgorithmCost cost{rounds, *std::max_element(sent.begin(), sent.end()) * piece, 0,
-                     *std::max_element(added.begin(), added.end()) * piece};
-  for (int round = 0; round < rounds; ++round) {
-    int most = 0;
-    for (int rank = 0; rank < n; ++rank) {
-      most = std::max({most, out[rank][round], in[rank][round]});
-    }
-    cost.bytes_on_path += most * piece;
-  }
-  return cost;
+  return {2 * ceil_log2(n) + pieces - 1, *std::max_element(sent.begin(), sent.end()) * bytes / 2,
+          *std::max_element(added.begin(), added.end()) * bytes / 2};
 }
 
 // Exact for one host, for one rank on each, and where both numbers are powers of two; else some
@@ -117,7 +93,6 @@ AlgorithmCost hierarchical_cost(int n, double bytes, const std::vector<int>& hos
   AlgorithmCost cost = halving_doubling_cost(num_hosts, bytes / local);
   cost.rounds += local > 1 ? 2 : 0;
   cost.bytes_sent_max_rank += 2 * part * bytes;
-  cost.bytes_on_path += 2 * part * bytes;
   cost.bytes_added += part * bytes;
   return cost;
 }
@@ -140,48 +115,18 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
       return std::nullopt;
     case OpKind::Broadcast: {
       const int rounds = ceil_log2(size);
-      if (name == "binomial") return AlgorithmCost{rounds, rounds * bytes, rounds * bytes, 0};
+      if (name == "binomial") return AlgorithmCost{rounds, rounds * bytes, 0};
       return std::nullopt;
     }
     case OpKind::AllGather:
     case OpKind::ReduceScatter: {
       const double added = kind == OpKind::ReduceScatter ? others * bytes : 0;
       if (name != "pairwise") return std::nullopt;
-      return AlgorithmCost{size - 1, others * bytes, others * bytes, added};
+      return AlgorithmCost{size - 1, others * bytes, added};
     }
     default:
       return std::nullopt;
   }
-}
-
-AlgorithmCost cost_of(const std::vector<Route>& routes, double chunk_bytes) {
-  AlgorithmCost cost;
-  for (const Route& route : routes) {
-    if (!route.rounds.empty()) cost.rounds = std::max(cost.rounds, route.rounds.back().end + 1);
-  }
-  std::size_t most_sent = 0, most_added = 0;
-  std::vector<std::size_t> most(static_cast<std::size_t>(cost.rounds), 0);
-  for (const Route& route : routes) {
-    std::size_t added = 0;
-    std::vector<std::size_t> out(most.size(), 0), in(most.size(), 0);
-    for (const RouteRound& round : route.rounds) {
-      for (const Movement& send : round.sends) {
-        out[static_cast<std::size_t>(round.begin)] += send.nodes.size();
-      }
-      for (const Movement& receive : round.receives) {
-        in[static_cast<std::size_t>(round.end)] += receive.nodes.size();
-      }
-      for (const auto& chunk : round.merges) added += chunk.merges.size();
-    }
-    for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max({most[i], out[i], in[i]});
-    most_sent = std::max(most_sent, terms_sent(route));
-    most_added = std::max(most_added, added);
-  }
-  cost.bytes_sent_max_rank = static_cast<double>(most_sent) * chunk_bytes;
-  cost.bytes_added = static_cast<double>(most_added) * chunk_bytes;
-  for (const std::size_t terms : most)
-    cost.bytes_on_path += static_cast<double>(terms) * chunk_bytes;
-  return cost;
 }
 
 }  // namespace comm

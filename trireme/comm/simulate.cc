@@ -1,0 +1,56 @@
+#include "trireme/comm/simulate.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// The same error with the rank and the seed in its sentence, so that a failure can be repeated.
+[[noreturn]] void rethrow(const std::exception_ptr& error, int rank, std::uint64_t seed) {
+  const std::string place =
+      "rank " + std::to_string(rank) + " (seed " + std::to_string(seed) + "): ";
+  try {
+    std::rethrow_exception(error);
+  } catch (const net::DeadlockError& deadlock) {
+    throw net::DeadlockError(place + deadlock.message(), rank);
+  } catch (const Error& known) {
+    ErrorContext context = known.context();
+    if (context.rank < 0) context.rank = rank;
+    throw_error(known.code(), place + known.message(), std::move(context));
+  } catch (...) {
+    throw Error(ExitCode::UserCode, place + describe(error).sentence, {.rank = rank});
+  }
+}
+
+}  // namespace
+
+void simulate(int size, const SimulationOptions& options,
+              const std::function<void(SimulatedRank&)>& body) {
+  net::SimNetwork network(size, options.network);
+  std::exception_ptr first;
+  int first_rank = -1;
+  network.run([&](int rank) {
+    try {
+      SimulatedRank context{rank, size, network.waiter(rank), network.transport(rank), nullptr};
+      CommunicatorOptions world = options.world;
+      if (options.prepare) options.prepare(context, world);
+      context.world = std::make_shared<Communicator>(context.transport, std::move(world));
+      body(context);
+    } catch (...) {
+      if (first) return;  // one rank runs at a time: no race; the others fail because of this one
+      first = std::current_exception();
+      first_rank = rank;
+    }
+  });
+  if (first) rethrow(first, first_rank, options.network.seed);
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,189 @@
+#include "trireme/plan/tuning.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+
+auto key_of(const Measurement& m) {
+  return std::tie(m.collective, m.transport, m.ranks, m.algorithm, m.bytes);
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4e", value);
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& path, const toml::source_region& where,
+                         const std::string& what) {
+  throw ConfigError(path + ":" + std::to_string(where.begin.line) + ": " + what,
+                    {.operation = "tuning",
+                     .advice = "Write it anew with `trireme bench comm --tune`, or delete it."});
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  double positive(const toml::table& table, const char* key) const {
+    const auto value = table[key].value<double>();
+    if (!value || !std::isfinite(*value) || *value < 0) {
+      refuse(path_, table.source(), std::string(key) + " must be a number, zero or more");
+    }
+    return *value;
+  }
+  std::string text(const toml::table& table, const char* key) const {
+    const auto value = table[key].value<std::string>();
+    if (!value || value->empty()) refuse(path_, table.source(), std::string(key) + " is missing");
+    return *value;
+  }
+  std::int64_t count(const toml::table& table, const char* key) const {
+    const auto value = table[key].value<std::int64_t>();
+    if (!value || *value < 1) {
+      refuse(path_, table.source(), std::string(key) + " must be an integer, one or more");
+    }
+    return *value;
+  }
+
+ private:
+  const std::string& path_;
+};
+
+Tuning read(const toml::table& table, const std::string& path) {
+  const Reader reader(path);
+  if (const auto version = reader.count(table, "version"); version != kVersion) {
+    refuse(path, table.source(), "version " + std::to_string(version) + " is not known here");
+  }
+  Tuning tuning;
+  tuning.machine = table["machine"].value_or(std::string());
+  if (const toml::table* links = table["link"].as_table()) {
+    for (const auto& [name, node] : *links) {
+      const toml::table* link = node.as_table();
+      if (!link) refuse(path, node.source(), "a link is a table of alpha, beta, gamma");
+      tuning.links[std::string(name.str())] = {reader.positive(*link, "alpha"),
+                                               reader.positive(*link, "beta"),
+                                               reader.positive(*link, "gamma")};
+    }
+  }
+  if (const toml::array* measured = table["measured"].as_array()) {
+    for (const toml::node& node : *measured) {
+      const toml::table* one = node.as_table();
+      if (!one) refuse(path, node.source(), "a measurement is a table");
+      tuning.add({reader.text(*one, "collective"), reader.text(*one, "algorithm"),
+                  reader.text(*one, "transport"), static_cast<int>(reader.count(*one, "ranks")),
+                  static_cast<std::size_t>(reader.count(*one, "bytes")),
+                  reader.positive(*one, "seconds")});
+    }
+  }
+  return tuning;
+}
+
+}  // namespace
+
+void Tuning::add(Measurement measurement) {
+  const auto before = [](const Measurement& a, const Measurement& b) {
+    return key_of(a) < key_of(b);
+  };
+  const auto place = std::lower_bound(measured_.begin(), measured_.end(), measurement, before);
+  if (place != measured_.end() && key_of(*place) == key_of(measurement)) {
+    place->seconds = measurement.seconds;  // measured again: the later one counts
+  } else {
+    measured_.insert(place, std::move(measurement));
+  }
+}
+
+std::optional<double> Tuning::seconds(std::string_view collective, std::string_view algorithm,
+                                      std::string_view transport, int ranks,
+                                      std::size_t bytes) const {
+  const Measurement *below = nullptr, *above = nullptr;  // the neighbours, by size
+  for (const Measurement& m : measured_) {
+    if (m.collective != collective || m.algorithm != algorithm || m.transport != transport ||
+        m.ranks != ranks) {
+      continue;
+    }
+    if (m.bytes <= bytes) below = &m;
+    if (m.bytes >= bytes && !above) above = &m;
+  }
+  if (!below && !above) return std::nullopt;
+  if (!below) return above->seconds;
+  if (!above) {
+    return below->seconds * static_cast<double>(bytes) / static_cast<double>(below->bytes);
+  }
+  if (above->bytes == below->bytes) return below->seconds;
+  const double share =
+      std::log(static_cast<double>(bytes) / static_cast<double>(below->bytes)) /
+      std::log(static_cast<double>(above->bytes) / static_cast<double>(below->bytes));
+  const double least = 1e-12;  // a clock may have said zero
+  return std::exp(std::log(std::max(below->seconds, least)) * (1 - share) +
+                  std::log(std::max(above->seconds, least)) * share);
+}
+
+Tuning Tuning::from_toml(std::string_view text, const std::string& path) {
+  try {
+    return read(toml::parse(text, path), path);
+  } catch (const toml::parse_error& error) {
+    refuse(path, error.source(), std::string(error.description()));
+  }
+}
+
+std::string Tuning::to_toml() const {
+  std::ostringstream out;
+  out << "# Collectives as measured by `trireme bench comm --tune`. Delete this file, and\n"
+         "# comm.algorithm = \"auto\" goes by the cost formulas again.\n"
+      << "version = " << kVersion << "\n"
+      << toml::table{{"machine", machine}} << "\n";
+  out << "measured = [\n";
+  for (const Measurement& m : measured_) {
+    out << "  {collective = \"" << m.collective << "\", transport = \"" << m.transport
+        << "\", ranks = " << m.ranks << ", algorithm = \"" << m.algorithm
+        << "\", bytes = " << m.bytes << ", seconds = " << number(m.seconds) << "},\n";
+  }
+  out << "]\n";
+  for (const auto& [transport, link] : links) {
+    out << "\n[link." << transport << "]  # seconds: per message, per byte sent, per byte added\n"
+        << "alpha = " << number(link.alpha) << "\nbeta = " << number(link.beta)
+        << "\ngamma = " << number(link.gamma) << "\n";
+  }
+  return out.str();
+}
+
+LinkCost typical_link(std::string_view transport) noexcept {
+  if (transport == "shm") return {1e-6, 1 / 6e9, 1 / 10e9};
+  if (transport == "tcp") return {20e-6, 1 / 2e9, 1 / 10e9};
+  if (transport == "mpi") return {2e-6, 1 / 5e9, 1 / 10e9};
+  return {25e-6, 1 / 1e9, 1 / 10e9};
+}
+
+std::string tuning_path() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const std::string own = variable("TRIREME_TUNING"); !own.empty()) return own;
+  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty()) {
+    return config + "/trireme/tuning.toml";
+  }
+  if (const std::string home = variable("HOME"); !home.empty()) {
+    return home + "/.config/trireme/tuning.toml";
+  }
+  return {};
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme
