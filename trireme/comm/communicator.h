@@ -87,7 +87,7 @@ struct RunEvent;
 
 struct CommunicatorOptions {
   std::string name = "world";
-  std::string algorithm = "auto";  // auto | naive | ring | direct
+  std::string algorithm = "auto";  // auto | direct | a registered one (registry.h)
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
