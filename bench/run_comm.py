@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""All-reduce of this tree against Open MPI and Gloo, interleaved; prints a table of ratios.
+"""Collectives of this tree against Open MPI, MPICH, Gloo and the yardstick, interleaved; prints
+tables of ratios.
 
-    bench/run_comm.py [--build build] [--python PYTHON_WITH_TORCH] [--ranks 2] [--rounds 3]
-                      [--max BYTES] [--seconds 0.05] [--json FILE] [--markdown FILE]
+    bench/run_comm.py [COLLECTIVE...] [--ranks 2 4] [--transport shm] [--rounds 3] [--best]
+                      [--sizes 8 1024 65536 ...] [--seconds 0.05] [--peers openmpi,mpich,gloo]
+                      [--build build] [--python PYTHON_WITH_TORCH] [--json FILE] [--markdown FILE]
 
-Every round runs each of the three once over all sizes; the figures are medians over the rounds.
-A peer that is not there (no mpirun, no torch) is left out, and a line says so."""
+In every round each program runs once on each size, one program after the other, so that all see the
+same minute of the machine; figures are medians over the rounds (--best: the least, for a machine
+that others use too). A peer that is not there is left out, and a line says so. `yard` is
+bench/comm/yardstick.c, `W` the time of the same reads and writes when nobody waits."""
 import argparse
 import json
 import os
@@ -15,61 +19,107 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
+TITLES = {"arena": "arena", "heap": "heap", "yard": "yard", "stream": "W", "openmpi": "Open MPI",
+          "mpich": "MPICH", "gloo": "Gloo"}
+PEERS = ("openmpi", "mpich", "gloo")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("collectives", nargs="*", default=["all_reduce"])
     parser.add_argument("--build", default=os.path.join(HERE, "..", "build"))
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--transport", default="shm", choices=["shm", "tcp"])
+    parser.add_argument("--algorithm", help="of this tree's runs; default: its own choice")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--max", type=int, default=128 << 20)
+    parser.add_argument("--best", action="store_true", help="the least over the rounds")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--seconds", type=float, default=0.05, help="per size and program")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="write the figures here")
-    parser.add_argument("--markdown", help="write the table here")
+    parser.add_argument("--markdown", help="write the tables here")
     return parser.parse_args()
 
 
-def programs(options):
-    build = os.path.abspath(options.build)
-    subprocess.run(["cmake", "--build", build, "--target", "bench.all_reduce"], check=True,
-                   stdout=sys.stderr)
-    common = [str(options.ranks), str(options.max), str(options.seconds)]
-    found = {"trireme": [os.path.join(build, "bin", "bench.all_reduce"), "--ranks", common[0],
-                         "--max", common[1], "--seconds", common[2]]}
-    found["staged"] = found["trireme"] + ["--heap"]
-    mpi = subprocess.run(["cmake", "--build", build, "--target", "bench.all_reduce_mpi"],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    if mpi.returncode == 0 and shutil.which("mpirun"):
-        found["openmpi"] = ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-np", common[0],
-                            os.path.join(build, "bin", "bench.all_reduce_mpi"), *common[1:]]
-    else:
-        print("Open MPI was not found: its column is left out", file=sys.stderr)
-    torch = subprocess.run([options.python, "-c", "import torch.distributed"],
-                           stderr=subprocess.DEVNULL)
-    if torch.returncode == 0:
-        found["gloo"] = [options.python, os.path.join(HERE, "peers", "gloo_allreduce.py"), *common]
-    else:
-        print("torch was not found: Gloo's column is left out", file=sys.stderr)
+def build(options, target):
+    if options.no_build:
+        return os.path.exists(os.path.join(options.build, "bin", target))
+    done = subprocess.run(["cmake", "--build", options.build, "--target", target],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode == 0
+
+
+def mpirun(name, ranks):
+    """Open MPI refuses root and more ranks than cores unless told; MPICH does neither."""
+    program = shutil.which(f"mpirun.{name}")
+    if program is None:
+        return None
+    if name == "mpich":
+        return [program, "-np", str(ranks)] + (["-bind-to", "core"] if ranks <= os.cpu_count() else [])
+    extra = ["--bind-to", "core"] if ranks <= os.cpu_count() else ["--oversubscribe"]
+    return [program, "--allow-run-as-root", *extra, "-np", str(ranks)]
+
+
+def programs(options, what, ranks):
+    """name -> a function from sizes to a command."""
+    path = lambda name: os.path.join(os.path.abspath(options.build), "bin", name)
+    texts = lambda sizes: [str(size) for size in sizes]
+    seconds = str(options.seconds)
+    if not build(options, "bench.comm"):
+        sys.exit("bench.comm does not build")
+    own = [path("bench.comm"), "--collective", what, "--ranks", str(ranks), "--seconds", seconds,
+           "--transport", options.transport]
+    if options.algorithm:
+        own += ["--algorithm", options.algorithm]
+    found = {"arena": lambda sizes: own + texts(sizes)}
+    if options.transport == "shm":
+        found["heap"] = lambda sizes: own + ["--heap"] + texts(sizes)
+        if what == "all_reduce" and build(options, "bench.yardstick"):
+            found["yard"] = lambda sizes: [path("bench.yardstick"), str(ranks), seconds, *texts(sizes)]
+    for name in options.peers.split(","):
+        if name in ("openmpi", "mpich"):
+            run = mpirun(name, ranks)
+            if run and build(options, f"bench.comm_{name}"):
+                if options.transport == "tcp":
+                    run += ["--mca", "btl", "tcp,self"] if name == "openmpi" else []
+                found[name] = lambda sizes, run=run, name=name: [
+                    *run, path(f"bench.comm_{name}"), what, seconds, *texts(sizes)]
+                continue
+        elif name == "gloo" and subprocess.run([options.python, "-c", "import torch.distributed"],
+                                               stderr=subprocess.DEVNULL).returncode == 0:
+            found[name] = lambda sizes: [options.python, os.path.join(HERE, "peers", "gloo.py"),
+                                         what, str(ranks), seconds, *texts(sizes)]
+            continue
+        if name:
+            print(f"{TITLES.get(name, name)} was not found: its column is left out", file=sys.stderr)
     return found
 
 
 def run(command):
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment, text=True)
-    lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
-    return {line["bytes"]: line["seconds"] for line in lines}
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def measure(options):
-    found = programs(options)
-    runs = {name: [] for name in found}
+def measure(options, what, ranks):
+    found = programs(options, what, ranks)
+    runs = {}
     for number in range(options.rounds):
-        for name, command in found.items():
-            print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr)
-            runs[name].append(run(command))
-    return {name: {size: statistics.median(one[size] for one in many) for size in many[0]}
-            for name, many in runs.items()}
+        for sizes in [[size] for size in options.sizes] + [options.sizes]:
+            for name, command in found.items():
+                if (name == "gloo") != (len(sizes) > 1 or len(options.sizes) == 1):
+                    continue  # Python starts once a round, the others once a size
+                print(f"{what}, {ranks} ranks, round {number + 1}: {name} {sizes}", file=sys.stderr)
+                for line in run(command(sizes)):
+                    runs.setdefault(name, {}).setdefault(line["bytes"], []).append(line["seconds"])
+                    if "stream_seconds" in line:
+                        runs.setdefault("stream", {}).setdefault(line["bytes"], []).append(
+                            line["stream_seconds"])
+    choose = min if options.best else statistics.median
+    return {name: {size: choose(many) for size, many in one.items()} for name, one in runs.items()}
 
 
 def text_of(size):
@@ -81,37 +131,47 @@ def text_of(size):
 
 def time_of(seconds):
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.1f} µs"
+        return f"{seconds * 1e6:.2f} µs"
     return f"{seconds * 1e3:.2f} ms"
 
 
 def table(figures):
-    peers = [name for name in ("openmpi", "gloo") if name in figures]
-    titles = {"openmpi": "Open MPI", "gloo": "Gloo"}
-    head = ["bytes", "arena", "GB/s", "heap"]
-    for peer in peers:
-        head += [titles[peer], f"{titles[peer]} / arena"]
+    """Times, and behind every rival's how many times longer than ours it took."""
+    names = [name for name in TITLES if name in figures]
+    head = ["bytes", "arena GB/s"]
+    for name in names:
+        head += [TITLES[name]] + ([f"/ arena"] if name not in ("arena", "heap") else [])
+        head += ["/ heap"] if name in PEERS and "heap" in figures else []
     rows = [head, ["---:"] * len(head)]
-    for size, own in figures["trireme"].items():
-        row = [text_of(size), time_of(own), f"{size / own / 1e9:.2f}",
-               time_of(figures["staged"][size])]
-        for peer in peers:
-            row += [time_of(figures[peer][size]), f"{figures[peer][size] / own:.1f}x"]
+    for size, own in figures["arena"].items():
+        row = [text_of(size), f"{size / own / 1e9:.2f}"]
+        for name in names:
+            seconds = figures[name].get(size)
+            row += [time_of(seconds) if seconds else "-"]
+            if name not in ("arena", "heap"):
+                row += [f"{seconds / own:.2f}x" if seconds else "-"]
+            if name in PEERS and "heap" in figures:
+                row += [f"{seconds / figures['heap'][size]:.2f}x" if seconds else "-"]
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def main():
     options = parse()
-    figures = measure(options)
-    text = table(figures)
-    print(text)
+    texts, everything = [], []
+    for what in options.collectives:
+        for ranks in options.ranks:
+            figures = measure(options, what, ranks)
+            everything.append({"collective": what, "ranks": ranks, "transport": options.transport,
+                               "seconds": figures})
+            texts.append(f"{what}, {ranks} ranks, {options.transport}:\n\n{table(figures)}\n")
+            print(texts[-1], flush=True)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"ranks": options.ranks, "seconds": figures}, file, indent=1)
+            json.dump(everything, file, indent=1)
     if options.markdown:
         with open(options.markdown, "w") as file:
-            file.write(text + "\n")
+            file.write("\n".join(texts))
 
 
 if __name__ == "__main__":

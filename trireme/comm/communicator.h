@@ -31,6 +31,10 @@ inline constexpr ReduceOp Min = ReduceOp::Min;
 inline constexpr ReduceOp Max = ReduceOp::Max;
 inline constexpr ReduceOp Product = ReduceOp::Product;
 
+namespace plan {
+class Tuning;
+}
+
 namespace comm {
 
 /// Leaves first ... first+count-1 of the tree sum (NUMERICS.md), already added up.
@@ -43,6 +47,9 @@ struct OpOptions {
   std::string_view label = {};  // "bucket 2": printed in errors and traces
   Deadline deadline = Deadline::job();
   std::string_view algorithm = {};  // overrides the communicator's choice
+  /// This rank's last call: its loop has ended. Peers that make another call get UnevenInput naming
+  /// it, at once.
+  bool leaving = false;
 };
 
 /// Memory that this group reduces without a copy. All ranks allocate in the same order.
@@ -80,12 +87,14 @@ struct RunEvent;
 
 struct CommunicatorOptions {
   std::string name = "world";
-  std::string algorithm = "auto";  // auto | naive | ring | direct
+  std::string algorithm = "auto";  // auto | direct | a registered one (registry.h)
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
   std::vector<std::string> host_of_rank = {};
   bool reproducible = true;
+  /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
+  std::shared_ptr<const plan::Tuning> tuning = nullptr;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Told what every collective does, round by round (run_event.h); nothing is told where empty.
@@ -93,6 +102,7 @@ struct CommunicatorOptions {
 };
 
 class Engine;
+class Chooser;
 
 class Communicator final {
  public:
@@ -105,6 +115,8 @@ class Communicator final {
   int size() const noexcept;
   const std::string& name() const noexcept;
   std::string_view transport_name() const noexcept;
+  /// True where ranks reach one another's arenas: the algorithm "direct" is possible.
+  bool can_map() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
   /// Collective. Zeroed; reduced in place without a copy where the transport can map it.
@@ -126,6 +138,8 @@ class Communicator final {
   /// in.count == size * out.count; rank r gets the sum of every rank's piece r.
   Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
   Work barrier(const OpOptions& options = {});
+  /// Why `auto` takes the algorithm that it takes for an all_reduce of `bytes`.
+  std::string explain_all_reduce(std::size_t bytes) const;
   Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
   Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
 
@@ -137,9 +151,10 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
-  std::string choose(std::string_view wanted, std::size_t bytes) const;
+  std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<const Chooser> chooser_;
 };
 
 }  // namespace comm

@@ -17,6 +17,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
+constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
@@ -41,6 +42,14 @@ class OwnDeadline final : public WorkOwner {
   const std::shared_ptr<Engine> engine_;
   const Deadline deadline_;
 };
+
+// Pipelined algorithms: pieces small enough to be added while in the caches, large enough that a
+// round's latency does not show.
+int pieces_of(std::size_t bytes, int size) noexcept {
+  int pieces = 1;
+  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
+  return pieces;
+}
 
 // Numbers the hosts in the order in which their names first appear.
 std::vector<int> numbered(const std::vector<std::string>& names) {
@@ -132,7 +141,8 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
     title_ = title_of(op);
   }
   call->own.header = header_of(op, options_.epoch);
-  if (op.kind == OpKind::Allocate) return exchange_headers(call);
+  // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
+  if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
   if (!call->inlined && op.algorithm == "direct") {
     call->direct = std::make_shared<DirectRun>(*this, call);
@@ -178,7 +188,7 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
     return direct->run();
   }
   if (call->operation.kind == OpKind::Allocate) {
-    map_region(*call);
+    map_region(*call, payloads);
     if (broken()) return;
   } else {
     complete_inline(call->operation, fold_plan(call->operation.total), rank_, payloads);
@@ -193,6 +203,18 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
     return "rank " + std::to_string(rank) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
+  if (own.leaving || other.leaving) {
+    const int gone = other.leaving ? peer : rank_;
+    fail(std::make_exception_ptr(
+        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
+                    {.rank = rank_,
+                     .operation = std::string(name_of(call.operation.kind)),
+                     .peer = gone,
+                     .label = call.operation.label,
+                     .advice = "Give every rank the same number of batches; "
+                               "trireme::Sampler does."})));
+    return false;
+  }
   fail(std::make_exception_ptr(MismatchError(
       rank_ < peer ? a + ", " + b : b + ", " + a,
       {.rank = rank_,
@@ -265,11 +287,16 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  key += "/" + op.algorithm + "/" + std::to_string(op.total) + "/" + std::to_string(op.root);
+  const int pieces = pieces_of(op.out.bytes(), size_);
+  for (const std::size_t part :
+       {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
+    key += "/" + std::to_string(part);
+  }
+  key += "/" + op.algorithm;
   auto& route = routes_[key];
   if (route) return *route;
   const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
-                                 size_, op.root, hosts_);
+                                 size_, op.root, hosts_, pieces);
   const Layout layout = layout_of(op.kind, size_, op.total, op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
   return *route;

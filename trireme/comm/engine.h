@@ -73,6 +73,8 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const CommunicatorOptions& options() const noexcept { return options_; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
+  /// Number of each rank's host; empty where nobody said.
+  const std::vector<int>& hosts() const noexcept { return hosts_; }
   /// True where ranks reach one another's arenas.
   bool can_map() const noexcept { return can_map_; }
 
@@ -109,7 +111,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void set_up();
   void run_and_wait(const std::function<void()>& task);
   void add_region(const net::Region& region);
-  void map_region(const Call& call);
+  void map_region(const Call& call, std::span<const std::byte* const> payloads);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);

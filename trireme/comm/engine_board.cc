@@ -88,11 +88,11 @@ void Engine::add_region(const net::Region& region) {
   enqueue(std::make_shared<Call>(Call{std::move(op), WorkSource(waiter_, nullptr, "allocate")}));
 }
 
-void Engine::map_region(const Call& call) {
+void Engine::map_region(const Call& call, std::span<const std::byte* const> payloads) {
   auto& starts = mapped_.emplace_back(static_cast<std::size_t>(size_), nullptr);
   for (int peer = 0; peer < size_; ++peer) {
     net::RegionId id;
-    std::memcpy(&id, call.envelopes[peer].payload.data(), sizeof id);
+    std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
     starts[peer] =
         peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
   }
@@ -134,6 +134,9 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   slot.header = call->own.header;
   slot.hash = hash_of(slot.header);
   if (call->inlined) fill_payload(call->operation, rank_, slot.payload);
+  if (call->operation.kind == OpKind::Allocate) {
+    std::memcpy(slot.payload, &call->operation.region.id, sizeof(net::RegionId));
+  }
   if (call->direct) call->direct->announce(slot);
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
@@ -144,17 +147,21 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
 
 bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   const std::uint64_t number = call->number;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (board_->slot(peer, number).ready.load(std::memory_order_acquire) != number) return false;
-  }
-  wait_for(Waits::No);
   const std::uint64_t hash = board_->slot(rank_, number).hash;
+  int here = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    const BoardMemory::Slot& slot = board_->slot(peer, number);
+    if (slot.ready.load(std::memory_order_acquire) != number) continue;
+    ++here;
+    // A mismatch is refused at once: the ranks that are still missing may never come.
+    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
+  }
+  if (here < size_) return false;
+  wait_for(Waits::No);
   std::vector<const std::byte*> payloads;
   payloads.reserve(static_cast<std::size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) {
-    BoardMemory::Slot& slot = board_->slot(peer, number);
-    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
-    payloads.push_back(slot.payload);
+    payloads.push_back(board_->slot(peer, number).payload);
   }
   on_agreed(call, payloads);
   return true;

@@ -83,12 +83,14 @@ Header header_of(const Operation& operation, std::uint32_t epoch) {
   header.count = operation.count;
   header.sequence = operation.sequence;
   header.detail = hash_of_counts(operation.counts);
+  header.leaving = operation.leaving ? 1 : 0;
   const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
   std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
   return header;
 }
 
-bool same_call(const Header& a, const Header& b) noexcept {
+bool same_call(const Header& a, Header b) noexcept {
+  b.leaving = a.leaving;
   return std::memcmp(&a, &b, sizeof a) == 0;  // no padding
 }
 

@@ -33,19 +33,21 @@ struct Operation {
   net::Region region;               // allocate
   std::string label;
   std::string algorithm;
+  bool leaving = false;  // OpOptions
 };
 
 /// "all_reduce bucket 2".
 std::string title_of(const Operation& operation);
 
-/// The fingerprint: what must be equal on all ranks.
+/// The fingerprint: what must be equal on all ranks, but for `leaving`.
 struct Header {
   std::uint32_t magic = 0x48495254;  // "TRIH"
   std::uint16_t version = 1;
   OpKind kind = OpKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
-  std::uint8_t reserved[3] = {};
+  std::uint8_t leaving = 0;
+  std::uint8_t reserved[2] = {};
   std::int32_t root = 0;
   std::uint32_t total = 0;
   std::uint32_t epoch = 0;
@@ -66,7 +68,7 @@ struct Envelope {
 
 Header header_of(const Operation& operation, std::uint32_t epoch);
 std::uint64_t hash_of(const Header& header) noexcept;
-bool same_call(const Header& a, const Header& b) noexcept;
+bool same_call(const Header& a, Header b) noexcept;
 /// "all_reduce(Sum, F32, 100) as call 7"; leaves, counts, algorithm and epoch where `other`
 /// differs.
 std::string call_text(const Header& header, const Header& other);

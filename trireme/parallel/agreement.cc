@@ -30,7 +30,8 @@ std::shared_ptr<GateState> gate_state(const comm::Communicator& world, const Gat
 
 Work gather(comm::Communicator& world, const std::shared_ptr<GateState>& state) {
   return world.all_gather(Buffer::of(std::span<std::int64_t>(state->mine)),
-                          Buffer::of(std::span(state->all)), {.label = "step gate"});
+                          Buffer::of(std::span(state->all)),
+                          {.label = "step gate", .leaving = state->mine[0] != 0});
 }
 
 using Record = std::array<std::int64_t, kGateWords>;

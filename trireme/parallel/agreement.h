@@ -3,7 +3,8 @@
 //
 // The gate is submitted before a step's first bucket and not waited for. A rank whose loop has
 // ended submits `leaving` instead; the others then fail at once with UnevenInput naming it, since
-// the communicator is aborted with that error before any bucket can hang.
+// the communicator is aborted with that error before any bucket can hang. Where they are in another
+// collective (a validation, one of the user's own), the communicator itself says so.
 #pragma once
 
 #include <cstdint>

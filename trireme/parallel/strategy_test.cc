@@ -176,6 +176,20 @@ TEST(Strategy, ALoopThatEndsEarlyIsNamedToTheOthers) {
   });
 }
 
+TEST(Strategy, ALoopThatEndsEarlyIsNamedInOtherCollectivesToo) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::Seat{.world = rank.world.get()}, tiny_gpt(), {},
+                      optim::make_optimizer(AdamW{}));
+    if (rank.rank == 1) return;
+    try {
+      strategy.evaluate({batch_of(1, 3, rank.rank, rank.size)}, token_loss());
+      ADD_FAILURE() << "the validation ended";
+    } catch (const UnevenInput& error) {
+      EXPECT_EQ(error.peer(), 1);
+    }
+  });
+}
+
 TEST(Strategy, DifferentModelsAreRefusedNamingTheParameter) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     const std::int64_t hidden = rank.rank == 0 ? 4 : 5;

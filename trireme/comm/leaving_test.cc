@@ -1,0 +1,117 @@
+// A rank whose loop has ended, and a rank that allocates while the others do not: both are seen at
+// once, whatever the others are in. Virtual time shows that no deadline was waited for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::comm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RankContext;
+using testing::run_ranks;
+
+constexpr Duration kSlow = std::chrono::seconds(10);
+
+struct Other {
+  const char* name;
+  std::function<void(Communicator&)> call;
+};
+
+std::vector<Other> other_calls() {
+  const auto reduce = [](std::size_t count) {
+    return [count](Communicator& world) {
+      std::vector<float> x(count, 1);
+      all_reduce(world, x, Sum);
+    };
+  };
+  return {{"all_reduce", reduce(1)},
+          {"all_reduce", reduce(100000)},
+          {"barrier", [](Communicator& world) { barrier(world); }},
+          {"allocate", [](Communicator& world) {
+             world.allocate(1 << 20);
+             barrier(world);  // the failure of an arena shows in the next call
+           }}};
+}
+
+void say_goodbye(Communicator& world) {
+  std::vector<std::int64_t> mine(3), all(3 * static_cast<std::size_t>(world.size()));
+  world.all_gather(buffer_of(mine), buffer_of(all), {.label = "step gate", .leaving = true}).wait();
+}
+
+TEST(Leaving, ARankWhoseLoopEndsIsNamedWhateverTheOthersCall) {
+  for (int size : {2, 3, 5, 8}) {
+    for (const Other& other : other_calls()) {
+      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        SCOPED_TRACE(std::string(other.name) + ", " + std::to_string(size) + " ranks");
+        run_ranks(size,
+                  [&](RankContext& rank) {
+                    barrier(*rank.world);
+                    const TimePoint start = rank.waiter->now();
+                    if (rank.rank == 1) {
+                      EXPECT_THROW(say_goodbye(*rank.world), UnevenInput);
+                      return;
+                    }
+                    try {
+                      other.call(*rank.world);
+                      ADD_FAILURE() << "the call ended";
+                    } catch (const UnevenInput& error) {
+                      EXPECT_EQ(error.peer(), 1);
+                      EXPECT_THAT(error.what(), HasSubstr("rank 1's loop has ended"));
+                    }
+                    EXPECT_LT(rank.waiter->now() - start, std::chrono::milliseconds(100));
+                  },
+                  {.seed = seed});
+      }
+    }
+  }
+}
+
+TEST(Leaving, IsNoticedBeforeASlowRankCalls) {
+  run_ranks(3, [](RankContext& rank) {
+    barrier(*rank.world);
+    const TimePoint start = rank.waiter->now();
+    if (rank.rank == 2) rank.waiter->wait_until([] { return false; }, start + kSlow);
+    const auto call = [&] { rank.rank == 1 ? say_goodbye(*rank.world) : barrier(*rank.world); };
+    EXPECT_THROW(call(), UnevenInput);
+    EXPECT_LT(rank.waiter->now() - start, rank.rank == 2 ? 2 * kSlow : kSlow / 100);
+  });
+}
+
+TEST(Leaving, AllMayLeaveAndCallAgain) {
+  for (int size : {1, 2, 3}) {
+    run_ranks(size, [](RankContext& rank) {
+      say_goodbye(*rank.world);
+      const Arena arena = rank.world->allocate(4096);
+      const Buffer x = arena.buffer(0, 1024, DType::F32);
+      rank.world->all_reduce(x, Sum).wait();
+    });
+  }
+}
+
+TEST(Allocate, AgainstAnotherCallIsRefusedAtOnce) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    run_ranks(3,
+              [](RankContext& rank) {
+                barrier(*rank.world);
+                const TimePoint start = rank.waiter->now();
+                const auto call = [&] {
+                  if (rank.rank == 1) rank.world->allocate(1 << 20);
+                  barrier(*rank.world);
+                };
+                EXPECT_THROW(call(), MismatchError);
+                EXPECT_LT(rank.waiter->now() - start, std::chrono::milliseconds(100));
+              },
+              {.seed = seed});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::comm
