@@ -68,7 +68,12 @@ int show_command(const Options& options) {
   }
   const plan::LinkCost link = show::link_of(options.link);
   const std::size_t bytes = show::bytes_of(options.bytes);
-  const show::Recording recording = show::record({.kind = show::kind_named(options.collective),
+  const comm::OpKind kind = show::kind_named(options.collective);
+  if (options.root != 0 && !show::has_root(kind)) {
+    throw ConfigError(show::title_of(kind) + " has no root",
+                      {.operation = "show", .advice = "Leave --root away."});
+  }
+  const show::Recording recording = show::record({.kind = kind,
                                                   .algorithm = options.algorithm,
                                                   .ranks = options.ranks,
                                                   .root = options.root,

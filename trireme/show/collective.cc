@@ -34,6 +34,11 @@ OpKind kind_named(std::string_view name) {
                     {.operation = "show", .advice = "Choose one of " + known + "."});
 }
 
+bool has_root(OpKind kind) {
+  return kind == OpKind::Broadcast || kind == OpKind::Reduce || kind == OpKind::Gather ||
+         kind == OpKind::Scatter;
+}
+
 std::uint32_t leaves_of(OpKind kind, int ranks) {
   const bool adds =
       kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::Reduce;

@@ -24,6 +24,8 @@ const std::vector<comm::OpKind>& drawn_kinds();
 /// "all-reduce": as the command line says it.
 std::string title_of(comm::OpKind kind);
 
+/// Broadcast, reduce, gather, scatter.
+bool has_root(comm::OpKind kind);
 /// Leaves of the sum over `ranks` plain buffers; 1 where nothing is added.
 std::uint32_t leaves_of(comm::OpKind kind, int ranks);
 

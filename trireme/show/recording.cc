@@ -214,10 +214,10 @@ Recording record(const RecordOptions& options) {
                       .algorithm = entry.name,
                       .about = entry.about,
                       .ranks = options.ranks,
-                      .root = options.root,
+                      .root = has_root(options.kind) ? options.root : 0,
                       .host_of_rank = hosts_of(options.ranks, options.hosts)};
   const comm::Program program = comm::record(entry.name, entry.generator, options.ranks,
-                                             options.root, recording.host_of_rank);
+                                             recording.root, recording.host_of_rank);
   recording.num_chunks = program.num_chunks;
   const std::size_t count = kChunkElements * static_cast<std::size_t>(program.num_chunks);
   recording.buffer_bytes = count * sizeof(std::int64_t);
@@ -231,7 +231,7 @@ Recording record(const RecordOptions& options) {
     world.on_run = Listener(runs[static_cast<std::size_t>(rank.rank)], rank.rank);
   };
   comm::simulate(options.ranks, simulation, [&](comm::SimulatedRank& rank) {
-    call(rank, options.kind, entry.name, options.root, count,
+    call(rank, options.kind, entry.name, recording.root, count,
          std::int64_t{1} << (kBits * rank.rank));
   });
   recording.steps = steps_of(runs);

@@ -60,7 +60,7 @@ struct RecordOptions {
   comm::OpKind kind = comm::OpKind::AllReduce;
   std::string algorithm;
   int ranks = 4;
-  int root = 0;
+  int root = 0;   // where the collective has one
   int hosts = 1;  // neighbours share one
 };
 
