@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/registry.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -14,6 +17,15 @@ constexpr double kMost = 1e15;
 
 config::Value whole(std::int64_t value) { return value; }
 config::Value text(const char* value) { return std::string(value); }
+
+// Those that the program has registered itself as well.
+std::vector<std::string> names_of_algorithms() {
+  std::vector<std::string> names = {"auto", "direct"};
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    names.push_back(entry->name);
+  }
+  return names;
+}
 
 void add_model_keys(config::Schema& schema) {
   schema.add({"model.name", text("gpt"), "Which model.", 0, 0, {"gpt"}, true});
@@ -108,12 +120,8 @@ void add_parallel_keys(config::Schema& schema) {
               0,
               0,
               {"auto", "shm", "tcp"}});
-  schema.add({"comm.algorithm",
-              text("auto"),
-              "The all-reduce; changes no bit.",
-              0,
-              0,
-              {"auto", "naive", "ring", "direct"}});
+  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
+              names_of_algorithms()});
   schema.add(
       {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
