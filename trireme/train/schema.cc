@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/registry.h"
 #include "trireme/parallel/data/compression/compressor.h"
 
 namespace trireme {
@@ -15,6 +18,15 @@ constexpr double kMost = 1e15;
 
 config::Value whole(std::int64_t value) { return value; }
 config::Value text(const char* value) { return std::string(value); }
+
+// Those that the program has registered itself as well.
+std::vector<std::string> names_of_algorithms() {
+  std::vector<std::string> names = {"auto", "direct"};
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    names.push_back(entry->name);
+  }
+  return names;
+}
 
 void add_model_keys(config::Schema& schema) {
   schema.add({"model.name", text("gpt"), "Which model.", 0, 0, {"gpt"}, true});
@@ -109,12 +121,8 @@ void add_parallel_keys(config::Schema& schema) {
               0,
               0,
               {"auto", "shm", "tcp"}});
-  schema.add({"comm.algorithm",
-              text("auto"),
-              "The all-reduce; changes no bit.",
-              0,
-              0,
-              {"auto", "naive", "ring", "direct"}});
+  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
+              names_of_algorithms()});
   schema.add({.name = "comm.compression",
               .fallback = text("none"),
               .meaning = "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
