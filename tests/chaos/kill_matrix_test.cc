@@ -9,8 +9,8 @@
 #include <array>
 
 #include <cstdlib>
-#include <cstring>
 
+#include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
 #include "trireme/job.h"
 #include "trireme/net/connect.h"
@@ -28,21 +28,6 @@ using testing::ProcessRun;
 using testing::run_processes;
 
 constexpr int kRanks = 3, kVictim = 1;
-
-// What the launcher's coordinator gives at a job's start, here over the job's own group.
-net::Exchange exchange_over(Communicator& world) {
-  return [&world](const std::string& mine) {
-    constexpr std::size_t kLongest = 128;
-    std::vector<std::uint8_t> in(kLongest), out(kLongest * static_cast<std::size_t>(world.size()));
-    std::memcpy(in.data(), mine.data(), std::min(mine.size(), kLongest - 1));
-    all_gather(world, in, out);
-    std::vector<std::string> all;
-    for (std::size_t rank = 0; rank < out.size() / kLongest; ++rank) {
-      all.emplace_back(reinterpret_cast<const char*>(out.data()) + rank * kLongest);
-    }
-    return all;
-  };
-}
 
 // Small enough for the header, sent ahead of agreement, in pieces; in an arena where there is one.
 void call(Communicator& group, const std::string& algorithm, std::vector<float>& x, Buffer arena,
@@ -69,7 +54,7 @@ TRIREME_PROCESS(dies) {
   Job job(argc, argv);
   const std::string transport = argv[1], algorithm = argv[2];
   const net::ConnectOptions connect{.rank = job.rank(), .size = job.size(), .secret = "matrix"};
-  const auto exchange = exchange_over(job.world());
+  const auto exchange = test::exchange_over(job.world());
   long left = -1;  // not counting yet
   auto inner = transport == "tcp" ? net::connect_tcp(job.waiter(), connect, exchange)
                                   : net::connect_shm(job.waiter(), connect, exchange);
