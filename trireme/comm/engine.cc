@@ -167,7 +167,7 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
     phase->recv(from, tag_of(Channel::Header),
                 std::as_writable_bytes(std::span(&call->envelopes[from], 1)));
   }
-  if (call->program && op.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && op.bytes() <= kSendAhead) call->program->send_ahead();
   phase->close();
 }
 
@@ -208,7 +208,7 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
     fail(std::make_exception_ptr(
         UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
                     {.rank = rank_,
-                     .operation = std::string(name_of(call.operation.kind)),
+                     .operation = std::string(name_of(call.operation.called())),
                      .peer = gone,
                      .label = call.operation.label,
                      .advice = "Give every rank the same number of batches; "
@@ -218,7 +218,7 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
   fail(std::make_exception_ptr(MismatchError(
       rank_ < peer ? a + ", " + b : b + ", " + a,
       {.rank = rank_,
-       .operation = std::string(name_of(call.operation.kind)),
+       .operation = std::string(name_of(call.operation.called())),
        .peer = peer,
        .label = call.operation.label,
        .advice = "All ranks must call the same operations with the same arguments in the same "
@@ -226,13 +226,37 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
   return false;
 }
 
+// Puts the call's next step in its place; false if there is none, or if this broke the engine.
+bool Engine::goes_on(Call& call) {
+  const Operation& ended = call.operation;
+  Operation next;
+  next.label = ended.label;
+  next.leaving = ended.leaving;
+  next.sequence = ended.sequence;
+  next.part_of = ended.part_of;
+  next.step = static_cast<std::uint8_t>(ended.step + 1);
+  try {
+    if (!ended.next(next)) return false;
+  } catch (...) {
+    fail(std::current_exception());
+    return false;
+  }
+  next.next = std::move(call.operation.next);
+  call.operation = std::move(next);
+  call.own = {};
+  call.envelopes.clear();
+  return true;
+}
+
 void Engine::finish(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<Call> keep = call;
   running_ = false;
   wait_for(Waits::No);
-  queue_.pop_front();
   call->program = nullptr;
   call->direct = nullptr;
+  if (call->operation.next && goes_on(*call)) return pump();
+  if (broken()) return;
+  queue_.pop_front();
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
@@ -274,7 +298,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
     try {
       ErrorContext context = e.context();
       if (context.rank < 0) context.rank = rank_;
-      context.operation = std::string(name_of(op->kind));
+      context.operation = std::string(name_of(op->called()));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
     } catch (...) {
@@ -287,7 +311,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int pieces = pieces_of(op.out.bytes(), size_);
+  const int pieces = pieces_of(op.count * size_of(op.dtype), size_);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
     key += "/" + std::to_string(part);

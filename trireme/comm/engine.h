@@ -121,6 +121,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void wait_for(Waits what) noexcept;
   void on_envelopes(const std::shared_ptr<Call>& call);
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
+  bool goes_on(Call& call);
   bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
   std::exception_ptr timeout_error(Duration waited, int lost_rank);

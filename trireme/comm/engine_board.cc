@@ -141,7 +141,7 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
   wait_for(Waits::Headers);
-  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
 }
 

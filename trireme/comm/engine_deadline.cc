@@ -52,7 +52,7 @@ TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
 std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
   ErrorContext context{.rank = rank_, .operation = running_title()};
   if (const Operation* op = first_user_call()) {
-    context.operation = std::string(name_of(op->kind));
+    context.operation = std::string(name_of(op->called()));
     context.label = op->label;
   }
   const auto host = [&](int peer) {
