@@ -30,6 +30,7 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
   if (!watched()) return;
   tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
   tell_held();
+  tell({.kind = RunEvent::Kind::RoundEnd});
 }
 
 void ProgramRun::cut_chunks() {
