@@ -12,6 +12,11 @@
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace {
+
+constexpr std::size_t kLeast = 64;  // of an arena
+
+}  // namespace
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -72,9 +77,11 @@ void Engine::set_up() {
 Arena Engine::allocate(std::size_t bytes, Device device) {
   Arena arena;
   run_and_wait([&] {
-    const net::Region region = transport_->register_memory(
-        {static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
-    if (can_map_) add_region(region);
+    const int self[] = {rank_};  // where not all can map it, nobody does
+    const net::Region region =
+        transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
+                                    device, can_map_ ? std::span<const int>() : self);
+    can_map_ ? add_region(region) : transport_->unmap(rank_, region.id);
     arena = Arena(region);
   });
   return arena;
