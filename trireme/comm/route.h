@@ -49,6 +49,11 @@ Layout all_reduce_layout(int size, std::uint32_t total);
 Layout broadcast_layout(int root);
 Layout all_gather_layout();
 Layout reduce_scatter_layout(int size);
+Layout reduce_layout(int size, std::uint32_t total, int root);
+Layout gather_layout(int root);
+Layout scatter_layout(int root);
+/// Chunk i*size + j is what rank i has for rank j.
+Layout all_to_all_layout(int size);
 
 /// One route per rank. A send may wait until its receive is posted, and messages between two ranks
 /// arrive in order. ConfigError (naming `name`, rank, round and chunk) where under these rules the
