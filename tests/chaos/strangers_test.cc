@@ -86,7 +86,8 @@ class Strangers {
       for (const Bytes& phrase : phrases()) {
         try {
           open.push_back(net::dial(*waiter, address, waiter->now() + seconds(1)));
-          (void)!send(open.back().get(), phrase.data(), phrase.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+          (void)!::send(open.back().get(), phrase.data(), phrase.size(),
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
           ++talks_;
         } catch (const Error&) {  // the port is closed: the ranks have come together
           return;
