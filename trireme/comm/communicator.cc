@@ -31,7 +31,10 @@ std::string text(std::size_t number) { return std::to_string(number); }
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
-    : engine_(Engine::create(std::move(transport), std::move(options))),
+    : Communicator(Engine::create(std::move(transport), std::move(options))) {}
+
+Communicator::Communicator(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)),
       chooser_(std::make_unique<Chooser>(
           Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {

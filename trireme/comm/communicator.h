@@ -92,6 +92,8 @@ struct CommunicatorOptions {
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
   std::vector<std::string> host_of_rank = {};
+  /// Numbers by which errors name the ranks: a group's are its world's. Empty: their own.
+  std::vector<int> world_ranks = {};
   bool reproducible = true;
   /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
@@ -143,6 +145,17 @@ class Communicator final {
   Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
   Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
 
+  /// Groups of some of the ranks (collectives of theirs may run at the same time as others'). They
+  /// share this communicator's transport, so the first failure in one of them breaks all, this one
+  /// too, with the same error; and they end with the communicator that they all stem from, which
+  /// must outlive them. To let go of a group on which nothing is open disturbs nobody.
+  ///
+  /// Collective. One group per color, ranks ordered by (key, rank); null where color < 0.
+  std::shared_ptr<Communicator> split(int color, int key);
+  /// Over its members only: `ranks` of this communicator become 0, 1, … in this order. Members that
+  /// name other ranks, another name or come more often than the rest wait for their deadline.
+  std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string_view name);
+
   /// Every pending and later Work fails with `error`. Safe from any thread; the first call wins.
   void abort(std::exception_ptr error) noexcept;
   /// The error that broke it, or null.
@@ -151,6 +164,7 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  explicit Communicator(std::shared_ptr<Engine> engine);
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
