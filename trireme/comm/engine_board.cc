@@ -12,6 +12,11 @@
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace {
+
+constexpr std::size_t kLeast = 64;  // of an arena
+
+}  // namespace
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -72,9 +77,11 @@ void Engine::set_up() {
 Arena Engine::allocate(std::size_t bytes, Device device) {
   Arena arena;
   run_and_wait([&] {
-    const net::Region region = transport_->register_memory(
-        {static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
-    if (can_map_) add_region(region);
+    const int self[] = {rank_};  // where not all can map it, nobody does
+    const net::Region region =
+        transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
+                                    device, can_map_ ? std::span<const int>() : self);
+    can_map_ ? add_region(region) : transport_->unmap(rank_, region.id);
     arena = Arena(region);
   });
   return arena;
@@ -97,8 +104,12 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
     net::RegionId id;
     std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
     ids[peer] = id;
-    starts[peer] =
-        peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    try {
+      starts[peer] =
+          peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    } catch (const Error&) {  // no room for it here
+      return fail(std::current_exception());
+    }
   }
   if (board_) return;  // an arena that a peer freed again is simply not there
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
@@ -146,7 +157,7 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
   wait_for(Waits::Headers);
-  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
 }
 

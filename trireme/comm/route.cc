@@ -253,6 +253,32 @@ Layout reduce_scatter_layout(int size) {
           [](int rank, int chunk) { return rank == chunk; }};
 }
 
+Layout reduce_layout(int size, std::uint32_t total, int root) {
+  Layout layout = all_reduce_layout(size, total);
+  layout.wanted = [=](int rank, int) { return rank == root; };
+  return layout;
+}
+
+Layout gather_layout(int root) {
+  Layout layout = all_gather_layout();
+  layout.wanted = [=](int rank, int) { return rank == root; };
+  return layout;
+}
+
+Layout scatter_layout(int root) {
+  Layout layout = broadcast_layout(root);
+  layout.wanted = [](int rank, int chunk) { return rank == chunk; };
+  return layout;
+}
+
+Layout all_to_all_layout(int size) {
+  return {1,
+          [=](int rank, int chunk) {
+            return rank == chunk / size ? Nodes{{0, 1}} : Nodes{};
+          },
+          [=](int rank, int chunk) { return rank == chunk % size; }};
+}
+
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout) {
   return Resolver(name, program, layout).run();
 }

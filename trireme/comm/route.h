@@ -52,6 +52,11 @@ Layout all_reduce_layout(int size, std::uint32_t total);
 Layout broadcast_layout(int root);
 Layout all_gather_layout();
 Layout reduce_scatter_layout(int size);
+Layout reduce_layout(int size, std::uint32_t total, int root);
+Layout gather_layout(int root);
+Layout scatter_layout(int root);
+/// Chunk i*size + j is what rank i has for rank j.
+Layout all_to_all_layout(int size);
 
 /// Why a program was refused: for whoever draws it (`trireme verify`).
 class RouteError : public ConfigError {
