@@ -3,4 +3,5 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/registry.h"
+#include "trireme/comm/sparse.h"
 #include "trireme/job/job.h"
