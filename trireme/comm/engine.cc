@@ -172,11 +172,13 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   call->heard.resize(static_cast<std::size_t>(size_));
   auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_envelopes(call); });
   // First to all, and then heard: a mismatch, seen below, must not keep the header from anybody.
+  // Who has seen one and left may be gone, but what it said is still to be heard.
+  call->posting = true;
   for (int step = 1; step < size_; ++step) {
     phase->send((rank_ + step) % size_, tag_of(Channel::Header),
                 std::as_bytes(std::span(&call->own, 1)));
   }
-  if (call->program && op.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && op.bytes() <= kSendAhead) call->program->send_ahead();
   for (int step = 1; step < size_; ++step) {
     const int from = (rank_ + size_ - step) % size_;
     phase->recv(from, tag_of(Channel::Header),
@@ -186,6 +188,10 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
                   if (!self->broken())
                     self->check_header(*call, from, call->envelopes[from].header);
                 });
+  }
+  call->posting = false;
+  for (int peer = 0; peer < size_ && call->lost; ++peer) {
+    if (peer != rank_ && !call->heard[peer] && transport_->lost(peer)) fail(call->lost);
   }
   phase->close();
 }
@@ -227,7 +233,7 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
         UnevenInput("rank " + std::to_string(world_rank(gone)) + "'s loop has ended, " +
                         (gone == peer ? a : b) + group_text(),
                     {.rank = world_rank(rank_),
-                     .operation = std::string(name_of(call.operation.kind)),
+                     .operation = std::string(name_of(call.operation.called())),
                      .peer = world_rank(gone),
                      .label = call.operation.label,
                      .advice = "Give every rank the same number of batches; "
@@ -237,7 +243,7 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
   fail(std::make_exception_ptr(MismatchError(
       (rank_ < peer ? a + ", " + b : b + ", " + a) + group_text(),
       {.rank = world_rank(rank_),
-       .operation = std::string(name_of(call.operation.kind)),
+       .operation = std::string(name_of(call.operation.called())),
        .peer = world_rank(peer),
        .label = call.operation.label,
        .advice = "All ranks must call the same operations with the same arguments in the same "
@@ -245,13 +251,38 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
   return false;
 }
 
+// Puts the call's next step in its place; false if there is none, or if this broke the engine.
+bool Engine::goes_on(Call& call) {
+  const Operation& ended = call.operation;
+  Operation next;
+  next.label = ended.label;
+  next.leaving = ended.leaving;
+  next.sequence = ended.sequence;
+  next.part_of = ended.part_of;
+  next.step = static_cast<std::uint8_t>(ended.step + 1);
+  try {
+    if (!ended.next(next)) return false;
+  } catch (...) {
+    fail(std::current_exception());
+    return false;
+  }
+  next.next = std::move(call.operation.next);
+  call.operation = std::move(next);
+  call.own = {};
+  call.envelopes.clear();
+  call.heard.clear();
+  return true;
+}
+
 void Engine::finish(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<Call> keep = call;
   running_ = false;
   wait_for(Waits::No);
-  queue_.pop_front();
   call->program = nullptr;
   call->direct = nullptr;
+  if (call->operation.next && goes_on(*call)) return pump();
+  if (broken()) return;
+  queue_.pop_front();
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
@@ -294,7 +325,7 @@ void Engine::transfer_failed(int peer, const std::exception_ptr& error) noexcept
     return fail(gone >= 0 ? board_->error_of(gone) : error);
   }
   // Its envelope is here and agrees; whom it disagreed with is still to be heard.
-  if (!call->heard.empty() && call->heard[peer]) {
+  if (!call->heard.empty() && (call->heard[peer] || call->posting)) {
     if (!call->lost) call->lost = error;
     return;
   }
@@ -317,7 +348,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
     try {
       ErrorContext context = e.context();
       if (context.rank < 0) context.rank = world_rank(rank_);
-      context.operation = std::string(name_of(op->kind));
+      context.operation = std::string(name_of(op->called()));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
     } catch (...) {
@@ -330,7 +361,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int pieces = pieces_of(op.out.bytes(), size_);
+  const int pieces = pieces_of(op.count * size_of(op.dtype), size_);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
     key += "/" + std::to_string(part);

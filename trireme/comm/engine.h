@@ -55,6 +55,7 @@ struct Call {
   std::vector<Envelope> envelopes = {};  // of the peers, where messages carry them
   std::vector<bool> heard = {};          // whose envelope is here
   std::exception_ptr lost = nullptr;     // see Engine::transfer_failed
+  bool posting = false;                  // its envelopes are just being sent and asked for
   std::uint64_t number = 0;              // on the board
   bool inlined = false;
   std::shared_ptr<ProgramRun> program = nullptr;
@@ -146,6 +147,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void wait_for(Waits what) noexcept;
   void on_envelopes(const std::shared_ptr<Call>& call);
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
+  bool goes_on(Call& call);
   bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
   std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,

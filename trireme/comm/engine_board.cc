@@ -104,8 +104,12 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
     net::RegionId id;
     std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
     ids[peer] = id;
-    starts[peer] =
-        peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    try {
+      starts[peer] =
+          peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    } catch (const Error&) {  // no room for it here
+      return fail(std::current_exception());
+    }
   }
   if (board_) return;  // an arena that a peer freed again is simply not there
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
@@ -153,7 +157,7 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
   wait_for(Waits::Headers);
-  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
 }
 

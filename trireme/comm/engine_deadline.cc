@@ -54,7 +54,7 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
   const int lost_rank = verdict.lost_rank;
   ErrorContext context{.rank = world_rank(rank_), .operation = title};
   if (const Operation* op = first_user_call(); op && title == title_of(*op)) {
-    context.operation = std::string(name_of(op->kind));
+    context.operation = std::string(name_of(op->called()));
     context.label = op->label;
   }
   const auto text = [&](int peer) {
