@@ -103,7 +103,8 @@ int train_command(Options options, const Invocation& invocation) {
       .resume = place.resume,
       .json = options.json,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
-      .predicted_bytes = job.plan.memory.total()};
+      .predicted_bytes = job.plan.memory.total(),
+      .corpus = job.corpus->descriptor()};
   const int code = start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
   say_next(options, invocation, folder.path(), code);
   return code;

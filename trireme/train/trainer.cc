@@ -2,12 +2,12 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "trireme/base/waiter.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/format/tokenizer.h"
 #include "trireme/input/batches.h"
-#include "trireme/input/corpus.h"
+#include "trireme/input/shared_corpus.h"
 #include "trireme/observe/machine.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
@@ -27,48 +27,45 @@ constexpr long kTimedSteps = 3;  // after them the expected time is printed
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-using Tokens = std::shared_ptr<const std::vector<std::int32_t>>;
+using Corpus = std::shared_ptr<const input::SharedCorpus>;
 
-Tokens encode(const std::string& text) {
-  return std::make_shared<const std::vector<std::int32_t>>(
-      format::make_tokenizer("bytes")->encode(text));
+// A rank that no launcher gave the text reads it itself.
+Corpus corpus_of(const Settings& settings, const WorkerSpec& spec) {
+  if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
+  return input::SharedCorpus::make(
+      input::load_corpus({.path = settings.data_path, .block = settings.model.block}));
 }
 
-// The corpus as this rank reads it. The text itself is dropped once it is tokens and counts.
+// The corpus as this rank reads it. Bytes are the tokens: both datasets read the shared text.
 struct Data {
+  Corpus corpus;
   std::shared_ptr<const TextDataset> train, validation;
-  std::string source, hash;
-  double trigram = 0;
 
-  Data(const Settings& settings, const WorkerSpec&) {
-    input::Corpus corpus =
-        input::load_corpus({.path = settings.data_path, .block = settings.model.block});
-    source = corpus.source;
-    hash = corpus.hash;
-    trigram = trigram_loss(corpus.train, corpus.validation);
-    train = TextDataset::random_windows(encode(corpus.train), settings.model.block,
-                                        settings.batches.seed);
-    validation = TextDataset::fixed_windows(encode(corpus.validation), settings.model.block);
+  Data(const Settings& settings, const WorkerSpec& spec) : corpus(corpus_of(settings, spec)) {
+    const std::int64_t block = settings.model.block;
+    train = TextDataset::random_windows(corpus->train(), corpus, block, settings.batches.seed);
+    validation = TextDataset::fixed_windows(corpus->validation(), corpus, block);
   }
 };
 
 JobOptions job_options(const Settings& settings, const Data& data) {
   JobOptions options = settings.job;
-  options.identity += "data = " + data.hash + "\nproducts = " + tensor::gemm_table() + "\n";
+  options.identity +=
+      "data = " + data.corpus->hash() + "\nproducts = " + tensor::gemm_table() + "\n";
   return options;
 }
 
 CheckpointerOptions checkpoint_options(const Settings& settings, const Data& data) {
   CheckpointerOptions options = settings.checkpoints;
-  options.identity += "data = " + data.hash + "\n";
+  options.identity += "data = " + data.corpus->hash() + "\n";
   return options;
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string subtitle(const Settings& settings, const Data& data, int ranks) {
-  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.source + " · " +
-         observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
+         " · " + observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
 }
 
 class Trainer {
@@ -88,7 +85,7 @@ class Trainer {
   int run() {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     Report report(folder_, report_options(first));
-    report.trigram(data_.trigram);
+    count_trigram();
     if (first > 0) report.line("continuing after step " + observe::grouped(first));
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
@@ -96,6 +93,7 @@ class Trainer {
     for (long step = first; step < settings_.steps; ++step) {
       const int signal = train_one(report, step);
       const bool last = step + 1 == settings_.steps;
+      tell_trigram(report, last);
       if (signal != 0 && !last) return stop(report, step + 1, signal);
       const auto every = settings_.validate_every;
       if (last || (every > 0 && (step + 1) % every == 0)) {
@@ -143,6 +141,27 @@ class Trainer {
                  .learning_rate = rate,
                  .gradient_norm = result.gradient_norm});
     return result.stop_signal;
+  }
+
+  // The baseline that rank 0 prints. Nothing waits for it until the end.
+  void count_trigram() {
+    if (job_.rank() != 0) return;
+    trigram_.emplace(data_.corpus->train(), data_.corpus->validation(),
+                     [waiter = job_.waiter()] { waiter->wake(); });
+  }
+
+  void tell_trigram(Report& report, bool wait) {
+    if (!trigram_) return;
+    if (wait && !trigram_->result()) {
+      job_.activity("count a trigram");
+      job_.waiter()->wait_until([this] { return trigram_->result().has_value(); },
+                                TimePoint::max());
+      job_.activity("train");
+    }
+    if (const auto loss = trigram_->result()) {
+      report.trigram(*loss);
+      trigram_.reset();
+    }
   }
 
   double validate(Report& report, long step) {
@@ -218,6 +237,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
 }  // namespace

@@ -14,6 +14,8 @@ struct WorkerSpec {
   bool resume = false, json = false;
   bool terminal = false;             // people watch: a live line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
+  /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
+  int corpus = -1;
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);
