@@ -12,6 +12,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/overflow.h"
 #include "trireme/parallel/replicas.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/scalar_tree.h"
@@ -160,8 +161,12 @@ struct Strategy::Impl {
   void apply(StepResult& result) {
     sync.add_uses();
     double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
-    if (options.clip > 0 && result.count > 0) {
-      result.gradient_norm = gradient_norm(result.count);
+    const bool clips = options.clip > 0 && result.count > 0;
+    if (clips) result.gradient_norm = gradient_norm(result.count);
+    // A finite norm says that everything under it is.
+    if (!clips || !std::isfinite(result.gradient_norm))
+      parallel::refuse_overflow(sync.owned(), *seat.world, seat.host, static_cast<long>(step));
+    if (clips) {
       if (result.gradient_norm > options.clip)
         scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
     }
