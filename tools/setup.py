@@ -33,10 +33,17 @@ def say(text):
 
 # --- Debian packages ------------------------------------------------------------------------------
 
-def wanted_packages(text):
-    """The first word of each line that is not a comment."""
-    lines = (line.split("#")[0].split() for line in text.splitlines())
-    return [words[0] for words in lines if words]
+def wanted_packages(text, soak=False):
+    """The first word of each line that is not a comment; what follows [soak] only with `soak`."""
+    wanted = []
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if words == ["[soak]"]:
+            if not soak:
+                break
+        elif words:
+            wanted.append(words[0])
+    return wanted
 
 
 def missing_packages(wanted, dpkg_output):
@@ -79,8 +86,8 @@ def query_dpkg(wanted):
                           check=False).stdout
 
 
-def install_packages():
-    wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text())
+def install_packages(soak=False):
+    wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text(), soak)
     if not shutil.which("dpkg-query"):
         say("This is no Debian: these parts (or their like) must be installed by you: "
             + " ".join(wanted))
@@ -278,9 +285,10 @@ def main():
     parser.add_argument("--torch", choices=["cpu", "cuda"], default="cpu",
                         help="cuda: take the wheel with CUDA where there is no other")
     parser.add_argument("--packages-only", action="store_true", help="no LibTorch")
+    parser.add_argument("--soak", action="store_true", help="also the packages of make soak")
     arguments = parser.parse_args()
     try:
-        install_packages()
+        install_packages(arguments.soak)
         if not arguments.packages_only:
             print(find_torch(os.environ, arguments.torch == "cuda"))
     except SetupError as error:

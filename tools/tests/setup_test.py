@@ -25,6 +25,11 @@ class Packages(unittest.TestCase):
     def test_the_list_is_the_first_words(self):
         self.assertEqual(setup.wanted_packages("# list\ng++   compiler\n\ncmake # why\n"), ["g++", "cmake"])
 
+    def test_what_soak_alone_needs_is_not_installed_for_others(self):
+        text = "g++ compiler\n[soak]\nclang fuzzers\n"
+        self.assertEqual(setup.wanted_packages(text), ["g++"])
+        self.assertEqual(setup.wanted_packages(text, soak=True), ["g++", "clang"])
+
     def test_the_list_in_the_tree_names_what_the_build_calls(self):
         wanted = setup.wanted_packages((setup.ROOT / "tools" / "debian-packages.txt").read_text())
         for name in ("g++", "cmake", "ninja-build", "ccache", "python3-venv", "libgrpc++-dev"):

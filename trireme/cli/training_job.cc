@@ -17,8 +17,10 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
                      "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
   command.add_option("--transport", options.transport, "comm.transport: auto | shm | tcp");
-  command.add_option("--algorithm", options.algorithm,
-                     "comm.algorithm: auto | naive | ring | direct");
+  command.add_option(
+      "--algorithm", options.algorithm,
+      "comm.algorithm: auto | direct | ring | naive | central | tree | double_tree | "
+      "halving_doubling | hierarchical");
   command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");
   command.add_option("--set", options.set, "key=value, as often as wanted")
       ->allow_extra_args(false);

@@ -9,6 +9,12 @@ namespace comm {
 
 void ring(Algorithm& a);                     // all_reduce: reduce-scatter, then all-gather
 void naive(Algorithm& a);                    // all_reduce: everyone to everyone
+void central(Algorithm& a);                  // all_reduce: to one root and back
+void tree(Algorithm& a);                     // all_reduce: up and down one tree
+void double_tree(Algorithm& a);              // all_reduce: two trees, half of the buffer each
+void halving_doubling(Algorithm& a);         // all_reduce: exchanges at distance 1, 2, 4, ...
+void hierarchical(Algorithm& a);             // all_reduce: within hosts, across, back
+void tree_reduce(Algorithm& a);              // reduce to a.root
 void binomial_broadcast(Algorithm& a);       // broadcast from a.root
 void pairwise_all_gather(Algorithm& a);      // all_gather(v): everyone's piece to everyone
 void pairwise_reduce_scatter(Algorithm& a);  // reduce_scatter: everyone's piece r to rank r

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/choice.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/registry.h"
@@ -13,9 +14,6 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 namespace {
-
-// Up to here one round of messages beats the ring's 2(n-1) rounds and direct's two.
-constexpr std::size_t kNaiveBytes = 4096;
 
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options) {
@@ -33,8 +31,14 @@ std::string text(std::size_t number) { return std::to_string(number); }
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
-    : engine_(Engine::create(std::move(transport), std::move(options))) {
-  choose(engine_->options().algorithm, 0);  // refuse an unknown name now
+    : Communicator(Engine::create(std::move(transport), std::move(options))) {}
+
+Communicator::Communicator(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)),
+      chooser_(std::make_unique<Chooser>(
+          Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
+                         engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
+  choose(engine_->options().algorithm, 0, 1);  // refuse an unknown name now
 }
 
 Communicator::~Communicator() { engine_->close(); }
@@ -45,6 +49,7 @@ const std::string& Communicator::name() const noexcept { return engine_->options
 std::string_view Communicator::transport_name() const noexcept {
   return engine_->transport().name();
 }
+bool Communicator::can_map() const noexcept { return engine_->can_map(); }
 std::shared_ptr<Waiter> Communicator::waiter() const { return engine_->transport().waiter(); }
 std::exception_ptr Communicator::failure() const noexcept { return engine_->failure(); }
 Duration Communicator::time_waited() const noexcept { return engine_->time_waited(); }
@@ -61,11 +66,11 @@ void Communicator::require(bool condition, std::string_view operation,
 }
 
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
-std::string Communicator::choose(std::string_view wanted, std::size_t bytes) const {
+std::string Communicator::choose(std::string_view wanted, std::size_t bytes,
+                                 std::uint32_t total) const {
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == "auto") {
-    if (engine_->can_map()) return "direct";
-    return bytes <= kNaiveBytes ? "naive" : "ring";
+    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total);
   }
   if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
     throw ConfigError("algorithm direct needs memory that ranks share; transport " +
@@ -93,7 +98,7 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.algorithm = choose(options.algorithm, inout.bytes());
+  operation.algorithm = choose(options.algorithm, inout.bytes(), operation.total);
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
   return engine_->submit(std::move(operation), options.deadline);
@@ -117,7 +122,7 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
-  operation.algorithm = choose(options.algorithm, out.bytes());
+  operation.algorithm = choose(options.algorithm, out.bytes(), total);
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);
@@ -173,6 +178,10 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
   operation.in = std::move(in);
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);
+}
+
+std::string Communicator::explain_all_reduce(std::size_t bytes) const {
+  return chooser_->explain(OpKind::AllReduce, bytes, static_cast<std::uint32_t>(size()));
 }
 
 Work Communicator::barrier(const OpOptions& options) {

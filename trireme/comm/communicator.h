@@ -31,6 +31,10 @@ inline constexpr ReduceOp Min = ReduceOp::Min;
 inline constexpr ReduceOp Max = ReduceOp::Max;
 inline constexpr ReduceOp Product = ReduceOp::Product;
 
+namespace plan {
+class Tuning;
+}
+
 namespace comm {
 
 /// Leaves first ... first+count-1 of the tree sum (NUMERICS.md), already added up.
@@ -83,12 +87,16 @@ struct RunEvent;
 
 struct CommunicatorOptions {
   std::string name = "world";
-  std::string algorithm = "auto";  // auto | naive | ring | direct
+  std::string algorithm = "auto";  // auto | direct | a registered one (registry.h)
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
   std::vector<std::string> host_of_rank = {};
+  /// Numbers by which errors name the ranks: a group's are its world's. Empty: their own.
+  std::vector<int> world_ranks = {};
   bool reproducible = true;
+  /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
+  std::shared_ptr<const plan::Tuning> tuning = nullptr;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Told what every collective does, round by round (run_event.h); nothing is told where empty.
@@ -96,6 +104,7 @@ struct CommunicatorOptions {
 };
 
 class Engine;
+class Chooser;
 
 class Communicator final {
  public:
@@ -108,6 +117,8 @@ class Communicator final {
   int size() const noexcept;
   const std::string& name() const noexcept;
   std::string_view transport_name() const noexcept;
+  /// True where ranks reach one another's arenas: the algorithm "direct" is possible.
+  bool can_map() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
   /// Collective. Zeroed; reduced in place without a copy where the transport can map it.
@@ -129,8 +140,21 @@ class Communicator final {
   /// in.count == size * out.count; rank r gets the sum of every rank's piece r.
   Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
   Work barrier(const OpOptions& options = {});
+  /// Why `auto` takes the algorithm that it takes for an all_reduce of `bytes`.
+  std::string explain_all_reduce(std::size_t bytes) const;
   Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
   Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
+
+  /// Groups of some of the ranks (collectives of theirs may run at the same time as others'). They
+  /// share this communicator's transport, so the first failure in one of them breaks all, this one
+  /// too, with the same error; and they end with the communicator that they all stem from, which
+  /// must outlive them. To let go of a group on which nothing is open disturbs nobody.
+  ///
+  /// Collective. One group per color, ranks ordered by (key, rank); null where color < 0.
+  std::shared_ptr<Communicator> split(int color, int key);
+  /// Over its members only: `ranks` of this communicator become 0, 1, … in this order. Members that
+  /// name other ranks, another name or come more often than the rest wait for their deadline.
+  std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string_view name);
 
   /// Every pending and later Work fails with `error`. Safe from any thread; the first call wins.
   void abort(std::exception_ptr error) noexcept;
@@ -140,9 +164,11 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
-  std::string choose(std::string_view wanted, std::size_t bytes) const;
+  explicit Communicator(std::shared_ptr<Engine> engine);
+  std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<const Chooser> chooser_;
 };
 
 }  // namespace comm

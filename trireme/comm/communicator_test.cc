@@ -229,6 +229,32 @@ TEST(Communicator, ADeadPeerEndsTheOthers) {
   EXPECT_EQ(seen, 2);
 }
 
+// Hosts of different size, ranks in any order; the bits are those of one host.
+TEST(Communicator, HierarchicalOverHosts) {
+  const std::vector<std::vector<std::string>> layouts = {{"a", "a", "b", "b"},
+                                                         {"a", "b", "a", "b", "b"},
+                                                         {"a", "a", "a", "b", "c", "c", "c", "c"},
+                                                         {"a", "b", "c", "d", "e"}};
+  for (const auto& hosts : layouts) {
+    const int size = static_cast<int>(hosts.size());
+    run_ranks(size, [&](RankContext& rank) {
+      CommunicatorOptions options;
+      options.host_of_rank = hosts;
+      Communicator world(rank.transport, options);
+      for (std::size_t count : {5u, 300u, 20'000u}) {
+        std::vector<float> x(count), same(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          x[i] = same[i] =
+              1.0f / (3.0f + static_cast<float>(i) * static_cast<float>(rank.rank + 1));
+        }
+        all_reduce(world, x, Sum, {.algorithm = "hierarchical"});
+        all_reduce(world, same, Sum, {.algorithm = "naive"});
+        EXPECT_EQ(x, same);
+      }
+    });
+  }
+}
+
 TEST(Communicator, RefusesWrongCalls) {
   run_ranks(2, [](RankContext& rank) {
     std::vector<std::int64_t> integers(3);

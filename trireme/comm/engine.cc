@@ -17,6 +17,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
+constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
@@ -42,6 +43,14 @@ class OwnDeadline final : public WorkOwner {
   const Deadline deadline_;
 };
 
+// Pipelined algorithms: pieces small enough to be added while in the caches, large enough that a
+// round's latency does not show.
+int pieces_of(std::size_t bytes, int size) noexcept {
+  int pieces = 1;
+  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
+  return pieces;
+}
+
 // Numbers the hosts in the order in which their names first appear.
 std::vector<int> numbered(const std::vector<std::string>& names) {
   std::vector<int> numbers;
@@ -59,13 +68,16 @@ net::Tag tag_of(Channel channel) noexcept {
   return {kTagSpace | static_cast<std::uint64_t>(channel)};
 }
 
-Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
+Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options,
+               std::shared_ptr<Family> family)
     : transport_(std::move(transport)),
       options_(std::move(options)),
       waiter_(transport_->waiter()),
       rank_(transport_->rank()),
       size_(transport_->size()),
       hosts_(numbered(options_.host_of_rank)),
+      family_(family ? std::move(family) : std::make_shared<Family>()),
+      head_(family_.use_count() == 1),
       expected_(size_, 0) {}
 
 Work Engine::submit(Operation operation, Deadline deadline) {
@@ -190,27 +202,28 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
 bool Engine::check_header(const Call& call, int peer, const Header& other) {
   const Header& own = call.own.header;
   if (same_call(own, other)) return true;
-  const auto side = [](int rank, const Header& header, const Header& against) {
-    return "rank " + std::to_string(rank) + " called " + call_text(header, against);
+  const auto side = [this](int rank, const Header& header, const Header& against) {
+    return "rank " + std::to_string(world_rank(rank)) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
   if (own.leaving || other.leaving) {
     const int gone = other.leaving ? peer : rank_;
     fail(std::make_exception_ptr(
-        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
-                    {.rank = rank_,
+        UnevenInput("rank " + std::to_string(world_rank(gone)) + "'s loop has ended, " +
+                        (gone == peer ? a : b) + group_text(),
+                    {.rank = world_rank(rank_),
                      .operation = std::string(name_of(call.operation.kind)),
-                     .peer = gone,
+                     .peer = world_rank(gone),
                      .label = call.operation.label,
                      .advice = "Give every rank the same number of batches; "
                                "trireme::Sampler does."})));
     return false;
   }
   fail(std::make_exception_ptr(MismatchError(
-      rank_ < peer ? a + ", " + b : b + ", " + a,
-      {.rank = rank_,
+      (rank_ < peer ? a + ", " + b : b + ", " + a) + group_text(),
+      {.rank = world_rank(rank_),
        .operation = std::string(name_of(call.operation.kind)),
-       .peer = peer,
+       .peer = world_rank(peer),
        .label = call.operation.label,
        .advice = "All ranks must call the same operations with the same arguments in the same "
                  "order; look for a branch that only some ranks take."})));
@@ -227,10 +240,16 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
+  if (leaving_ && queue_.empty()) retire();
 }
 
 void Engine::fail(std::exception_ptr error) noexcept {
-  error = with_context(std::move(error));
+  if (broken()) return;
+  break_with(with_context(std::move(error)));
+}
+
+void Engine::break_with(const std::exception_ptr& error) noexcept {
+  const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   {
     std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -239,7 +258,8 @@ void Engine::fail(std::exception_ptr error) noexcept {
   }
   wait_for(Waits::No);
   if (board_) board_->abort(error, *waiter_);
-  transport_->abort(error);  // settles every transfer; from here on no buffer is touched
+  // Settles every transfer; from here on no buffer is touched. One that has left keeps to itself.
+  if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
     if (call->program) call->program->cancel();
@@ -247,6 +267,7 @@ void Engine::fail(std::exception_ptr error) noexcept {
     call->direct = nullptr;
     call->source.fail(error);
   }
+  leaving_ ? retire() : family_->fail(error);
 }
 
 const Operation* Engine::first_user_call() const noexcept {
@@ -264,7 +285,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
     if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      if (context.rank < 0) context.rank = rank_;
+      if (context.rank < 0) context.rank = world_rank(rank_);
       context.operation = std::string(name_of(op->kind));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
@@ -278,11 +299,16 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  key += "/" + op.algorithm + "/" + std::to_string(op.total) + "/" + std::to_string(op.root);
+  const int pieces = pieces_of(op.out.bytes(), size_);
+  for (const std::size_t part :
+       {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
+    key += "/" + std::to_string(part);
+  }
+  key += "/" + op.algorithm;
   auto& route = routes_[key];
   if (route) return *route;
   const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
-                                 size_, op.root, hosts_);
+                                 size_, op.root, hosts_, pieces);
   const Layout layout = layout_of(op.kind, size_, op.total, op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
   return *route;

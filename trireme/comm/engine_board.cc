@@ -29,9 +29,10 @@ class Engine::Poller final : public ProgressSource {
 };
 
 std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport,
-                                       CommunicatorOptions options) {
-  auto engine = std::make_shared<Engine>(std::move(transport), std::move(options));
-  if (engine->size_ > 1) engine->set_up();
+                                       CommunicatorOptions options,
+                                       std::shared_ptr<Family> family) {
+  auto engine = std::make_shared<Engine>(std::move(transport), std::move(options), family);
+  engine->set_up();
   return engine;
 }
 
@@ -52,14 +53,15 @@ void Engine::run_and_wait(const std::function<void()>& task) {
 }
 
 void Engine::set_up() {
+  for (int peer = 0; peer < size_; ++peer) {
+    can_map_ = (peer == 0 || can_map_) && (peer == rank_ || transport_->can_map(peer));
+  }
+  can_map_ = can_map_ && size_ > 1;
   run_and_wait([this] {
+    family_->add(shared_from_this());
+    if (!can_map_ || broken()) return;
     own_region_ = transport_->register_memory(
         {static_cast<std::byte*>(nullptr), kStagingOffset + kStagingBytes}, {});
-    can_map_ = !transport_->map(rank_, own_region_.id).empty();
-    if (!can_map_) {
-      own_region_ = {};
-      return;
-    }
     add_region(own_region_);
   });
   if (!can_map_) return;
@@ -90,9 +92,11 @@ void Engine::add_region(const net::Region& region) {
 
 void Engine::map_region(const Call& call, std::span<const std::byte* const> payloads) {
   auto& starts = mapped_.emplace_back(static_cast<std::size_t>(size_), nullptr);
+  auto& ids = ids_.emplace_back(static_cast<std::size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) {
     net::RegionId id;
     std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
+    ids[peer] = id;
     starts[peer] =
         peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
   }
@@ -100,16 +104,17 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
   if (gone < size_) {
     return fail(std::make_exception_ptr(
-        PeerLost("rank " + std::to_string(gone) + " left before its memory could be mapped",
-                 {.rank = rank_,
-                  .peer = static_cast<int>(gone),
+        PeerLost("rank " + std::to_string(world_rank(static_cast<int>(gone))) +
+                     " left before its memory could be mapped",
+                 {.rank = world_rank(rank_),
+                  .peer = world_rank(static_cast<int>(gone)),
                   .advice = "See that rank's own last lines."})));
   }
   std::vector<BoardMemory*> boards;  // zeroed memory is a fresh board
   for (std::byte* start : starts) {
     boards.push_back(reinterpret_cast<BoardMemory*>(start));
   }
-  board_ = std::make_unique<Board>(*transport_, std::move(boards));
+  board_ = std::make_unique<Board>(*transport_, std::move(boards), options_.world_ranks);
 }
 
 bool Engine::locate(const void* data, std::size_t bytes, Location& location) const {
@@ -169,6 +174,7 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 
 bool Engine::poll() {
   if (waits_ == Waits::No) return false;
+  const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   const std::shared_ptr<Call> call = queue_.front();
   const std::shared_ptr<DirectRun> direct = call->direct;
   const auto look = [&] { return waits_ == Waits::Headers ? poll_headers(call) : direct->poll(); };
@@ -183,19 +189,12 @@ bool Engine::poll() {
   if (look() || waits_ == Waits::No) return true;
   fail(gone >= 0 ? board_->error_of(gone)
                  : std::make_exception_ptr(
-                       PeerLost("rank " + std::to_string(lost) + "'s process has ended",
-                                {.rank = rank_,
-                                 .peer = lost,
+                       PeerLost("rank " + std::to_string(world_rank(lost)) + "'s process has ended",
+                                {.rank = world_rank(rank_),
+                                 .peer = world_rank(lost),
                                  .advice = "See that rank's own last lines; resume from the last "
                                            "checkpoint."})));
   return true;
-}
-
-void Engine::close() noexcept {
-  abort(std::make_exception_ptr(
-      PeerLost("rank " + std::to_string(rank_) + " has left " + options_.name,
-               {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
-  if (poller_) waiter_->remove(poller_.get());
 }
 
 }  // namespace comm

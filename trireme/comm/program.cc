@@ -9,17 +9,22 @@ inline namespace v0 {
 namespace comm {
 
 Algorithm::Step& Algorithm::Step::send(int peer, Chunk chunk) {
-  round().sends.push_back({peer, chunk.index, false});
+  round().sends.push_back({peer, chunk.index});
+  return *this;
+}
+
+Algorithm::Step& Algorithm::Step::give(int peer, Chunk chunk) {
+  round().sends.push_back({.peer = peer, .chunk = chunk.index, .give = true});
   return *this;
 }
 
 Algorithm::Step& Algorithm::Step::add_from(int peer, Chunk chunk) {
-  round().receives.push_back({peer, chunk.index, false});
+  round().receives.push_back({peer, chunk.index});
   return *this;
 }
 
 Algorithm::Step& Algorithm::Step::copy_from(int peer, Chunk chunk) {
-  round().receives.push_back({peer, chunk.index, true});
+  round().receives.push_back({.peer = peer, .chunk = chunk.index, .copy = true});
   return *this;
 }
 
@@ -33,14 +38,14 @@ Algorithm::Step Algorithm::round() {
 }
 
 Program record(std::string_view name, const Generator& generator, int size, int root,
-               const std::vector<int>& hosts) {
+               const std::vector<int>& hosts, int pieces) {
   Program program;
   const auto refuse = [&](const std::string& why) {
     throw ConfigError("algorithm " + std::string(name) + ": " + why,
                       {.operation = "algorithm", .advice = "Correct the algorithm."});
   };
   for (int rank = 0; rank < size; ++rank) {
-    Algorithm algorithm(rank, size, root, hosts);
+    Algorithm algorithm(rank, size, root, hosts, pieces);
     generator(algorithm);
     if (rank > 0 && algorithm.num_chunks() != program.num_chunks) {
       refuse("rank 0 cuts " + std::to_string(program.num_chunks) + " chunks, rank " +

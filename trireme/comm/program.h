@@ -24,7 +24,8 @@ struct Chunk {
 struct Transfer {
   int peer = 0;
   int chunk = 0;
-  bool copy = false;  // receives only: replace what is held, else add to it
+  bool copy = false;  // receives: replace what is held, else add to it
+  bool give = false;  // sends: hold it no longer
 };
 
 /// All sends see what was held when the round began; the next round begins when all is done.
@@ -42,17 +43,23 @@ class Algorithm {
   const int rank, size;
   const int root;                       // broadcast, reduce, gather, scatter; else 0
   const std::vector<int> host_of_rank;  // number of each rank's host; all 0 where nobody said
+  /// Into how many pieces a pipelined algorithm should cut each of its parts: 1 for small buffers.
+  const int pieces;
 
-  Algorithm(int own_rank, int num_ranks, int root_rank = 0, std::vector<int> hosts = {})
+  Algorithm(int own_rank, int num_ranks, int root_rank = 0, std::vector<int> hosts = {},
+            int num_pieces = 1)
       : rank(own_rank),
         size(num_ranks),
         root(root_rank),
         host_of_rank(hosts.empty() ? std::vector<int>(num_ranks, 0) : std::move(hosts)),
+        pieces(num_pieces),
         num_chunks_(num_ranks) {}
 
   class Step {
    public:
     Step& send(int peer, Chunk chunk);
+    /// Sends, and drops what is held of the chunk: a part that goes up a tree without its sender.
+    Step& give(int peer, Chunk chunk);
     Step& add_from(int peer, Chunk chunk);
     Step& copy_from(int peer, Chunk chunk);
 
@@ -86,9 +93,9 @@ class Algorithm {
 using Generator = std::function<void(Algorithm&)>;
 
 /// Runs `generator` for every rank. ConfigError if the ranks disagree about the number of chunks or
-/// a peer is out of range. `hosts`: as Algorithm::host_of_rank.
+/// a peer is out of range. `hosts`, `pieces`: as in Algorithm.
 Program record(std::string_view name, const Generator& generator, int size, int root = 0,
-               const std::vector<int>& hosts = {});
+               const std::vector<int>& hosts = {}, int pieces = 1);
 
 }  // namespace comm
 using comm::Algorithm;

@@ -30,6 +30,7 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
   if (!watched()) return;
   tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
   tell_held();
+  tell({.kind = RunEvent::Kind::RoundEnd});
 }
 
 // all_gather and reduce_scatter: one chunk per rank; the others: pieces of equal size that begin at
@@ -164,29 +165,55 @@ void ProgramRun::begin_round() {
     post_sends(*phase);
   }
   post_receives(*phase);
+  merge_all();  // while the messages travel
   phase->close();
 }
 
 void ProgramRun::end_round() {
   const RouteRound& round = route_.rounds[round_];
+  for (const Movement& send : round.sends) {
+    if (send.give) drop(send.chunk);
+  }
   for (std::size_t i = 0; i < round.receives.size(); ++i) {
     if (watched()) tell_received(round.receives[i], arriving_[i]);
+    if (round.receives[i].copy) drop(round.receives[i].chunk);
     auto& held = held_[round.receives[i].chunk];
-    if (round.receives[i].copy) {
-      for (const Place& old : held) release(old);
-      held.clear();
-    }
     held.insert(held.end(), arriving_[i].begin(), arriving_[i].end());
   }
-  for (const auto& [chunk, merges] : round.merges) {
-    for (const kernel::Merge& one : merges) merge(chunk, one);
-  }
+  unmerged_ = &round.merges;
+  ++round_;
+  if (watched() || next_round_needs_merges()) merge_all();
   if (watched()) {
     tell_held();
     tell({.kind = RunEvent::Kind::RoundEnd});
   }
-  ++round_;
   begin_round();
+}
+
+void ProgramRun::drop(int chunk) {
+  for (const Place& old : held_[chunk]) release(old);
+  held_[chunk].clear();
+}
+
+// What the next round leaves alone may be added up while its messages are under way.
+bool ProgramRun::next_round_needs_merges() const {
+  if (round_ == route_.rounds.size()) return true;
+  const RouteRound& next = route_.rounds[round_];
+  for (const auto* side : {&next.sends, &next.receives}) {
+    for (const Movement& movement : *side) {
+      for (const auto& one : *unmerged_) {
+        if (one.chunk == movement.chunk) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void ProgramRun::merge_all() {
+  if (!unmerged_) return;
+  for (const auto& [chunk, merges] : *std::exchange(unmerged_, nullptr)) {
+    for (const kernel::Merge& one : merges) merge(chunk, one);
+  }
 }
 
 // The sum goes where it is wanted if it is the whole sum, else over one of its operands.

@@ -38,6 +38,9 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   void post_receives(Phase& phase);
   void begin_round();
   void end_round();
+  bool next_round_needs_merges() const;
+  void merge_all();
+  void drop(int chunk);
   void merge(int chunk, const kernel::Merge& merge);
   void end();
   bool watched() const noexcept { return static_cast<bool>(engine_.options().on_run); }
@@ -54,9 +57,10 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   const std::shared_ptr<Call> call_;
   const Route& route_;
   const std::size_t width_;
-  std::vector<Extent> extents_;               // of the whole buffer, elements
-  std::vector<std::vector<Place>> held_;      // per chunk
-  std::vector<std::vector<Place>> arriving_;  // per receive of the round
+  std::vector<Extent> extents_;                                     // of the whole buffer, elements
+  std::vector<std::vector<Place>> held_;                            // per chunk
+  std::vector<std::vector<Place>> arriving_;                        // per receive of the round
+  const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the round that ended
   std::size_t round_ = 0;
   std::shared_ptr<Phase> phase_;
   bool sent_ = false;

@@ -1,5 +1,6 @@
 #include "trireme/comm/registry.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::deque<AlgorithmEntry> entries;  // a deque: addresses stay
+  const std::size_t shipped = entries.size();
 };
 
 // Made at the first use, since programs register from static initialisers.
@@ -28,6 +30,17 @@ Registry& registry() {
           {OpKind::AllReduce, "ring",
            "reduce-scatter and all-gather around a ring; 2(n-1) rounds (Patarasuk and Yuan 2009)",
            ring},
+          {OpKind::AllReduce, "central", "to one root, which adds, and back; 2 rounds", central},
+          {OpKind::AllReduce, "tree",
+           "up the tree of the sum and down again; 2 ceil(log2 n) rounds", tree},
+          {OpKind::AllReduce, "double_tree",
+           "two binary trees, half of the buffer each, pipelined (Sanders, Speck, Traeff 2009)",
+           double_tree},
+          {OpKind::AllReduce, "halving_doubling",
+           "exchanges at distance 1, 2, 4, ... and back; 2 log2 n rounds (Rabenseifner 2004)",
+           halving_doubling},
+          {OpKind::AllReduce, "hierarchical", "within hosts, across hosts by slices, and back",
+           hierarchical},
           {OpKind::Broadcast, "binomial", "those who have it send it on; ceil(log2 n) rounds",
            binomial_broadcast},
           {OpKind::AllGather, "pairwise", "rank r sends its piece to r+1, r+2, ...; n-1 rounds",
@@ -77,6 +90,13 @@ std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind) {
     if (entry.kind == kind) found.push_back(&entry);
   }
   return found;
+}
+
+bool ships(const AlgorithmEntry& entry) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  const auto end = all.entries.begin() + static_cast<std::ptrdiff_t>(all.shipped);
+  return std::any_of(all.entries.begin(), end, [&](const auto& one) { return &one == &entry; });
 }
 
 Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {

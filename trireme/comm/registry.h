@@ -31,6 +31,9 @@ const AlgorithmEntry* find_algorithm(OpKind kind, std::string_view name);
 /// All of them, those that ship first.
 std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind);
 
+/// False for one that a program registered.
+bool ships(const AlgorithmEntry& entry);
+
 /// Who holds which leaves of which chunk at the beginning of `kind`, and who must hold the sum of
 /// what at the end. `total`: leaves (collectives that do not add have one).
 Layout layout_of(OpKind kind, int size, std::uint32_t total, int root);

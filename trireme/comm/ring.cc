@@ -1,6 +1,7 @@
 // Ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009): every chunk travels
-// once around to be added, once around to be handed out. 2(n-1) rounds; 2(n-1)/n of the buffer per
-// rank, times the share of rounds that meet non-siblings (docs/algorithms.md).
+// once around to be added, once around to be handed out. Each chunk goes in pieces, so that one is
+// added while the next travels. 2(n-1) rounds per piece; 2(n-1)/n of the buffer per rank, times the
+// share of rounds that meet non-siblings (docs/algorithms.md).
 #include "trireme/comm/algorithms.h"
 
 namespace trireme {
@@ -8,11 +9,19 @@ inline namespace v0 {
 namespace comm {
 
 void ring(Algorithm& a) {
+  const int p = a.pieces;
+  a.chunks(a.size * p);
   for (int s = 0; s < a.size - 1; ++s) {
-    a.send(a.next(), a.chunk(a.rank - s)).add_from(a.prev(), a.chunk(a.rank - s - 1));
+    for (int i = 0; i < p; ++i) {
+      a.send(a.next(), a.chunk((a.rank - s) * p + i))
+          .add_from(a.prev(), a.chunk((a.rank - s - 1) * p + i));
+    }
   }
   for (int s = 0; s < a.size - 1; ++s) {
-    a.send(a.next(), a.chunk(a.rank + 1 - s)).copy_from(a.prev(), a.chunk(a.rank - s));
+    for (int i = 0; i < p; ++i) {
+      a.send(a.next(), a.chunk((a.rank + 1 - s) * p + i))
+          .copy_from(a.prev(), a.chunk((a.rank - s) * p + i));
+    }
   }
 }
 

@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -33,6 +32,9 @@ class Resolver {
         routes_[rank].wanted.push_back(layout.wanted(rank, chunk));
       }
       routes_[rank].initial = held_[rank];
+      for (const Round& round : program.rounds_of_rank[rank]) {
+        for (const Transfer& receive : round.receives) ++wires_[{receive.peer, rank}].takes;
+      }
     }
   }
 
@@ -43,17 +45,17 @@ class Resolver {
       for (int rank = 0; rank < size; ++rank) moved |= advance(rank);
     }
     for (int rank = 0; rank < size; ++rank) check_end(rank);
-    for (const auto& [key, messages] : in_flight_) {
-      if (!messages.empty()) {
-        refuse(std::get<1>(key), "never receives what rank " + std::to_string(std::get<0>(key)) +
-                                     " sends of chunk " + std::to_string(std::get<2>(key)));
+    for (const auto& [ends, wire] : wires_) {
+      if (!wire.messages.empty()) {
+        refuse(ends.second, "never receives what rank " + text(ends.first) + " sends of chunk " +
+                                text(wire.messages.front().chunk));
       }
     }
     return std::move(routes_);
   }
 
  private:
-  // Starts rank's next round, or ends it when all its messages are there.
+  // Starts rank's next round, or ends it when all its messages are there and its sends are awaited.
   bool advance(int rank) {
     const auto& rounds = program_.rounds_of_rank[rank];
     auto& done = routes_[rank].rounds;
@@ -62,32 +64,61 @@ class Resolver {
     const Round& round = rounds[index];
     bool moved = false;
     if (!started_[rank]) {
-      done.emplace_back();
-      for (const Transfer& send : round.sends) {
-        const Nodes& nodes = held_[rank][send.chunk];
-        done.back().sends.push_back({send.peer, send.chunk, false, nodes});
-        in_flight_[{rank, send.peer, send.chunk}].push_back(nodes);
-      }
+      start(rank, round);
       started_[rank] = moved = true;
     }
-    std::map<std::tuple<int, int>, std::size_t> needed;
-    for (const Transfer& receive : round.receives) {
-      if (in_flight_[{receive.peer, rank, receive.chunk}].size() <
-          ++needed[{receive.peer, receive.chunk}]) {
-        return moved;
-      }
-    }
+    if (!obstacle(rank, round).empty()) return moved;
     finish(rank, round, done.back());
     started_[rank] = false;
     return true;
   }
 
+  void start(int rank, const Round& round) {
+    auto& done = routes_[rank].rounds;
+    const int begin = done.empty() ? 0 : done.back().end + 1;
+    done.emplace_back();
+    done.back().begin = done.back().end = begin;
+    for (const Transfer& send : round.sends) {
+      const Nodes& nodes = held_[rank][send.chunk];
+      done.back().sends.push_back({send.peer, send.chunk, false, send.give, nodes});
+      Wire& wire = wires_[{rank, send.peer}];
+      wire.messages.push_back({send.chunk, begin, nodes});
+      ++wire.sent;
+    }
+    for (const Transfer& receive : round.receives) ++wires_[{receive.peer, rank}].awaited;
+  }
+
+  // What the round that rank is in waits for; empty if nothing.
+  std::string obstacle(int rank, const Round& round) {
+    std::map<int, std::size_t> needed;
+    for (const Transfer& receive : round.receives) {
+      if (wires_[{receive.peer, rank}].messages.size() < ++needed[receive.peer]) {
+        return "rank " + text(receive.peer) + " to send chunk " + text(receive.chunk);
+      }
+    }
+    for (const Transfer& send : round.sends) {
+      const Wire& wire = wires_[{rank, send.peer}];
+      if (wire.awaited < std::min(wire.sent, wire.takes)) {  // the rest is found in the end
+        return "rank " + text(send.peer) + " to receive chunk " + text(send.chunk);
+      }
+    }
+    return {};
+  }
+
   void finish(int rank, const Round& round, RouteRound& out) {
+    for (const Transfer& send : round.sends) {
+      if (send.give) held_[rank][send.chunk].clear();
+    }
     std::vector<int> touched;
     for (const Transfer& receive : round.receives) {
-      auto& queue = in_flight_[{receive.peer, rank, receive.chunk}];
-      const Nodes nodes = std::move(queue.front());
+      auto& queue = wires_[{receive.peer, rank}].messages;
+      const Message message = std::move(queue.front());
       queue.pop_front();
+      if (message.chunk != receive.chunk) {
+        refuse(rank, "takes chunk " + text(receive.chunk) + " from rank " + text(receive.peer) +
+                         ", whose next message is chunk " + text(message.chunk));
+      }
+      out.end = std::max(out.end, message.round);
       Nodes& held = held_[rank][receive.chunk];
       if (receive.copy) {
         for (const Transfer& send : round.sends) {
@@ -95,12 +126,12 @@ class Resolver {
             refuse(rank, "copies into chunk " + text(send.chunk) + " while it sends it");
           }
         }
-        held = nodes;
+        held = message.nodes;
       } else {
-        held.insert(held.end(), nodes.begin(), nodes.end());
+        held.insert(held.end(), message.nodes.begin(), message.nodes.end());
         touched.push_back(receive.chunk);
       }
-      out.receives.push_back({receive.peer, receive.chunk, receive.copy, nodes});
+      out.receives.push_back({receive.peer, receive.chunk, receive.copy, false, message.nodes});
     }
     std::sort(touched.begin(), touched.end());
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
@@ -123,7 +154,9 @@ class Resolver {
   void check_end(int rank) {
     const auto& rounds = program_.rounds_of_rank[rank];
     if (started_[rank] || routes_[rank].rounds.size() != rounds.size()) {
-      refuse(rank, "waits for ever in round " + std::to_string(routes_[rank].rounds.size() - 1));
+      const std::size_t round = routes_[rank].rounds.size() - 1;
+      refuse(rank, "waits for ever in round " + std::to_string(round) + " for " +
+                       obstacle(rank, rounds[round]));
     }
     for (int chunk = 0; chunk < program_.num_chunks; ++chunk) {
       if (!routes_[rank].wanted[chunk]) continue;
@@ -146,7 +179,16 @@ class Resolver {
   std::vector<Route> routes_;
   std::vector<std::vector<Nodes>> held_;  // [rank][chunk]
   std::vector<bool> started_;
-  std::map<std::tuple<int, int, int>, std::deque<Nodes>> in_flight_;  // from, to, chunk
+  struct Message {
+    int chunk, round;
+    Nodes nodes;
+  };
+  struct Wire {
+    std::deque<Message> messages;       // sent, not yet taken
+    std::size_t sent = 0, awaited = 0;  // so far
+    std::size_t takes = 0;              // in the whole program
+  };
+  std::map<std::pair<int, int>, Wire> wires_;  // from, to
 };
 
 }  // namespace

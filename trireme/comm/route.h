@@ -17,7 +17,7 @@ namespace comm {
 
 struct Movement {
   int peer = 0, chunk = 0;
-  bool copy = false;
+  bool copy = false, give = false;       // as in Transfer
   std::vector<kernel::LeafRange> nodes;  // ascending; one message each
 };
 
@@ -28,6 +28,8 @@ struct RouteRound {
     std::vector<kernel::Merge> merges;
   };
   std::vector<ChunkMerges> merges;  // after all receives
+  /// Counted over all ranks: the round of its sends, and that of the last message it waits for.
+  int begin = 0, end = 0;
 };
 
 struct Route {
@@ -48,9 +50,10 @@ Layout broadcast_layout(int root);
 Layout all_gather_layout();
 Layout reduce_scatter_layout(int size);
 
-/// One route per rank. ConfigError (naming `name`, rank, round and chunk) where the program waits
-/// for ever, leaves a message unread, counts a leaf twice, copies over what it sends, or ends
-/// without the sum.
+/// One route per rank. A send may wait until its receive is posted, and messages between two ranks
+/// arrive in order. ConfigError (naming `name`, rank, round and chunk) where under these rules the
+/// program waits for ever, leaves a message unread or takes one for another, counts a leaf twice,
+/// copies over what it sends, or ends without the sum.
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout);
 
 /// How many chunk-sized terms `route` sends.

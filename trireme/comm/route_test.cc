@@ -44,6 +44,22 @@ TEST(Route, EveryAlgorithmReachesTheSum) {
   }
 }
 
+TEST(Route, WhatIsGivenIsHeldNoLonger) {
+  const Program program = record(
+      "give",
+      [](Algorithm& a) {  // rank 0 gives its part away, and gets it back in the sum
+        a.chunks(1);
+        auto first = a.round(), second = a.round();
+        a.rank == 0 ? first.give(1, a.chunk(0)) : first.add_from(0, a.chunk(0));
+        a.rank == 0 ? second.add_from(1, a.chunk(0)) : second.send(0, a.chunk(0));
+      },
+      2);
+  const auto routes = resolve("give", program, all_reduce_layout(2, 2));
+  EXPECT_TRUE(routes[0].rounds[0].sends[0].give);
+  EXPECT_EQ(routes[0].rounds[1].begin, 1);
+  EXPECT_EQ(routes[1].rounds[0].end, 0);
+}
+
 TEST(Route, OnlySiblingsAreMerged) {
   const Program program = record("ring", ring, 5);
   for (std::uint32_t total : {5u, 13u}) {
@@ -72,7 +88,23 @@ std::string refusal(const Generator& generator, int size) {
 TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
   using ::testing::HasSubstr;
   EXPECT_THAT(refusal([](Algorithm& a) { a.round().add_from(a.prev(), a.chunk(0)); }, 3),
-              HasSubstr("rank 0 waits for ever in round 0"));
+              HasSubstr("rank 0 waits for ever in round 0 for rank 2 to send chunk 0"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {  // every send comes before the receive that would let it go
+                    a.send(a.next(), a.chunk(0));
+                    a.round().add_from(a.prev(), a.chunk(0));
+                  },
+                  2),
+              HasSubstr("rank 0 waits for ever in round 0 for rank 1 to receive chunk 0"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {
+                    auto round = a.round();
+                    for (int i : {0, 1}) {
+                      round.send(1 - a.rank, a.chunk(i)).add_from(1 - a.rank, a.chunk(1 - i));
+                    }
+                  },
+                  2),
+              HasSubstr("takes chunk 1 from rank 0, whose next message is chunk 0"));
   EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.next(), a.chunk(0)); }, 3),
               HasSubstr("without the whole sum"));
   EXPECT_THAT(refusal(

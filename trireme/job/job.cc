@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/alone_transport.h"
+#include "trireme/comm/choice.h"
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
@@ -60,6 +61,7 @@ struct Job::Impl {
   std::shared_ptr<RealWaiter> waiter;
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
+  std::shared_ptr<const plan::Tuning> tuning;         // null: nobody measured
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
@@ -120,6 +122,9 @@ void Job::Impl::join() {
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
+  // Rank 0's table for all, since ranks must choose alike.
+  tuning = comm::parse_tuning(
+      exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
   auto connected = std::make_shared<comm::Communicator>(connect(), world_options());
   status.set_wait("join", false, steady_now());
   std::lock_guard lock(mutex);
@@ -134,6 +139,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.epoch = env.epoch;
   result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;
   result.reproducible = options.reproducible;
+  result.tuning = tuning;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/net/reception.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -232,22 +233,16 @@ Acceptor::Acceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options)
         "listening on " + options_.host + " needs a secret",
         {.operation = "channel", .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
   }
+  reception_ = std::make_unique<Reception>(*waiter_, listener_, options_.identity, options_.secret);
 }
+
+Acceptor::~Acceptor() = default;
 
 std::shared_ptr<Channel> Acceptor::accept(Deadline deadline) {
   const TimePoint end = deadline.or_else(Deadline::in(options_.timeout)).from(waiter_->now());
-  for (;;) {
-    Descriptor socket = accept_one(*waiter_, listener_, end, "a channel to be dialled");
-    try {
-      const TimePoint limit = std::min(end, waiter_->now() + options_.timeout);
-      const Identity peer =
-          handshake(*waiter_, socket.get(), false, options_.identity, options_.secret, limit);
-      return std::shared_ptr<Channel>(
-          new Channel(waiter_, std::move(socket), peer, options_.max_frame_bytes));
-    } catch (const Error&) {  // a stranger
-      if (waiter_->now() >= end) throw;
-    }
-  }
+  auto [socket, peer] = reception_->next(end, "a channel to be dialled");
+  return std::shared_ptr<Channel>(
+      new Channel(waiter_, std::move(socket), peer, options_.max_frame_bytes));
 }
 
 }  // namespace net

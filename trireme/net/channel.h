@@ -23,6 +23,8 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
+class Reception;
+
 struct ChannelOptions {
   std::string secret;
   std::string host = "127.0.0.1";  // of an Acceptor: IPv4 or IPv6; empty: unix, this host only
@@ -61,14 +63,17 @@ class Acceptor {
  public:
   /// Listens on a port that the system picks. A host that is not loopback needs a secret.
   Acceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options);
+  ~Acceptor();
   const std::string& address() const noexcept { return listener_.address; }
-  /// The next end that proves to know the secret; others are dropped. Throws TimeoutError.
+  /// The next end that proves to know the secret; others are dropped, and a silent one keeps nobody
+  /// waiting. One thread at a time. Throws TimeoutError.
   std::shared_ptr<Channel> accept(Deadline deadline);
 
  private:
   const std::shared_ptr<Waiter> waiter_;
   const ChannelOptions options_;
   const Listener listener_;
+  std::unique_ptr<Reception> reception_;
 };
 
 }  // namespace net

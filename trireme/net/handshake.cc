@@ -5,10 +5,10 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
-#include <span>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/net/socket.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'E', 'M', 'E', '\n'};
 
-struct Hello {
+struct HelloMessage {
   char magic[8];
   std::uint32_t version;
   std::uint32_t epoch;
@@ -29,24 +29,10 @@ struct Hello {
   std::uint32_t reserved;
   unsigned char nonce[32];
 };
-static_assert(sizeof(Hello) == 64);
+static_assert(sizeof(HelloMessage) == 64);
 
-using Proof = std::array<unsigned char, 32>;
-
-Proof prove(const std::string& secret, const char* role, const Hello& dialler,
-            const Hello& acceptor) {
-  std::string text(role);
-  text.append(reinterpret_cast<const char*>(&dialler), sizeof dialler);
-  text.append(reinterpret_cast<const char*>(&acceptor), sizeof acceptor);
-  Proof proof{};
-  unsigned length = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(), proof.data(), &length);
-  return proof;
-}
-
-Hello hello_of(const Identity& mine) {
-  Hello hello{};
+HelloMessage hello_of(const Identity& mine) {
+  HelloMessage hello{};
   std::memcpy(hello.magic, kMagic, sizeof kMagic);
   hello.version = kWireVersion;
   hello.epoch = mine.epoch;
@@ -59,7 +45,7 @@ Hello hello_of(const Identity& mine) {
   return hello;
 }
 
-void check(const Hello& mine, const Hello& theirs) {
+void check(const HelloMessage& mine, const HelloMessage& theirs) {
   const auto refuse = [](const std::string& why, const char* advice) {
     throw RefusedError(why, {.operation = "handshake", .advice = advice});
   };
@@ -79,44 +65,86 @@ void check(const Hello& mine, const Hello& theirs) {
   differ("connection kind", mine.purpose, theirs.purpose, "Check addresses and ports.");
 }
 
+template <class T>
+T read_as(std::span<const std::byte> bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
 }  // namespace
+
+HandshakeState::HandshakeState(bool dialler, const Identity& mine, std::string secret)
+    : dialler_(dialler), secret_(std::move(secret)), theirs_{}, wanted_(sizeof(Hello)) {
+  const HelloMessage hello = hello_of(mine);
+  static_assert(sizeof hello == sizeof own_);
+  std::memcpy(own_.data(), &hello, sizeof hello);
+  put(own_);
+}
+
+void HandshakeState::put(std::span<const std::byte> bytes) {
+  output_.insert(output_.end(), bytes.begin(), bytes.end());
+}
+
+HandshakeState::Proof HandshakeState::prove(const char* role) const {
+  std::string text(role);
+  for (const Hello* hello : {dialler_ ? &own_ : &theirs_, dialler_ ? &theirs_ : &own_}) {
+    text.append(reinterpret_cast<const char*>(hello->data()), hello->size());
+  }
+  Proof proof{};
+  unsigned length = 0;
+  HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       reinterpret_cast<unsigned char*>(proof.data()), &length);
+  return proof;
+}
+
+void HandshakeState::feed(std::span<const std::byte> bytes) {
+  TRIREME_CHECK(bytes.size() == wanted_);
+  if (greeted_) return verify(bytes);
+  std::copy(bytes.begin(), bytes.end(), theirs_.begin());
+  check(read_as<HelloMessage>(own_), read_as<HelloMessage>(theirs_));
+  greeted_ = true;
+  wanted_ = sizeof(Proof);
+  if (dialler_) put(prove("dial"));
+}
+
+void HandshakeState::verify(std::span<const std::byte> proof) {
+  const Proof expected = prove(dialler_ ? "accept" : "dial");
+  if (CRYPTO_memcmp(proof.data(), expected.data(), expected.size()) != 0) {
+    if (!dialler_) put(Proof{});  // so that the dialler hears why it is turned away
+    throw RefusedError(
+        ExitCode::Unauthenticated, "the other end does not know the job's secret",
+        {.operation = "handshake", .advice = "Give every rank the same TRIREME_JOB_SECRET_FILE."});
+  }
+  if (!dialler_) put(prove("accept"));
+  wanted_ = 0;
+}
+
+Identity HandshakeState::other() const noexcept {
+  const auto hello = read_as<HelloMessage>(theirs_);
+  return {hello.epoch, hello.rank, hello.size, hello.purpose};
+}
 
 Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& mine,
                    const std::string& secret, TimePoint deadline) {
   const std::string other = dialler ? "the accepting end" : "the dialling end";
-  const Hello own = hello_of(mine);
-  Hello theirs{};
-  const auto put = [&](const auto& value) {
-    write_all(waiter, socket, std::as_bytes(std::span(&value, 1)), deadline, other);
-  };
-  const auto get = [&](auto& value) {
-    read_all(waiter, socket, std::as_writable_bytes(std::span(&value, 1)), deadline, other);
-  };
-  put(own);
-  get(theirs);
-  check(own, theirs);
-  const Hello& first = dialler ? own : theirs;
-  const Hello& second = dialler ? theirs : own;
-  const Proof dial_proof = prove(secret, "dial", first, second);
-  const Proof accept_proof = prove(secret, "accept", first, second);
-  const auto verify = [&](const Proof& expected) {
-    Proof proof{};
-    get(proof);
-    if (CRYPTO_memcmp(proof.data(), expected.data(), proof.size()) != 0) {
-      if (!dialler) put(Proof{});  // so that the dialler hears why it is turned away
-      throw RefusedError(ExitCode::Unauthenticated, "the other end does not know the job's secret",
-                         {.operation = "handshake",
-                          .advice = "Give every rank the same TRIREME_JOB_SECRET_FILE."});
+  HandshakeState state(dialler, mine, secret);
+  const auto flush = [&] { write_all(waiter, socket, state.take_output(), deadline, other); };
+  flush();
+  while (state.wanted() > 0) {
+    std::byte bytes[64];
+    const std::span<std::byte> part(bytes, state.wanted());
+    read_all(waiter, socket, part, deadline, other);
+    try {
+      state.feed(part);
+    } catch (const RefusedError&) {
+      flush();
+      throw;
     }
-  };
-  if (dialler) {
-    put(dial_proof);
-    verify(accept_proof);
-  } else {
-    verify(dial_proof);
-    put(accept_proof);
+    flush();
   }
-  return {theirs.epoch, theirs.rank, theirs.size, theirs.purpose};
+  return state.other();
 }
 
 }  // namespace net

@@ -5,13 +5,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/net/handshake.h"
+#include "trireme/net/reception.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace net {
 namespace {
-
-constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
 
 std::string missing(const std::vector<Descriptor>& sockets, int rank) {
   std::string names;
@@ -49,26 +48,16 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
   }
 }
 
-// A stranger's connection is dropped; only the deadline ends the search for the real ones.
+// Strangers are dropped; only the deadline ends the search for the real ones.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                    const Listener& listener, TimePoint deadline, std::vector<Descriptor>& sockets) {
+  Reception reception(waiter, listener, mine, options.secret);
   for (int left = options.size - 1 - options.rank; left > 0;) {
-    Descriptor socket =
-        accept_one(waiter, listener, deadline, missing(sockets, options.rank) + " to connect");
-    try {
-      const TimePoint limit = std::min(deadline, waiter.now() + kHandshakeLimit);
-      const Identity other = handshake(waiter, socket.get(), false, mine, options.secret, limit);
-      const auto at = static_cast<std::size_t>(other.rank);
-      if (other.rank <= options.rank || other.rank >= options.size || sockets[at]) continue;
-      sockets[at] = std::move(socket);
-      --left;
-    } catch (const RefusedError&) {
-      continue;
-    } catch (const PeerLost&) {
-      continue;
-    } catch (const TimeoutError&) {
-      continue;
-    }
+    auto [socket, other] = reception.next(deadline, missing(sockets, options.rank) + " to connect");
+    const auto at = static_cast<std::size_t>(other.rank);
+    if (other.rank <= options.rank || other.rank >= options.size || sockets[at]) continue;
+    sockets[at] = std::move(socket);
+    --left;
   }
 }
 

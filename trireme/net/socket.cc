@@ -229,8 +229,7 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
   return socket;
 }
 
-Descriptor accept_one(Waiter& waiter, const Listener& listener, TimePoint deadline,
-                      const std::string& what) {
+Descriptor accept_now(const Listener& listener) {
   for (;;) {
     sockaddr_storage from{};
     socklen_t length = sizeof from;
@@ -241,8 +240,8 @@ Descriptor accept_one(Waiter& waiter, const Listener& listener, TimePoint deadli
       no_delay(socket.get(), from.ss_family);
       return socket;
     }
-    if (!would_block() && errno != ECONNABORTED) throw_system_error("accept");
-    wait_for(waiter, listener.socket.get(), POLLIN, deadline, what);
+    if (would_block()) return socket;
+    if (errno != ECONNABORTED) throw_system_error("accept");
   }
 }
 

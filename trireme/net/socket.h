@@ -57,9 +57,9 @@ Listener listen_tcp(const std::string& host);
 Listener listen_unix();
 bool is_loopback(const std::string& host);
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
-/// The next connection. Unix: connections of other users are closed unseen.
-Descriptor accept_one(Waiter& waiter, const Listener& listener, TimePoint deadline,
-                      const std::string& what);
+/// A connection that has come, or an empty Descriptor. Unix: those of other users are closed
+/// unseen.
+Descriptor accept_now(const Listener& listener);
 
 }  // namespace net
 }  // namespace v0

@@ -1,5 +1,6 @@
 // One suite, every (algorithm, transport) pair. The reference gathers all leaves and adds them by
-// the recursion of NUMERICS.md, in the type itself. A new algorithm or transport is one line below.
+// the recursion of NUMERICS.md, in the type itself. Algorithms come from the registry, so a new one
+// is covered by itself; a new transport is one line below.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "tests/conformance/collectives/groups.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme {
@@ -323,12 +325,15 @@ TEST_P(Collectives, ManyUnderWayInAnyMemory) {
 }
 
 // The simulated network draws who runs next and how long a message takes from the seed.
-TEST(CollectivesOnSim, AHundredSeeds) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    {
-      const char* const algorithms[] = {"naive", "ring", "direct"};
-      const int size = 2 + int(seed % 4);
-      test::run_group({"sim", algorithms[seed % 3], size, seed}, [&](Communicator& world) {
+TEST(CollectivesOnSim, AHundredSeedsOfEveryAlgorithm) {
+  std::vector<std::string> algorithms = {"direct"};
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    algorithms.push_back(entry->name);
+  }
+  for (const std::string& algorithm : algorithms) {
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+      const int size = 2 + int(seed % 7);
+      test::run_group({"sim", algorithm, size, seed}, [&](Communicator& world) {
         comm::Arena arena = world.allocate(6000 * 4);
         std::vector<std::vector<float>> x;
         std::vector<Work> works;
@@ -348,15 +353,45 @@ TEST(CollectivesOnSim, AHundredSeeds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Pairs, Collectives,
-                         ::testing::Values(Pair{"sim", "naive"}, Pair{"sim", "ring"},
-                                           Pair{"sim", "direct"}, Pair{"shm", "naive"},
-                                           Pair{"shm", "ring"}, Pair{"shm", "direct"},
-                                           Pair{"shm", "auto"}, Pair{"tcp", "naive"},
-                                           Pair{"tcp", "ring"}, Pair{"tcp", "auto"}),
-                         [](const auto& info) {
-                           return info.param.transport + "_" + info.param.algorithm;
-                         });
+// Large enough for several pieces per part.
+TEST(CollectivesOnSim, PipelinedPieces) {
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    for (int size : {2, 3}) {
+      test::run_group({"sim", entry->name, size, 1}, [&](Communicator& world) {
+        std::vector<float> x(3'000'001, 0.1f * float(world.rank() + 1)), expected(x.size());
+        all_reduce(world, x, Sum);
+        const float sum = size == 2 ? 0.1f + 0.2f : 0.1f + (0.2f + 0.1f * 3);
+        std::fill(expected.begin(), expected.end(), sum);
+        ASSERT_EQ(x, expected) << entry->name;
+      });
+    }
+  }
+}
+
+TEST(CollectivesOnSim, SixteenRanks) {
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    std::vector<Bytes> leaves;
+    for (int r = 0; r < 16; ++r) leaves.push_back(leaf(DType::F32, 5003, r));
+    const Bytes expected = tree(kernel::Combine::Sum, DType::F32, leaves, {0, 16});
+    test::run_group({"sim", entry->name, 16, 3}, [&](Communicator& world) {
+      Bytes mine = leaves[world.rank()];
+      world.all_reduce(buffer_over(mine, DType::F32), Sum).wait();
+      ASSERT_EQ(mine, expected) << entry->name;
+    });
+  }
+}
+
+std::vector<Pair> pairs() {
+  std::vector<Pair> all = {{"sim", "direct"}, {"shm", "direct"}, {"shm", "auto"}, {"tcp", "auto"}};
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    for (const char* transport : {"sim", "shm", "tcp"}) all.push_back({transport, entry->name});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, Collectives, ::testing::ValuesIn(pairs()), [](const auto& info) {
+  return info.param.transport + "_" + info.param.algorithm;
+});
 
 }  // namespace
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/net/sub_transport.h"
 
 namespace trireme::conformance {
 
@@ -118,6 +120,7 @@ void run_threads(int size, const Body& body, const Connect& connect) {
 
 struct Shm {
   static constexpr const char* kName = "shm";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_shm);
@@ -126,6 +129,7 @@ struct Shm {
 
 struct Tcp {
   static constexpr const char* kName = "tcp";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = false;
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_tcp);
@@ -134,6 +138,7 @@ struct Tcp {
 
 struct Sim {
   static constexpr const char* kName = "sim";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
   static void run(int size, const Body& body, std::uint64_t seed = 1) {
     net::SimNetwork network(size, {.seed = seed});
@@ -148,6 +153,33 @@ struct Sim {
     });
     if (first) std::rethrow_exception(first);
   }
+};
+
+/// The first ranks of a transport of one more, which leaves at once.
+template <class Parent>
+struct Grouped {
+  static constexpr const char* kTransport = Parent::kName;
+  static constexpr bool kMaps = Parent::kMaps;
+  static void run(int size, const Body& body, std::uint64_t seed = 1) {
+    Parent::run(
+        size + 1,
+        [&](Rank& rank) {
+          if (rank.rank == size) return;
+          std::vector<int> members(static_cast<std::size_t>(size));
+          std::iota(members.begin(), members.end(), 0);
+          const auto id = net::group_id(0, members, "conformance", 0);
+          rank.transport = net::make_sub_transport(rank.transport, members, id);
+          rank.size = size;
+          body(rank);
+        },
+        seed);
+  }
+};
+struct GroupOnSim : Grouped<Sim> {
+  static constexpr const char* kName = "group_on_sim";
+};
+struct GroupOnShm : Grouped<Shm> {
+  static constexpr const char* kName = "group_on_shm";
 };
 
 }  // namespace trireme::conformance

@@ -134,7 +134,7 @@ class TcpTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device) override {
+  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
     Region region{{num_regions_++}, bytes, nullptr};
     if (bytes.data() != nullptr) return region;
     constexpr std::size_t kPage = 4096;
@@ -151,6 +151,8 @@ class TcpTransport final : public Transport {
     TRIREME_CHECK((peer != rank_ || region.value < num_regions_));
     return {};  // peers may be on other hosts
   }
+  void unmap(int, RegionId) noexcept override {}
+  bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
