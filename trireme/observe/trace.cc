@@ -155,9 +155,9 @@ std::uint32_t Trace::lane(std::string_view name, Lane kind) {
   std::lock_guard lock(mutex_);
   const auto found = std::find_if(lanes_.begin(), lanes_.end(),
                                   [&](const auto& lane) { return lane.first == name; });
+  const auto number = static_cast<std::uint32_t>(found - lanes_.begin());
   if (found == lanes_.end()) lanes_.emplace_back(name, kind);
-  return static_cast<std::uint32_t>(found == lanes_.end() ? lanes_.size() - 1
-                                                          : found - lanes_.begin());
+  return number;
 }
 
 std::uint32_t Trace::name_index(std::string_view name) {

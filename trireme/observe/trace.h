@@ -50,7 +50,7 @@ struct RankTrace {
 
 class Trace {
  public:
-  explicit Trace(std::size_t capacity = 1 << 17);  // 40 bytes each
+  explicit Trace(std::size_t capacity = 1 << 17);  // 32 bytes each
   /// Lanes are drawn in the order in which they were first named.
   std::uint32_t lane(std::string_view name, Lane kind = Lane::Nested);
   void span(std::uint32_t lane, std::string_view name, TimePoint begin, TimePoint end,
