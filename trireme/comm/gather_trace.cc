@@ -15,6 +15,13 @@ constexpr std::uint32_t kAsk = 0x7ffe, kAnswer = 0x7fff;  // tags of our own
 
 Buffer buffer_of_one(std::int64_t& value) { return Buffer::of(std::span<std::int64_t>(&value, 1)); }
 
+// FNV-1a.
+std::uint64_t name_hash(std::string_view name) {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return hash;
+}
+
 void answer(Communicator& world, int peer, const std::function<std::int64_t()>& clock) {
   for (int round = 0; round < kRounds; ++round) {
     std::int64_t value = 0;
@@ -39,11 +46,13 @@ ClockOffset ask(Communicator& world, const std::function<std::int64_t()>& clock)
 
 }  // namespace
 
-ClockOffset measure_clock(Communicator& world, const std::vector<std::string>& hosts,
+ClockOffset measure_clock(Communicator& world, std::string_view host,
                           const std::function<std::int64_t()>& clock) {
+  std::int64_t mine = host.empty() ? 0 : static_cast<std::int64_t>(name_hash(host) | 1);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(buffer_of_one(mine), Buffer::of(std::span(all)), {.label = "clock"}).wait();
   const auto same = [&](int rank) {
-    return hosts.size() == static_cast<std::size_t>(world.size()) &&
-           hosts[static_cast<std::size_t>(rank)] == hosts[0];
+    return all[0] != 0 && all[static_cast<std::size_t>(rank)] == all[0];
   };
   if (world.rank() != 0) return same(world.rank()) ? ClockOffset{} : ask(world, clock);
   for (int rank = 1; rank < world.size(); ++rank)

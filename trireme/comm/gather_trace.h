@@ -19,9 +19,9 @@ struct ClockOffset {
   std::int64_t nanoseconds = 0;  // rank 0's clock - this rank's
   std::int64_t error = 0;        // at most
 };
-/// Collective. `clock` is this rank's, in nanoseconds; `hosts[r]` is rank r's host (empty: unknown,
-/// so all clocks are measured).
-ClockOffset measure_clock(Communicator& world, const std::vector<std::string>& hosts,
+/// Collective. `clock` is this rank's, in nanoseconds; `host` names its host (empty: unknown, so
+/// its clock is measured).
+ClockOffset measure_clock(Communicator& world, std::string_view host,
                           const std::function<std::int64_t()>& clock);
 
 /// Collective. All ranks' traces on rank 0, in rank order; none elsewhere.

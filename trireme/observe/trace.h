@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/base/waiter.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -67,6 +68,23 @@ class Trace {
   std::vector<std::string> names_;
   std::unordered_map<std::string, std::uint32_t> index_;
   std::vector<std::pair<std::string, Lane>> lanes_;
+};
+
+/// Records "compute" from its construction to its end; null `trace`: nothing.
+class TracedScope {
+ public:
+  TracedScope(Trace* trace, const Waiter& waiter, const char* name)
+      : trace_(trace), waiter_(waiter), name_(name), begin_(trace ? waiter.now() : TimePoint{}) {}
+  ~TracedScope() {
+    if (trace_) trace_->span(trace_->lane("compute"), name_, begin_, waiter_.now());
+  }
+  TracedScope(const TracedScope&) = delete;
+
+ private:
+  Trace* const trace_;
+  const Waiter& waiter_;
+  const char* const name_;
+  const TimePoint begin_;
 };
 
 /// The traces as one Trace Event Format document (chrome://tracing, ui.perfetto.dev): a process per

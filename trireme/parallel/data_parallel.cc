@@ -162,6 +162,10 @@ struct DataParallel::Impl {
         tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
   }
 
+  observe::TracedScope traced(const char* what) const {
+    return {seat.trace.get(), *seat.world->waiter(), what};
+  }
+
   Work enter_gate() {
     return parallel::enter_gate(*seat.world, {.batch = batches, .total = total}, seat.host);
   }
@@ -253,7 +257,10 @@ struct DataParallel::Impl {
     }
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 2> works = {reduced, vote.work()};
-    Work::all(works).wait();
+    {
+      const auto wait = traced("wait for gradients");
+      Work::all(works).wait();
+    }
     const parallel::Verdict verdict = vote.result();
     const long number = static_cast<long>(batches++);
     if (!verdict.ok) statistics.drop();
@@ -297,7 +304,10 @@ struct DataParallel::Impl {
       at::Tensor gradient = tensor::view_of(sync.sum_of(i), parameter.sizes()).mul_(scale);
       parameter.mutable_grad() = gradient.to(parameter.scalar_type());
     }
-    optimizer.step();
+    {
+      const auto span = traced("optimizer");
+      optimizer.step();
+    }
     ++applied;
     for (auto& [name, parameter] : contents.trainable) parameter.mutable_grad().reset();
   }

@@ -87,6 +87,10 @@ struct Strategy::Impl {
     stage.train(true);
   }
 
+  observe::TracedScope traced(const char* what) const {
+    return {seat.trace.get(), *seat.world->waiter(), what};
+  }
+
   Work enter_gate() {
     return parallel::enter_gate(*seat.world, {.batch = step, .total = total}, seat.host);
   }
@@ -108,7 +112,10 @@ struct Strategy::Impl {
 
   // Forward and backward of one micro-batch; the summed loss.
   double compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
-    const at::Tensor sum = loss(stage.forward(micro, step), micro);
+    const at::Tensor sum = [&] {
+      const auto span = traced("forward");
+      return loss(stage.forward(micro, step), micro);
+    }();
     if (sum.numel() != 1)
       throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
                         {.operation = "step", .advice = "Return the summed loss, a scalar."});
@@ -117,6 +124,7 @@ struct Strategy::Impl {
       refuse(ballot, 21,
              "the loss of micro-batch " + std::to_string(micro.index) + " is " +
                  std::to_string(value));
+    const auto span = traced("backward");
     sum.backward();
     return value;
   }
@@ -172,11 +180,13 @@ struct Strategy::Impl {
       if (result.gradient_norm > options.clip)
         scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
     }
+    const auto span = traced("optimizer");
     optimizer->apply(learning_rate, scale);
     sync.publish().wait();
   }
 
   StepResult run(const Batch& batch, const Loss& loss) {
+    const auto span = traced("step");
     const TimePoint start = seat.world->waiter()->now();
     const Duration waited = seat.world->time_waited();
     step = batch.step;
@@ -192,7 +202,10 @@ struct Strategy::Impl {
     if (const auto refusal = sync.refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
-    Work::all(works).wait();
+    {
+      const auto wait = traced("wait for gradients");
+      Work::all(works).wait();
+    }
     const parallel::Verdict verdict = vote.result();
     throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
     StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};

@@ -6,9 +6,11 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/checkpoint/checkpointer.h"
+#include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/machine.h"
+#include "trireme/observe/trace.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
@@ -48,8 +50,9 @@ struct Data {
   }
 };
 
-JobOptions job_options(const Settings& settings, const Data& data) {
+JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
   JobOptions options = settings.job;
+  if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
   options.identity +=
       "data = " + data.corpus->hash() + "\nproducts = " + tensor::gemm_table() + "\n";
   return options;
@@ -75,7 +78,7 @@ class Trainer {
         folder_(spec.folder),
         settings_(resolved(folder_)),
         data_(settings_, spec),
-        job_(argc, argv, job_options(settings_, data_)),
+        job_(argc, argv, job_options(settings_, data_, spec_)),
         strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
         batches_(batches(job_, data_.train, settings_.batches)),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
@@ -100,7 +103,10 @@ class Trainer {
         outcome_.last_validation = validate(report, step + 1);
         report.plot();
       }
-      checkpointer_.after(step);
+      {
+        const auto span = traced("checkpoint");
+        checkpointer_.after(step);
+      }
       if (step + 1 == first + kTimedSteps) expect(report, first);
     }
     return finish(report, first);
@@ -128,7 +134,10 @@ class Trainer {
     const Duration input_before = batches_.time_waited();
     const double rate = optim::learning_rate(settings_.schedule, step);
     strategy_.set_learning_rate(rate);
-    const Batch batch = batches_.next();
+    const Batch batch = [&] {
+      const auto span = traced("input");
+      return batches_.next();
+    }();
     const StepResult result = strategy_.step(batch, loss_);
     const double took = seconds(job_.waiter()->now() - start);
     if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
@@ -166,6 +175,7 @@ class Trainer {
 
   double validate(Report& report, long step) {
     job_.activity("validation");
+    const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_sequences + batch - 1) / batch;
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
@@ -191,6 +201,7 @@ class Trainer {
 
   int stop(Report& report, long steps_done, int signal) {
     checkpointer_.save(steps_done);
+    write_trace();
     report.plot();
     report.close();
     report.line(std::string("stopped by ") + (signal == 143 ? "SIGTERM" : "Ctrl-C") +
@@ -211,9 +222,30 @@ class Trainer {
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
     }
+    write_trace();
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;
+  }
+
+  observe::TracedScope traced(const char* what) const {
+    return {job_.options().trace.get(), *job_.waiter(), what};
+  }
+
+  // Collective: rank 0 writes all ranks' spans.
+  void write_trace() {
+    const auto& trace = job_.options().trace;
+    if (!trace) return;
+    job_.activity("trace");
+    observe::RankTrace own = trace->collect();
+    own.rank = job_.rank();
+    own.host = job_.host_name();
+    const auto clock = [this] { return job_.waiter()->now().time_since_epoch().count(); };
+    const comm::ClockOffset offset = comm::measure_clock(job_.world(), job_.host_name(), clock);
+    own.clock_offset = offset.nanoseconds;
+    own.clock_error = offset.error;
+    const auto traces = comm::gather_traces(job_.world(), std::move(own));
+    if (job_.rank() == 0) write_whole(spec_.trace, observe::chrome_json(traces));
   }
 
   std::int64_t largest(std::int64_t mine) {

@@ -9,7 +9,8 @@ namespace train {
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' ' << corpus << ' '
-      << folder;
+      << folder << '\n'
+      << trace;
   return out.str();
 }
 
@@ -19,6 +20,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   in >> spec.resume >> spec.json >> spec.terminal >> spec.predicted_bytes >> spec.corpus;
   in.get();
   std::getline(in, spec.folder);
+  std::getline(in, spec.trace);
   return spec;
 }
 

@@ -11,6 +11,7 @@ namespace train {
 /// What a worker is told beyond its run's config.toml; crosses the process boundary as one text.
 struct WorkerSpec {
   std::string folder;  // of the run
+  std::string trace;   // file that gets the merged timeline; empty = none is taken
   bool resume = false, json = false;
   bool terminal = false;             // people watch: a live line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
