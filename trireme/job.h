@@ -3,4 +3,5 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/registry.h"
+#include "trireme/command/commands.h"
 #include "trireme/job/job.h"

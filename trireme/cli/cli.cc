@@ -15,9 +15,9 @@ int run(int argc, char** argv) {
   if (const char* spec = std::getenv(kWorkerVariable)) {
     return train::run_training(argc, argv, train::WorkerSpec::from_text(spec));
   }
-  const command::AddCommand commands[] = {add_train,         add_plan,           add_generate,
-                                          add_eval,          add_inspect,        add_doctor,
-                                          command::add_show, command::add_launch};
+  const command::AddCommand commands[] = {
+      add_train,  add_plan,          add_generate,        add_eval,           add_inspect,
+      add_doctor, command::add_show, command::add_verify, command::add_launch};
   return command::run(argc, argv, "trireme", "Trireme trains neural networks on many processors.",
                       "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2", commands);
 }

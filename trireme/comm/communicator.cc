@@ -15,17 +15,6 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
-                       const OpOptions& options) {
-  Operation op;
-  op.kind = kind;
-  op.dtype = like.dtype;
-  op.count = count;
-  op.label = options.label;
-  op.leaving = options.leaving;
-  return op;
-}
-
 std::string text(std::size_t number) { return std::to_string(number); }
 
 }  // namespace
@@ -132,7 +121,7 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
-  operation.algorithm = "binomial";
+  operation.algorithm = pick(OpKind::Broadcast, options, "binomial");
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);
@@ -155,7 +144,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
   require(out.count == sum && out.dtype == in.dtype, "all_gather",
           "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
-  operation.algorithm = "pairwise";
+  operation.algorithm = pick(OpKind::AllGather, options, "pairwise");
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
@@ -172,7 +161,7 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
           "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
               std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
-  operation.algorithm = "pairwise";
+  operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);

@@ -18,6 +18,7 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/work.h"
+#include "trireme/comm/op_kind.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
@@ -144,6 +145,28 @@ class Communicator final {
                     const OpOptions& options = {});
   /// in.count == size * out.count; rank r gets the sum of every rank's piece r.
   Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
+  /// Pieces of different counts, back to back in `in`; rank r gets the sum of everybody's piece r.
+  Work reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, ReduceOp op,
+                        const OpOptions& options = {});
+  /// The sum in rank `root`'s `out`; the others' is not looked at. `in` keeps its values.
+  Work reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options = {});
+  /// Every rank's `in` in rank order in rank `root`'s `out`, which the others may leave empty.
+  Work gather(Buffer in, Buffer out, int root, const OpOptions& options = {});
+  Work gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                const OpOptions& options = {});
+  /// Piece r of rank `root`'s `in` in rank r's `out`; the others may leave `in` empty.
+  Work scatter(Buffer in, Buffer out, int root, const OpOptions& options = {});
+  Work scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                 const OpOptions& options = {});
+  /// Piece r of `in` goes to rank r; `out` holds what came, in rank order. `in` and `out` may not
+  /// overlap. Pieces are equal, or of send_counts[r] and recv_counts[r] elements: each rank knows
+  /// its own, and a pair that disagrees is refused before any data moves.
+  Work all_to_all(Buffer in, Buffer out, const OpOptions& options = {});
+  Work all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
+                    std::span<const std::size_t> recv_counts, const OpOptions& options = {});
+  /// all_reduce of each, in place, as one call: small ones travel together, packed by type. The
+  /// same bits as one by one. All ranks give the same counts and types in the same order.
+  Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
   Work barrier(const OpOptions& options = {});
   /// Why `auto` takes the algorithm that it takes for an all_reduce of `bytes`.
   std::string explain_all_reduce(std::size_t bytes) const;
@@ -171,6 +194,10 @@ class Communicator final {
  private:
   explicit Communicator(std::shared_ptr<Engine> engine);
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
+  std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
+  void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
+  void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
+  void require_root(int root, std::string_view operation) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<const Chooser> chooser_;

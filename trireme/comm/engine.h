@@ -54,6 +54,9 @@ struct Call {
   WorkSource source;
   Envelope own = {};
   std::vector<Envelope> envelopes = {};  // of the peers, where messages carry them
+  std::vector<bool> heard = {};          // whose envelope is here
+  std::exception_ptr lost = nullptr;     // see Engine::transfer_failed
+  bool posting = false;                  // its envelopes are just being sent and asked for
   std::uint64_t number = 0;              // on the board
   bool inlined = false;
   CallTimes times = {};  // where a trace is taken
@@ -107,6 +110,9 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void finish(const std::shared_ptr<Call>& call);
   /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
   void fail(std::exception_ptr error) noexcept;
+  /// A send to or receive from `peer` failed. A peer that found the calls to differ leaves before
+  /// this rank has seen it: then the difference is the error, not its end.
+  void transfer_failed(int peer, const std::exception_ptr& error) noexcept;
   /// The same for an error that a relative has met.
   void break_with(const std::exception_ptr& error) noexcept;
   /// The number by which errors name `rank`: the world's.
@@ -117,7 +123,10 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
 
   // WorkOwner:
   Deadline timeout() const noexcept override { return Deadline::in(options_.timeout); }
-  TimePoint on_deadline(TimePoint now, Duration waited) override;
+  TimePoint on_deadline(TimePoint now, Duration waited) override {
+    return on_deadline(now, waited, running_title());
+  }
+  TimePoint on_deadline(TimePoint now, Duration waited, const std::string& title);
   void on_unseen_failure(std::exception_ptr error) noexcept override { abort(std::move(error)); }
   void on_wait_begin(std::string_view description) noexcept override;
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
@@ -137,12 +146,15 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void exchange_headers(const std::shared_ptr<Call>& call);
   void post_header(const std::shared_ptr<Call>& call);
   bool poll_headers(const std::shared_ptr<Call>& call);
+  int check_headers_here(const Call& call);
   void wait_for(Waits what) noexcept;
   void on_envelopes(const std::shared_ptr<Call>& call);
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
+  bool goes_on(Call& call);
   bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
-  std::exception_ptr timeout_error(Duration waited, int lost_rank);
+  std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                   const std::string& title);
   bool owes(int peer);
   void leave() noexcept;
   void retire() noexcept;

@@ -12,6 +12,11 @@
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace {
+
+constexpr std::size_t kLeast = 64;  // of an arena
+
+}  // namespace
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -72,9 +77,11 @@ void Engine::set_up() {
 Arena Engine::allocate(std::size_t bytes, Device device) {
   Arena arena;
   run_and_wait([&] {
-    const net::Region region = transport_->register_memory(
-        {static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
-    if (can_map_) add_region(region);
+    const int self[] = {rank_};  // where not all can map it, nobody does
+    const net::Region region =
+        transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
+                                    device, can_map_ ? std::span<const int>() : self);
+    can_map_ ? add_region(region) : transport_->unmap(rank_, region.id);
     arena = Arena(region);
   });
   return arena;
@@ -97,8 +104,12 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
     net::RegionId id;
     std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
     ids[peer] = id;
-    starts[peer] =
-        peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    try {
+      starts[peer] =
+          peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+    } catch (const Error&) {  // no room for it here
+      return fail(std::current_exception());
+    }
   }
   if (board_) return;  // an arena that a peer freed again is simply not there
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
@@ -146,22 +157,28 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
   wait_for(Waits::Headers);
-  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
+}
+
+// How many headers are here; -1 where one of them differs. That is refused at once: the ranks that
+// are still missing may never come.
+int Engine::check_headers_here(const Call& call) {
+  const std::uint64_t hash = board_->slot(rank_, call.number).hash;
+  int here = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    const BoardMemory::Slot& slot = board_->slot(peer, call.number);
+    if (slot.ready.load(std::memory_order_acquire) != call.number) continue;
+    ++here;
+    if (slot.hash != hash && !check_header(call, peer, slot.header)) return -1;
+  }
+  return here;
 }
 
 bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   const std::uint64_t number = call->number;
-  const std::uint64_t hash = board_->slot(rank_, number).hash;
-  int here = 0;
-  for (int peer = 0; peer < size_; ++peer) {
-    const BoardMemory::Slot& slot = board_->slot(peer, number);
-    if (slot.ready.load(std::memory_order_acquire) != number) continue;
-    ++here;
-    // A mismatch is refused at once: the ranks that are still missing may never come.
-    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
-  }
-  if (here < size_) return false;
+  const int here = check_headers_here(*call);
+  if (here < size_) return here < 0;
   wait_for(Waits::No);
   std::vector<const std::byte*> payloads;
   payloads.reserve(static_cast<std::size_t>(size_));

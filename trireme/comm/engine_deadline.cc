@@ -33,9 +33,8 @@ bool Engine::owes(int peer) {
   return call.direct->owes(peer);
 }
 
-TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
+TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string& title) {
   PeerWatch::Verdict verdict;
-  const std::string title = running_title();
   if (options_.watch) verdict = options_.watch->ask(title, waited);
   if (verdict.keep_waiting) {
     const std::string line = verdict.explanation + "; rank " + std::to_string(world_rank(rank_)) +
@@ -43,16 +42,19 @@ TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
     options_.on_stall ? options_.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options_.timeout;
   }
-  waiter_->run([self = shared_from_this(), waited, lost = verdict.lost_rank] {
-    if (!self->broken()) self->fail(self->timeout_error(waited, lost));
+  waiter_->run([self = shared_from_this(), waited, verdict, title] {
+    if (!self->broken()) self->fail(self->timeout_error(waited, verdict, title));
   });
   return TimePoint::max();
 }
 
-std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
-  ErrorContext context{.rank = world_rank(rank_), .operation = running_title()};
-  if (const Operation* op = first_user_call()) {
-    context.operation = std::string(name_of(op->kind));
+// Names who did not come and, where somebody knows it, what they do instead.
+std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                         const std::string& title) {
+  const int lost_rank = verdict.lost_rank;
+  ErrorContext context{.rank = world_rank(rank_), .operation = title};
+  if (const Operation* op = first_user_call(); op && title == title_of(*op)) {
+    context.operation = std::string(name_of(op->called()));
     context.label = op->label;
   }
   const auto text = [&](int peer) {
@@ -78,7 +80,8 @@ std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
       "only slow.";
   return std::make_exception_ptr(
       TimeoutError("waited " + seconds(waited) + " for " +
-                       (missing.empty() ? "its own sends" : "rank " + missing) + group_text(),
+                       (missing.empty() ? "its own sends" : "rank " + missing) + group_text() +
+                       (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
                    std::move(context)));
 }
 

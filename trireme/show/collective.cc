@@ -34,6 +34,17 @@ OpKind kind_named(std::string_view name) {
                     {.operation = "show", .advice = "Choose one of " + known + "."});
 }
 
+const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm) {
+  if (const auto* entry = comm::find_algorithm(kind, algorithm)) return *entry;
+  std::string names;
+  for (const auto* one : comm::algorithms_of(kind)) {
+    names += (names.empty() ? "" : ", ") + one->name;
+  }
+  throw ConfigError(
+      "there is no algorithm \"" + std::string(algorithm) + "\" for " + title_of(kind),
+      {.operation = "show", .advice = "Choose one of " + names + "."});
+}
+
 bool has_root(OpKind kind) {
   return kind == OpKind::Broadcast || kind == OpKind::Reduce || kind == OpKind::Gather ||
          kind == OpKind::Scatter;

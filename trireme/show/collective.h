@@ -11,6 +11,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
+#include "trireme/comm/registry.h"
 #include "trireme/comm/simulate.h"
 
 namespace trireme {
@@ -24,6 +25,8 @@ const std::vector<comm::OpKind>& drawn_kinds();
 /// "all-reduce": as the command line says it.
 std::string title_of(comm::OpKind kind);
 
+/// ConfigError that lists what there is.
+const comm::AlgorithmEntry& entry_named(comm::OpKind kind, std::string_view algorithm);
 /// Broadcast, reduce, gather, scatter.
 bool has_root(comm::OpKind kind);
 /// Leaves of the sum over `ranks` plain buffers; 1 where nothing is added.

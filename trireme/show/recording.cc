@@ -189,15 +189,7 @@ const comm::AlgorithmEntry& entry_of(const RecordOptions& options) {
   require(options.hosts >= 1 && options.hosts <= options.ranks,
           std::to_string(options.hosts) + " hosts for " + std::to_string(options.ranks) + " ranks",
           "Give at least 1 and at most as many as there are ranks.");
-  const auto* entry = comm::find_algorithm(options.kind, options.algorithm);
-  std::string names;
-  for (const auto* one : comm::algorithms_of(options.kind)) {
-    names += (names.empty() ? "" : ", ") + one->name;
-  }
-  require(entry != nullptr,
-          "there is no algorithm \"" + options.algorithm + "\" for " + title_of(options.kind),
-          "Choose one of " + names + ".");
-  return *entry;
+  return entry_named(options.kind, options.algorithm);
 }
 
 }  // namespace
@@ -224,6 +216,7 @@ Recording record(const RecordOptions& options) {
 
   std::vector<OwnRun> runs(static_cast<std::size_t>(options.ranks));
   comm::SimulationOptions simulation;
+  simulation.network.seed = options.seed;
   for (int host : recording.host_of_rank) {
     simulation.world.host_of_rank.push_back("host " + std::to_string(host));
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,8 +61,9 @@ struct RecordOptions {
   comm::OpKind kind = comm::OpKind::AllReduce;
   std::string algorithm;
   int ranks = 4;
-  int root = 0;   // where the collective has one
-  int hosts = 1;  // neighbours share one
+  int root = 0;            // where the collective has one
+  int hosts = 1;           // neighbours share one
+  std::uint64_t seed = 1;  // of the simulated network
 };
 
 /// Ranks whose parts can be told apart in a sum of 64 bits.

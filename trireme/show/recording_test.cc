@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
+#include <cctype>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/cost.h"
+#include "trireme/comm/cost_formula.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 
@@ -79,6 +81,24 @@ INSTANTIATE_TEST_SUITE_P(Show, EveryAlgorithm, ::testing::ValuesIn(cases()), [](
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 });
+
+TEST(Recording, RoundsAndBytesAreThoseOfTheClosedFormulas) {
+  int held = 0;
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(title_of(one.kind) + " " + one.algorithm + " " + std::to_string(one.ranks));
+    const Recording recording =
+        record({.kind = one.kind, .algorithm = one.algorithm, .ranks = one.ranks});
+    const auto sent = recording.sent();
+    const auto bytes = static_cast<double>(recording.buffer_bytes);
+    const auto cost = comm::cost_formula(one.kind, one.algorithm, one.ranks, bytes);
+    if (!cost) continue;
+    EXPECT_EQ(recording.rounds(), cost->rounds);
+    const auto most = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
+    EXPECT_NEAR(most, cost->bytes_sent_max_rank, 0.5);
+    ++held;
+  }
+  EXPECT_GE(held, 30);
+}
 
 // Patarasuk and Yuan: 2(n-1)/n of the buffer a rank where every meeting is one of siblings.
 TEST(Recording, RingOfTwoSendsTheBufferOnce) {

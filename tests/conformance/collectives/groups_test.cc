@@ -126,7 +126,7 @@ TEST_P(Groups, ThousandsComeAndGoAndLeaveNothing) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Groups, ::testing::Values("sim", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Every, Groups, ::testing::Values("sim", "shm", "tcp", "mixed"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -70,26 +70,32 @@ struct Rank {
 
 using Body = std::function<void(Rank&)>;
 
-/// An all-gather among threads.
+/// An all-gather among threads, as often as wanted.
 class ThreadExchange {
  public:
-  explicit ThreadExchange(int size) : values_(static_cast<std::size_t>(size)) {}
+  explicit ThreadExchange(int size) : rounds_of_(static_cast<std::size_t>(size)) {}
   net::Exchange of(int rank) {
     return [this, rank](const std::string& mine) {
       std::unique_lock lock(mutex_);
-      values_[static_cast<std::size_t>(rank)] = mine;
-      ++arrived_;
+      const std::size_t round = rounds_of_[static_cast<std::size_t>(rank)]++;
+      if (round == rounds_.size()) rounds_.push_back({std::vector<std::string>(rounds_of_.size())});
+      rounds_[round].values[static_cast<std::size_t>(rank)] = mine;
+      ++rounds_[round].arrived;
       changed_.notify_all();
-      changed_.wait(lock, [&] { return arrived_ >= values_.size(); });
-      return values_;
+      changed_.wait(lock, [&] { return rounds_[round].arrived == rounds_of_.size(); });
+      return rounds_[round].values;
     };
   }
 
  private:
+  struct Round {
+    std::vector<std::string> values;
+    std::size_t arrived = 0;
+  };
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> values_;
-  std::size_t arrived_ = 0;
+  std::vector<Round> rounds_;
+  std::vector<std::size_t> rounds_of_;
 };
 
 template <class Connect>
@@ -122,8 +128,24 @@ struct Shm {
   static constexpr const char* kName = "shm";
   static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
+  static bool maps(int, int) { return true; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_shm);
+  }
+};
+
+/// Two ranks a host, as far as the transport knows.
+struct Mixed {
+  static constexpr const char* kName = "mixed";
+  static constexpr const char* kTransport = kName;
+  static constexpr bool kMaps = true;
+  static bool maps(int a, int b) { return a / 2 == b / 2; }
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < size; ++rank) hosts.push_back("host " + std::to_string(rank / 2));
+    run_threads(size, body, [&](auto waiter, const auto& options, const auto& exchange) {
+      return net::connect_mixed(waiter, options, exchange, hosts);
+    });
   }
 };
 
@@ -131,6 +153,7 @@ struct Tcp {
   static constexpr const char* kName = "tcp";
   static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = false;
+  static bool maps(int, int) { return false; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_tcp);
   }
@@ -140,6 +163,7 @@ struct Sim {
   static constexpr const char* kName = "sim";
   static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
+  static bool maps(int, int) { return true; }
   static void run(int size, const Body& body, std::uint64_t seed = 1) {
     net::SimNetwork network(size, {.seed = seed});
     std::exception_ptr first;
@@ -160,6 +184,7 @@ template <class Parent>
 struct Grouped {
   static constexpr const char* kTransport = Parent::kName;
   static constexpr bool kMaps = Parent::kMaps;
+  static bool maps(int a, int b) { return Parent::maps(a, b); }
   static void run(int size, const Body& body, std::uint64_t seed = 1) {
     Parent::run(
         size + 1,

@@ -40,7 +40,7 @@ struct Names {
     return T::kName;
   }
 };
-using All = ::testing::Types<Sim, Shm, Tcp, GroupOnSim, GroupOnShm>;
+using All = ::testing::Types<Sim, Shm, Tcp, Mixed, GroupOnSim, GroupOnShm>;
 TYPED_TEST_SUITE(Conformance, All, Names);
 
 }  // namespace trireme::conformance

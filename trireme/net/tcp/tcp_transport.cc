@@ -28,6 +28,10 @@ class TcpCore final : public ProgressSource {
     if (!epoll_) throw_system_error("epoll_create1");
     for (int peer = 0; peer < options.size; ++peer) {
       if (peer == rank_) continue;
+      if (!sockets[static_cast<std::size_t>(peer)]) {
+        messenger_.lose(peer, "this transport has no connection to it");
+        continue;
+      }
       at(peer).link = std::make_unique<TcpLink>(messenger_, peer,
                                                 std::move(sockets[static_cast<std::size_t>(peer)]));
       messenger_.attach(peer, at(peer).link.get());
