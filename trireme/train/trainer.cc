@@ -155,22 +155,21 @@ class Trainer {
   // The baseline that rank 0 prints. Nothing waits for it until the end.
   void count_trigram() {
     if (job_.rank() != 0) return;
-    trigram_.emplace(data_.corpus->train(), data_.corpus->validation(),
-                     [waiter = job_.waiter()] { waiter->wake(); });
+    trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
   }
 
-  void tell_trigram(Report& report, bool wait) {
+  // At the end it is needed; a thread of low priority may be far from it on a busy machine.
+  void tell_trigram(Report& report, bool needed) {
     if (!trigram_) return;
-    if (wait && !trigram_->result()) {
+    std::optional<double> loss = trigram_->result();
+    if (!loss && !needed) return;
+    trigram_.reset();
+    if (!loss) {
       job_.activity("count a trigram");
-      job_.waiter()->wait_until([this] { return trigram_->result().has_value(); },
-                                TimePoint::max());
+      loss = trigram_loss(data_.corpus->train(), data_.corpus->validation());
       job_.activity("train");
     }
-    if (const auto loss = trigram_->result()) {
-      report.trigram(*loss);
-      trigram_.reset();
-    }
+    report.trigram(*loss);
   }
 
   double validate(Report& report, long step) {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
@@ -100,14 +99,12 @@ double trigram_loss(std::string_view train, std::string_view validation,
   return nats / static_cast<double>(validation.size() - 2);
 }
 
-TrigramCount::TrigramCount(std::string_view train, std::string_view validation,
-                           std::function<void()> when_done)
-    : thread_([this, train, validation, when_done = std::move(when_done)] {
+TrigramCount::TrigramCount(std::string_view train, std::string_view validation)
+    : thread_([this, train, validation] {
         // Linux keeps a priority per thread. Training comes first; its waits leave enough.
         setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
         loss_ = trigram_loss(train, validation, &stop_);
         done_.store(true, std::memory_order_release);
-        when_done();
       }) {}
 
 TrigramCount::~TrigramCount() {

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -26,9 +25,7 @@ double trigram_loss(std::string_view train, std::string_view validation,
 /// outlive it; the destructor stops it.
 class TrigramCount {
  public:
-  /// `when_done` is called on that thread.
-  TrigramCount(std::string_view train, std::string_view validation,
-               std::function<void()> when_done);
+  TrigramCount(std::string_view train, std::string_view validation);
   ~TrigramCount();
   std::optional<double> result() const;
 
