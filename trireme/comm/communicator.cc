@@ -24,7 +24,7 @@ Communicator::Communicator(std::shared_ptr<net::Transport> transport, Communicat
 
 Communicator::Communicator(std::shared_ptr<Engine> engine)
     : engine_(std::move(engine)),
-      chooser_(std::make_unique<Chooser>(
+      chooser_(std::make_shared<const Chooser>(
           Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
   choose(engine_->options().algorithm, 0, 1);  // refuse an unknown name now

@@ -111,6 +111,8 @@ struct CommunicatorOptions {
 
 class Engine;
 class Chooser;
+struct SparseRows;
+struct SparseOptions;
 
 class Communicator final {
  public:
@@ -167,6 +169,9 @@ class Communicator final {
   /// all_reduce of each, in place, as one call: small ones travel together, packed by type. The
   /// same bits as one by one. All ranks give the same counts and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
+  /// Rows of a large matrix, of which every rank brings some: sparse.h.
+  Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
+                         const SparseOptions& options);
   Work barrier(const OpOptions& options = {});
   /// Why `auto` takes the algorithm that it takes for an all_reduce of `bytes`.
   std::string explain_all_reduce(std::size_t bytes) const;
@@ -200,7 +205,7 @@ class Communicator final {
   void require_root(int root, std::string_view operation) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
-  std::unique_ptr<const Chooser> chooser_;
+  std::shared_ptr<const Chooser> chooser_;
 };
 
 }  // namespace comm

@@ -157,10 +157,14 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
   if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
-  if (!call->inlined && op.algorithm == "direct") {
-    call->direct = std::make_shared<DirectRun>(*this, call);
-  } else if (!call->inlined) {
-    call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+  try {
+    if (!call->inlined && op.algorithm == "direct") {
+      call->direct = std::make_shared<DirectRun>(*this, call);
+    } else if (!call->inlined) {
+      call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+    }
+  } catch (...) {  // an algorithm that is wrong, or no memory for what it needs
+    return fail(std::current_exception());
   }
   can_map_ ? post_header(call) : exchange_headers(call);
 }

@@ -40,6 +40,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "recv";
     case OpKind::Allocate:
       return "allocate";
+    case OpKind::SparseAllReduce:
+      return "sparse_all_reduce";
   }
   return "unknown operation";
 }

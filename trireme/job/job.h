@@ -43,6 +43,11 @@ struct JobOptions {
 class Job {
  public:
   Job(int argc, char** argv, JobOptions options = {});
+  /// A seat in a group that is there already, such as a simulated one: rank and size are the
+  /// transport's, and every rank counts as a host of its own. Reads no environment, installs no
+  /// handler, and a process may have several. `tuning`: for the choice of algorithms; may be null.
+  Job(std::shared_ptr<net::Transport> transport, JobOptions options,
+      std::shared_ptr<const plan::Tuning> tuning);
   ~Job();
   Job(const Job&) = delete;
 

@@ -14,6 +14,7 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/net/connect.h"
+#include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/net/sub_transport.h"
 
@@ -148,6 +149,25 @@ struct Mixed {
     });
   }
 };
+
+#ifdef TRIREME_CONFORMANCE_MPI
+/// Processes that mpirun started, each a rank: groups larger than that do not run.
+struct Mpi {
+  static constexpr const char* kName = "mpi";
+  static constexpr const char* kTransport = kName;
+  static constexpr bool kMaps = false;
+  static bool maps(int, int) { return false; }
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    static net::MpiGroup all;
+    if (size > all.size()) return;
+    auto group = std::make_unique<net::MpiGroup>(nullptr, size);
+    if (!group->member()) return;
+    Rank context{group->rank(), size, RealWaiter::make(), nullptr};
+    context.transport = net::connect_mpi(context.waiter, std::move(group));
+    body(context);
+  }
+};
+#endif
 
 struct Tcp {
   static constexpr const char* kName = "tcp";

@@ -2,14 +2,13 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/mesh_sockets.h"
+#include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
 namespace trireme {
@@ -139,16 +138,7 @@ class TcpTransport final : public Transport {
     return core_->messenger().recv(peer, tag, bytes);
   }
   Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
-    Region region{{num_regions_++}, bytes, nullptr};
-    if (bytes.data() != nullptr) return region;
-    constexpr std::size_t kPage = 4096;
-    const std::size_t rounded = std::max(kPage, (bytes.size() + kPage - 1) / kPage * kPage);
-    std::shared_ptr<void> memory(std::aligned_alloc(kPage, rounded), std::free);
-    if (memory == nullptr) throw_system_error("aligned_alloc");
-    std::memset(memory.get(), 0, rounded);
-    region.bytes = {static_cast<std::byte*>(memory.get()), bytes.size()};
-    region.owner = std::move(memory);
-    return region;
+    return private_region({num_regions_++}, bytes);
   }
   std::span<std::byte> map(int peer, RegionId region) override {
     check_peer(peer, size_);
