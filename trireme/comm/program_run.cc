@@ -243,7 +243,8 @@ bool ProgramRun::next_round_needs_merges() const {
 }
 
 void ProgramRun::merge_all() {
-  if (!unmerged_) return;
+  if (!unmerged_ || unmerged_->empty()) return;
+  const CallTrace::Reducing traced(engine_.trace());
   for (const auto& [chunk, merges] : *std::exchange(unmerged_, nullptr)) {
     for (const kernel::Merge& one : merges) merge(chunk, one);
   }
