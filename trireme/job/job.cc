@@ -137,7 +137,7 @@ void Job::Impl::join() {
                             .host = host,
                             .identity = options.identity,
                             .timeout = options.timeout});
-  job::set_reporter({env.rank, env.size, host, client.get(), &status});
+  job::set_reporter({env.rank, env.size, host, client.get(), &status, meeting != nullptr});
   client->watch([this](const launch::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
@@ -237,6 +237,7 @@ void Job::Impl::on_news(const launch::News& news) {
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
   if (news.kind == Kind::Failure) {
+    job::note_first_failure(news.failure.exit_code);
     context.peer = news.failure.rank;
     context.operation = status.read(steady_now()).operation;
     error = std::make_exception_ptr(
