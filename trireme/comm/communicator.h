@@ -36,6 +36,9 @@ namespace plan {
 class Tuning;
 }
 
+namespace observe {
+class Trace;
+}
 namespace comm {
 
 /// Leaves first ... first+count-1 of the tree sum (NUMERICS.md), already added up.
@@ -98,6 +101,8 @@ struct CommunicatorOptions {
   bool reproducible = true;
   /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
+  /// Where every collective is recorded as spans; null = off.
+  std::shared_ptr<observe::Trace> trace = nullptr;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Told what every collective does, round by round (run_event.h); nothing is told where empty.

@@ -22,6 +22,10 @@
 namespace trireme {
 inline namespace v0 {
 
+namespace observe {
+class Trace;
+}
+
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
@@ -33,6 +37,8 @@ struct JobOptions {
   /// Hash of what must be equal on all ranks (NUMERICS: identity), with a readable text; a rank
   /// that differs is refused with both texts. Empty: not compared.
   std::string identity = {};
+  /// Takes this rank's collectives and training steps as spans (observe/trace.h); null = off.
+  std::shared_ptr<observe::Trace> trace = nullptr;
 };
 
 /// A caller's communicator; no mpi.h is needed here: `MPI_Comm comm; Job job(MpiComm{&comm});`
@@ -47,6 +53,11 @@ class Job {
   /// with at least MPI_THREAD_SERIALIZED (MULTIPLE where the program calls MPI while the Job lives
   /// and transport mpi is in use) until the Job has ended; it is not finalised here.
   explicit Job(MpiComm communicator, JobOptions options = {});
+  /// A seat in a group that is there already, such as a simulated one: rank and size are the
+  /// transport's, and every rank counts as a host of its own. Reads no environment, installs no
+  /// handler, and a process may have several. `tuning`: for the choice of algorithms; may be null.
+  Job(std::shared_ptr<net::Transport> transport, JobOptions options,
+      std::shared_ptr<const plan::Tuning> tuning);
   ~Job();
   Job(const Job&) = delete;
 
