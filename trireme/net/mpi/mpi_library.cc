@@ -79,7 +79,7 @@ Loaded load() {
     tried += (tried.empty() ? "" : " or ") + name;
   }
   refuse("this build has no MPI: found no " + tried,
-         "Build it with the mpicc of your MPI: make mpi MPICC=mpicc");
+         "Build it with the mpicc of your MPI (make mpi MPICC=mpicc), or use `trireme launch`.");
 }
 
 std::atomic<const TriremeMpi*> in_use{nullptr};
