@@ -111,6 +111,7 @@ struct CommunicatorOptions {
 
 class Engine;
 class Chooser;
+class Negotiator;
 struct SparseRows;
 struct SparseOptions;
 
@@ -197,6 +198,7 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;

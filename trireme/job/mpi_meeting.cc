@@ -35,8 +35,9 @@ void check_size(const net::MpiGroup& group, const launch::RankEnvironment& env) 
       env.launcher + " started " + std::to_string(env.size) + " processes, but " +
           std::to_string(group.size()) + " joined through " + net::mpi_description(),
       {.operation = "join",
-       .advice = "Start it by the mpirun of that MPI or by `trireme launch`, or rebuild the library "
-                 "for yours: make mpi MPICC=mpicc"});
+       .advice =
+           "Start it by the mpirun of that MPI or by `trireme launch`, or rebuild the library "
+           "for yours: make mpi MPICC=mpicc"});
 }
 
 }  // namespace
