@@ -18,6 +18,7 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/work.h"
+#include "trireme/comm/op_kind.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
@@ -151,6 +152,7 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  bool may_be_direct(OpKind kind, const OpOptions& options) const;
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;

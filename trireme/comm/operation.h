@@ -33,7 +33,8 @@ struct Operation {
   net::Region region;               // allocate
   std::string label;
   std::string algorithm;
-  bool leaving = false;  // OpOptions
+  bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
+  bool leaving = false;        // OpOptions
 };
 
 /// "all_reduce bucket 2".

@@ -60,6 +60,12 @@ class Transport {
   /// A peer's region in this process; empty where impossible. The peer must have registered it
   /// before (a message received from it after the registration proves that).
   virtual std::span<std::byte> map(int peer, RegionId region) = 0;
+  /// Copies what lies at `address` of a peer's own address space to `to`, without its help. False
+  /// where that is not possible, or the peer is gone. An empty `to` asks whether it ever is.
+  virtual bool read(int peer, std::uintptr_t address, std::span<std::byte> to) {
+    (void)peer, (void)address, (void)to;
+    return false;
+  }
   /// Tells `peer` that mapped memory which it watches has changed: if it sleeps, it wakes and its
   /// ProgressSources are polled. Write the memory first. Costs a fence when the peer is awake.
   virtual void notify(int peer) noexcept = 0;

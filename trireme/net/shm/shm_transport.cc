@@ -40,6 +40,9 @@ class ShmTransport final : public Transport {
     return core_->register_memory(bytes);
   }
   std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return core_->read(peer, address, to);
+  }
   void notify(int peer) noexcept override { core_->notify(peer); }
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }

@@ -85,6 +85,11 @@ class SimTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override;
   Region register_memory(std::span<std::byte> bytes, Device device) override;
   std::span<std::byte> map(int peer, RegionId region) override;
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    if (lost(peer)) return false;
+    if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    return true;  // ranks are threads of one process
+  }
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
   void abort(std::exception_ptr error) noexcept override {
