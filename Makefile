@@ -4,9 +4,10 @@ CONFIG ?= configs/gpt-nano.toml
 RANKS  ?= 2
 TORCH  ?= cpu
 ARGS   ?=
+MPICC  ?= mpicc
 
 .DEFAULT_GOAL := help
-.PHONY: help train build test bench soak sanitize format install clean
+.PHONY: help train build mpi test bench soak sanitize format install clean
 
 help:
 	@echo 'make train     install what is missing, build, and train a small GPT with two ranks'
@@ -16,6 +17,7 @@ help:
 	@echo 'make bench     measure against PyTorch DDP, Gloo and Open MPI'
 	@echo 'make soak      the long tests, sanitizers, a build without precompiled headers, fuzzers'
 	@echo 'make sanitize  the floors without LibTorch under ASan+UBSan and TSan'
+	@echo 'make mpi       build libtrireme_mpi.so alone, for your MPI (MPICC=/path/to/mpicc)'
 	@echo 'make install   install library, headers and command (PREFIX=/usr/local)'
 	@echo 'make format    format the sources in place'
 	@echo 'make clean     remove what was built (runs/ and the installed LibTorch stay)'
@@ -26,6 +28,12 @@ train: build
 
 build:
 	@python3 tools/build.py --torch $(TORCH) trireme
+
+# Only this library knows an MPI: it alone is compiled for another one.
+mpi:
+	@mkdir -p build/lib
+	$(MPICC) -std=gnu11 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden \
+	  -o build/lib/libtrireme_mpi.so trireme/net/mpi/trireme_mpi.c
 
 test:
 	@tools/test $(TORCH)

@@ -31,9 +31,6 @@ trireme_bundle(comm TriremeCommTargets ${comm_modules})
 if(TRIREME_LIBTORCH)
   trireme_bundle(trireme TriremeTargets ${torch_modules})
   target_link_libraries(trireme_bundle_trireme INTERFACE trireme_bundle_comm)
-  if(TARGET trireme)
-    install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
 endif()
 
 install(DIRECTORY trireme/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme FILES_MATCHING

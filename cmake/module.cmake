@@ -163,3 +163,15 @@ function(trireme_test file)
   set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS}
                                            LABELS "${ARG_LABELS}")
 endfunction()
+
+# trireme_mpirun_test(title mpi ranks command…): a ctest entry under `mpirun.MPI -n RANKS`.
+function(trireme_mpirun_test title mpi ranks)
+  set(options "")
+  if(mpi STREQUAL openmpi)
+    set(options --oversubscribe)
+  endif()
+  add_test(NAME ${title} COMMAND ${TRIREME_MPIRUN_${mpi}} -n ${ranks} ${options} ${ARGN}
+           WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+  set_tests_properties(${title} PROPERTIES TIMEOUT 180 PROCESSORS 2 LABELS conformance ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_vader_single_copy_mechanism=none")
+endfunction()

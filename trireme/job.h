@@ -3,4 +3,6 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/registry.h"
+#include "trireme/comm/sparse.h"
+#include "trireme/command/commands.h"
 #include "trireme/job/job.h"

@@ -266,6 +266,29 @@ TEST_P(Transports, DifferentCallsAreRefused) {
   EXPECT_TRUE(contains(run.last_line, "bucket 3")) << run.describe();
 }
 
+TRIREME_PROCESS(elsewhere) {
+  Job job(argc, argv);
+  std::vector<float> x{1};
+  barrier(job.world());
+  if (job.rank() == 1) {
+    job.world().recv(buffer_of(x), 0, 5).wait();
+  } else {
+    all_reduce(job.world(), x, Sum, {.label = "bucket 4"});
+  }
+  return 0;
+}
+
+TEST_P(Transports, AMissingCallEndsAtTheDeadlineNamingWhoDoesWhatInstead) {
+  ProcessOptions options = scaled();
+  options.transport = GetParam();
+  const ProcessRun run = run_processes(3, "elsewhere", options);
+  EXPECT_EQ(run.exit_code, 161) << run.describe();
+  EXPECT_LT(run.took, options.timeout * 2 + seconds(3)) << run.describe();
+  const std::string all = run.last_line + run.ranks[0].err + run.ranks[2].err;
+  EXPECT_TRUE(contains(all, "rank 1 in recv")) << run.describe();
+  EXPECT_TRUE(contains(all, "rank 0, 2 in all_reduce bucket 4")) << run.describe();
+}
+
 TRIREME_PROCESS(leaves) {
   Job job(argc, argv);
   std::vector<float> x{1};

@@ -1,6 +1,7 @@
 // The launcher in a process of its own: killed, interrupted, and two of them side by side.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -120,7 +121,9 @@ Killed run_launcher(const std::string& body, int signal, int times = 1,
   options.arguments = {body};
   options.arguments.insert(options.arguments.end(), more.begin(), more.end());
   options.on_line = [&](int, std::string_view line, const RunningProcesses& processes) {
-    if (line.rfind("pid ", 0) == 0) result.pids.push_back(std::stoi(std::string(line.substr(4))));
+    if (const auto at = line.find("pid "); at != line.npos) {  // "pid 7", "[1] pid 8"
+      result.pids.push_back(std::stoi(std::string(line.substr(at + 4))));
+    }
     if (line.find("running") != line.npos && ++running == kRanks) {
       for (const pid_t pid : result.pids) add_sockets(pid, result.sockets);
       add_sockets(processes.pids[0], result.sockets);
@@ -146,6 +149,26 @@ TEST(Launcher, KilledLeavesNothingBehind) {
     ASSERT_EQ(left_behind(killed.pids, killed.sockets), "") << "cycle " << cycle;
   }
   EXPECT_EQ(shared_memory(), memory);
+}
+
+TRIREME_PROCESS(parents) {
+  Job job(argc, argv);
+  pid_t child = -1;
+  const char* const command[] = {"sleep", "600", nullptr};
+  if (posix_spawnp(&child, command[0], nullptr, nullptr, const_cast<char**>(command), environ)) {
+    return 1;
+  }
+  std::printf("pid %d\nrunning\n", static_cast<int>(child));
+  std::vector<float> x(8);
+  for (;;) all_reduce(job.world(), x, Mean);
+}
+
+// The kernel kills the ranks; what they have started is the guard's.
+TEST(Launcher, KilledTakesTheRanksChildrenWithIt) {
+  const Killed killed = run_launcher("parents", SIGKILL);
+  ASSERT_EQ(killed.pids.size(), 2u * kRanks) << killed.run.describe();
+  EXPECT_EQ(left_behind(killed.pids, killed.sockets), "");
+  for (const pid_t pid : killed.pids) kill(pid, SIGKILL);  // of a test that failed
 }
 
 TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {

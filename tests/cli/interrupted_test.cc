@@ -113,7 +113,7 @@ TEST_F(Interrupted, KilledRankIsNamedAndTheCheckpointStays) {
   const CommandResult result = running.wait(20);
   const double took =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
-  EXPECT_LT(took, 2.5);
+  EXPECT_LT(took, 2.0);
   EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("rank 1"));
   EXPECT_EQ(result.left_behind, 0);

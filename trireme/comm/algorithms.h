@@ -15,6 +15,11 @@ void double_tree(Algorithm& a);              // all_reduce: two trees, half of t
 void halving_doubling(Algorithm& a);         // all_reduce: exchanges at distance 1, 2, 4, ...
 void hierarchical(Algorithm& a);             // all_reduce: within hosts, across, back
 void tree_reduce(Algorithm& a);              // reduce to a.root
+void pairwise_reduce(Algorithm& a);          // reduce to a.root: scattered, then gathered
+void central_gather(Algorithm& a);           // gather(v) to a.root
+void central_scatter(Algorithm& a);          // scatter(v) from a.root
+void pairwise_all_to_all(Algorithm& a);      // all_to_all(v) in n-1 rounds
+void naive_all_to_all(Algorithm& a);         // all_to_all(v) in one
 void binomial_broadcast(Algorithm& a);       // broadcast from a.root
 void pairwise_all_gather(Algorithm& a);      // all_gather(v): everyone's piece to everyone
 void pairwise_reduce_scatter(Algorithm& a);  // reduce_scatter: everyone's piece r to rank r

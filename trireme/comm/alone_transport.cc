@@ -19,7 +19,8 @@ Work AloneTransport::recv(int peer, net::Tag, std::span<std::byte>) {
   return Work();
 }
 
-net::Region AloneTransport::register_memory(std::span<std::byte> bytes, Device) {
+net::Region AloneTransport::register_memory(std::span<std::byte> bytes, Device,
+                                            std::span<const int>) {
   std::shared_ptr<void> owner;
   if (bytes.data() == nullptr) {
     constexpr std::align_val_t kPage{4096};

@@ -19,8 +19,11 @@ class AloneTransport final : public net::Transport {
   std::string_view name() const noexcept override { return "alone"; }
   Work send(int peer, net::Tag tag, std::span<const std::byte> bytes) override;
   Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override;
-  net::Region register_memory(std::span<std::byte> bytes, Device device) override;
+  net::Region register_memory(std::span<std::byte> bytes, Device device,
+                              std::span<const int> peers) override;
   std::span<std::byte> map(int, net::RegionId) override { return {}; }
+  void unmap(int, net::RegionId) noexcept override {}
+  bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int) const noexcept override { return false; }
   void abort(std::exception_ptr) noexcept override {}

@@ -63,12 +63,14 @@ int Board::first_aborted() const noexcept {
 
 std::exception_ptr Board::error_of(int rank) const {
   const BoardMemory& board = *boards_[rank];
+  const auto name = [&](int one) { return names_.empty() ? one : names_[one]; };
   try {
     const std::string reason(board.abort_reason,
                              strnlen(board.abort_reason, sizeof board.abort_reason));
-    throw_error(ExitCode(board.abort_code), "rank " + std::to_string(rank) + " gave up: " + reason,
-                {.rank = transport_.rank(),
-                 .peer = board.abort_peer < 0 ? rank : board.abort_peer,
+    throw_error(ExitCode(board.abort_code),
+                "rank " + std::to_string(name(rank)) + " gave up: " + reason,
+                {.rank = name(transport_.rank()),
+                 .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
                  .advice = "See that rank's own last lines."});
   } catch (...) {
     return std::current_exception();

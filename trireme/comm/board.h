@@ -64,9 +64,10 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 class Board {
  public:
-  /// `boards`: every rank's memory as this process sees it.
-  Board(net::Transport& transport, std::vector<BoardMemory*> boards)
-      : transport_(transport), boards_(std::move(boards)) {}
+  /// `boards`: every rank's memory as this process sees it. `names`: the numbers by which errors
+  /// name the ranks; empty: their own.
+  Board(net::Transport& transport, std::vector<BoardMemory*> boards, std::vector<int> names = {})
+      : transport_(transport), boards_(std::move(boards)), names_(std::move(names)) {}
 
   BoardMemory& own() noexcept { return *boards_[transport_.rank()]; }
   BoardMemory& of(int rank) noexcept { return *boards_[rank]; }
@@ -92,6 +93,7 @@ class Board {
  private:
   net::Transport& transport_;
   std::vector<BoardMemory*> boards_;
+  const std::vector<int> names_;
 };
 
 }  // namespace comm

@@ -22,8 +22,12 @@ class Half final : public net::Transport {
   std::string_view name() const noexcept override { return "half"; }
   Work send(int, net::Tag, std::span<const std::byte>) override { return Work(); }
   Work recv(int, net::Tag, std::span<std::byte>) override { return Work(); }
-  net::Region register_memory(std::span<std::byte>, Device) override { return {}; }
+  net::Region register_memory(std::span<std::byte>, Device, std::span<const int>) override {
+    return {};
+  }
   std::span<std::byte> map(int, net::RegionId) override { return {}; }
+  void unmap(int, net::RegionId) noexcept override {}
+  bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override { ++notified; }
   bool lost(int) const noexcept override { return false; }
   void abort(std::exception_ptr) noexcept override {}

@@ -3,8 +3,9 @@
 //     trireme::all_reduce(job.world(), x, trireme::Sum);                       // blocks
 //     trireme::Work work = trireme::async::all_reduce(job.host(), x, trireme::Mean);
 //
-// The blocking forms wait within the job's deadline and throw; the others return a Work, and x must
-// stay valid until it is done. Errors and thread safety are Communicator's.
+// Every collective of Communicator under its own name. The blocking forms wait within the job's
+// deadline and throw; the others return a Work, and x must stay valid until it is done. What counts
+// must be, errors and thread safety are Communicator's.
 #pragma once
 
 #include <ranges>
@@ -47,6 +48,71 @@ Work reduce_scatter(comm::Communicator& communicator, In&& in, Out&& out, Reduce
                     const comm::OpOptions& options = {}) {
   return communicator.reduce_scatter(buffer_of(in), buffer_of(out), op, options);
 }
+template <Communicable In, Communicable Out>
+Work reduce_scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+                      std::span<const std::size_t> counts, ReduceOp op,
+                      const comm::OpOptions& options = {}) {
+  return communicator.reduce_scatter_v(buffer_of(in), buffer_of(out), counts, op, options);
+}
+template <Communicable In, Communicable Out>
+Work reduce(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op, int root,
+            const comm::OpOptions& options = {}) {
+  return communicator.reduce(buffer_of(in), buffer_of(out), op, root, options);
+}
+template <Communicable In, Communicable Out>
+Work gather(comm::Communicator& communicator, In&& in, Out&& out, int root,
+            const comm::OpOptions& options = {}) {
+  return communicator.gather(buffer_of(in), buffer_of(out), root, options);
+}
+template <Communicable In, Communicable Out>
+Work gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+              std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
+  return communicator.gather_v(buffer_of(in), buffer_of(out), counts, root, options);
+}
+template <Communicable In, Communicable Out>
+Work scatter(comm::Communicator& communicator, In&& in, Out&& out, int root,
+             const comm::OpOptions& options = {}) {
+  return communicator.scatter(buffer_of(in), buffer_of(out), root, options);
+}
+template <Communicable In, Communicable Out>
+Work scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+               std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
+  return communicator.scatter_v(buffer_of(in), buffer_of(out), counts, root, options);
+}
+template <Communicable In, Communicable Out>
+Work all_gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+                  std::span<const std::size_t> counts, const comm::OpOptions& options = {}) {
+  return communicator.all_gather_v(buffer_of(in), buffer_of(out), counts, options);
+}
+template <Communicable In, Communicable Out>
+Work all_to_all(comm::Communicator& communicator, In&& in, Out&& out,
+                const comm::OpOptions& options = {}) {
+  return communicator.all_to_all(buffer_of(in), buffer_of(out), options);
+}
+template <Communicable In, Communicable Out>
+Work all_to_all_v(comm::Communicator& communicator, In&& in, Out&& out,
+                  std::span<const std::size_t> send_counts,
+                  std::span<const std::size_t> recv_counts, const comm::OpOptions& options = {}) {
+  return communicator.all_to_all_v(buffer_of(in), buffer_of(out), send_counts, recv_counts,
+                                   options);
+}
+inline Work all_reduce_many(comm::Communicator& communicator, std::span<const Buffer> buffers,
+                            ReduceOp op, const comm::OpOptions& options = {}) {
+  return communicator.all_reduce_many(buffers, op, options);
+}
+inline Work barrier(comm::Communicator& communicator, const comm::OpOptions& options = {}) {
+  return communicator.barrier(options);
+}
+template <Communicable R>
+Work send(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
+          const comm::OpOptions& options = {}) {
+  return communicator.send(buffer_of(values), peer, tag, options);
+}
+template <Communicable R>
+Work recv(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
+          const comm::OpOptions& options = {}) {
+  return communicator.recv(buffer_of(values), peer, tag, options);
+}
 }  // namespace async
 
 template <Communicable R>
@@ -68,6 +134,67 @@ template <Communicable In, Communicable Out>
 void reduce_scatter(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op,
                     const comm::OpOptions& options = {}) {
   async::reduce_scatter(communicator, in, out, op, options).wait();
+}
+template <Communicable In, Communicable Out>
+void reduce_scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+                      std::span<const std::size_t> counts, ReduceOp op,
+                      const comm::OpOptions& options = {}) {
+  async::reduce_scatter_v(communicator, in, out, counts, op, options).wait();
+}
+template <Communicable In, Communicable Out>
+void reduce(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op, int root,
+            const comm::OpOptions& options = {}) {
+  async::reduce(communicator, in, out, op, root, options).wait();
+}
+template <Communicable In, Communicable Out>
+void gather(comm::Communicator& communicator, In&& in, Out&& out, int root,
+            const comm::OpOptions& options = {}) {
+  async::gather(communicator, in, out, root, options).wait();
+}
+template <Communicable In, Communicable Out>
+void gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+              std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
+  async::gather_v(communicator, in, out, counts, root, options).wait();
+}
+template <Communicable In, Communicable Out>
+void scatter(comm::Communicator& communicator, In&& in, Out&& out, int root,
+             const comm::OpOptions& options = {}) {
+  async::scatter(communicator, in, out, root, options).wait();
+}
+template <Communicable In, Communicable Out>
+void scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+               std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
+  async::scatter_v(communicator, in, out, counts, root, options).wait();
+}
+template <Communicable In, Communicable Out>
+void all_gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+                  std::span<const std::size_t> counts, const comm::OpOptions& options = {}) {
+  async::all_gather_v(communicator, in, out, counts, options).wait();
+}
+template <Communicable In, Communicable Out>
+void all_to_all(comm::Communicator& communicator, In&& in, Out&& out,
+                const comm::OpOptions& options = {}) {
+  async::all_to_all(communicator, in, out, options).wait();
+}
+template <Communicable In, Communicable Out>
+void all_to_all_v(comm::Communicator& communicator, In&& in, Out&& out,
+                  std::span<const std::size_t> send_counts,
+                  std::span<const std::size_t> recv_counts, const comm::OpOptions& options = {}) {
+  async::all_to_all_v(communicator, in, out, send_counts, recv_counts, options).wait();
+}
+inline void all_reduce_many(comm::Communicator& communicator, std::span<const Buffer> buffers,
+                            ReduceOp op, const comm::OpOptions& options = {}) {
+  async::all_reduce_many(communicator, buffers, op, options).wait();
+}
+template <Communicable R>
+void send(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
+          const comm::OpOptions& options = {}) {
+  async::send(communicator, values, peer, tag, options).wait();
+}
+template <Communicable R>
+void recv(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
+          const comm::OpOptions& options = {}) {
+  async::recv(communicator, values, peer, tag, options).wait();
 }
 inline void barrier(comm::Communicator& communicator, const comm::OpOptions& options = {}) {
   communicator.barrier(options).wait();

@@ -15,24 +15,16 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
-                       const OpOptions& options) {
-  Operation op;
-  op.kind = kind;
-  op.dtype = like.dtype;
-  op.count = count;
-  op.label = options.label;
-  op.leaving = options.leaving;
-  return op;
-}
-
 std::string text(std::size_t number) { return std::to_string(number); }
 
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
-    : engine_(Engine::create(std::move(transport), std::move(options))),
-      chooser_(std::make_unique<Chooser>(
+    : Communicator(Engine::create(std::move(transport), std::move(options))) {}
+
+Communicator::Communicator(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)),
+      chooser_(std::make_shared<const Chooser>(
           Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
   choose(engine_->options().algorithm, 0, 1);  // refuse an unknown name now
@@ -135,7 +127,7 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
-  operation.algorithm = "binomial";
+  operation.algorithm = pick(OpKind::Broadcast, options, "binomial");
   operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.in = inout;
@@ -159,7 +151,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
   require(out.count == sum && out.dtype == in.dtype, "all_gather",
           "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
-  operation.algorithm = "pairwise";
+  operation.algorithm = pick(OpKind::AllGather, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
@@ -177,7 +169,7 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
           "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
               std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
-  operation.algorithm = "pairwise";
+  operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());

@@ -93,6 +93,8 @@ struct CommunicatorOptions {
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
   std::vector<std::string> host_of_rank = {};
+  /// Numbers by which errors name the ranks: a group's are its world's. Empty: their own.
+  std::vector<int> world_ranks = {};
   bool reproducible = true;
   /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
@@ -104,6 +106,8 @@ struct CommunicatorOptions {
 
 class Engine;
 class Chooser;
+struct SparseRows;
+struct SparseOptions;
 
 class Communicator final {
  public:
@@ -138,11 +142,47 @@ class Communicator final {
                     const OpOptions& options = {});
   /// in.count == size * out.count; rank r gets the sum of every rank's piece r.
   Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
+  /// Pieces of different counts, back to back in `in`; rank r gets the sum of everybody's piece r.
+  Work reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, ReduceOp op,
+                        const OpOptions& options = {});
+  /// The sum in rank `root`'s `out`; the others' is not looked at. `in` keeps its values.
+  Work reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options = {});
+  /// Every rank's `in` in rank order in rank `root`'s `out`, which the others may leave empty.
+  Work gather(Buffer in, Buffer out, int root, const OpOptions& options = {});
+  Work gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                const OpOptions& options = {});
+  /// Piece r of rank `root`'s `in` in rank r's `out`; the others may leave `in` empty.
+  Work scatter(Buffer in, Buffer out, int root, const OpOptions& options = {});
+  Work scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                 const OpOptions& options = {});
+  /// Piece r of `in` goes to rank r; `out` holds what came, in rank order. `in` and `out` may not
+  /// overlap. Pieces are equal, or of send_counts[r] and recv_counts[r] elements: each rank knows
+  /// its own, and a pair that disagrees is refused before any data moves.
+  Work all_to_all(Buffer in, Buffer out, const OpOptions& options = {});
+  Work all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
+                    std::span<const std::size_t> recv_counts, const OpOptions& options = {});
+  /// all_reduce of each, in place, as one call: small ones travel together, packed by type. The
+  /// same bits as one by one. All ranks give the same counts and types in the same order.
+  Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
+  /// Rows of a large matrix, of which every rank brings some: sparse.h.
+  Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
+                         const SparseOptions& options);
   Work barrier(const OpOptions& options = {});
   /// Why `auto` takes the algorithm that it takes for an all_reduce of `bytes`.
   std::string explain_all_reduce(std::size_t bytes) const;
   Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
   Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
+
+  /// Groups of some of the ranks (collectives of theirs may run at the same time as others'). They
+  /// share this communicator's transport, so the first failure in one of them breaks all, this one
+  /// too, with the same error; and they end with the communicator that they all stem from, which
+  /// must outlive them. To let go of a group on which nothing is open disturbs nobody.
+  ///
+  /// Collective. One group per color, ranks ordered by (key, rank); null where color < 0.
+  std::shared_ptr<Communicator> split(int color, int key);
+  /// Over its members only: `ranks` of this communicator become 0, 1, … in this order. Members that
+  /// name other ranks, another name or come more often than the rest wait for their deadline.
+  std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string_view name);
 
   /// Every pending and later Work fails with `error`. Safe from any thread; the first call wins.
   void abort(std::exception_ptr error) noexcept;
@@ -152,11 +192,16 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  explicit Communicator(std::shared_ptr<Engine> engine);
   bool may_be_direct(OpKind kind, const OpOptions& options) const;
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
+  std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
+  void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
+  void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
+  void require_root(int root, std::string_view operation) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
-  std::unique_ptr<const Chooser> chooser_;
+  std::shared_ptr<const Chooser> chooser_;
 };
 
 }  // namespace comm

@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/registry.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::comm {
@@ -253,6 +254,26 @@ TEST(Communicator, HierarchicalOverHosts) {
       }
     });
   }
+}
+
+// Registered, but wrong: refused on every rank before anything is sent, with a reason.
+TEST(Communicator, AWrongAlgorithmIsRefusedWhenItIsCalled) {
+  register_all_reduce("forgets_to_add", [](Algorithm& a) {
+    a.send(a.next(), a.chunk(a.rank)).copy_from(a.prev(), a.chunk(a.rank - 1));
+  });
+  std::atomic<int> seen{0};
+  run_ranks(3, [&](RankContext& rank) {
+    std::vector<float> x(1000, 1.0f);
+    try {
+      all_reduce(*rank.world, x, Sum, {.algorithm = "forgets_to_add"});
+    } catch (const ConfigError& error) {
+      ++seen;
+      EXPECT_THAT(error.what(), HasSubstr("algorithm forgets_to_add on 3 ranks: rank 0 "
+                                          "ends without the whole sum of chunk"));
+    }
+    EXPECT_EQ(x, std::vector<float>(1000, 1.0f));
+  });
+  EXPECT_EQ(seen, 3);
 }
 
 TEST(Communicator, RefusesWrongCalls) {

@@ -124,6 +124,22 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
       if (name != "pairwise") return std::nullopt;
       return AlgorithmCost{size - 1, others * bytes, added};
     }
+    case OpKind::Reduce:
+      if (name == "tree") {
+        return AlgorithmCost{ceil_log2(size), bytes, floor_log2(size) * bytes};
+      }
+      if (name == "pairwise") return AlgorithmCost{size, bytes, others * bytes};
+      return std::nullopt;
+    case OpKind::Gather:
+      if (name == "central") return AlgorithmCost{1, bytes / size, 0};
+      return std::nullopt;
+    case OpKind::Scatter:
+      if (name == "central") return AlgorithmCost{1, others * bytes, 0};
+      return std::nullopt;
+    case OpKind::AllToAll:
+      if (name == "pairwise") return AlgorithmCost{size - 1, others * bytes, 0};
+      if (name == "naive") return AlgorithmCost{1, others * bytes, 0};
+      return std::nullopt;
     default:
       return std::nullopt;
   }

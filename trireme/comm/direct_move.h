@@ -5,6 +5,9 @@
 //
 //     broadcast     everyone reads the root's input          n - 1 reads of S
 //     all_gather    everyone reads everyone's input          n reads of S/n a rank
+//     all_to_all    everyone reads its piece of every input  n reads of S/n a rank
+//     gather        the root reads everyone's input          n reads of S/n
+//     scatter       everyone reads its piece of the root's   n reads of S/n
 #pragma once
 
 #include <memory>
@@ -18,6 +21,12 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
+/// Bytes [source, source + bytes) of the input of rank `from`, to `target` in one's own output.
+struct Part {
+  int from = 0;
+  std::size_t source = 0, target = 0, bytes = 0;
+};
+
 class DirectMove final : public DirectCall {
  public:
   DirectMove(Engine& engine, std::shared_ptr<Call> call);
@@ -28,16 +37,13 @@ class DirectMove final : public DirectCall {
   bool owes(int peer) const override;
 
  private:
+  bool find_source(Part& part);
+
   Engine& engine_;
   const std::shared_ptr<Call> call_;
   PeerMemory memory_;
 };
 
-/// Bytes [source, source + bytes) of the input of rank `from`, to `target` in one's own output.
-struct Part {
-  int from = 0;
-  std::size_t source = 0, target = 0, bytes = 0;
-};
 /// What `rank` of `size` reads in `operation`, one's own input included.
 std::vector<Part> parts_of(const Operation& operation, int rank, int size);
 /// True if `reader` reads the input of `rank`.

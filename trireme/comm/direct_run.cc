@@ -1,6 +1,7 @@
 #include "trireme/comm/direct_run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -23,12 +24,23 @@ constexpr std::size_t kPullBytes = 64u << 10;
 }  // namespace
 
 bool has_direct_form(OpKind kind) noexcept {
-  return kind == OpKind::Broadcast || kind == OpKind::AllGather || kind == OpKind::ReduceScatter;
+  switch (kind) {
+    case OpKind::Reduce:
+    case OpKind::ReduceScatter:
+    case OpKind::AllGather:
+    case OpKind::Gather:
+    case OpKind::Scatter:
+    case OpKind::Broadcast:
+    case OpKind::AllToAll:
+      return true;
+    default:
+      return false;  // all_reduce has a form without it
+  }
 }
 
 std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Call>& call) {
   const OpKind kind = call->operation.kind;
-  if (kind == OpKind::AllReduce || kind == OpKind::ReduceScatter) {
+  if (kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::Reduce) {
     return std::make_shared<DirectRun>(engine, call);
   }
   return std::make_shared<DirectMove>(engine, call);
@@ -48,25 +60,28 @@ DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
   num_pieces_ = (call_->operation.count + piece_count_ - 1) / piece_count_;
 }
 
-// Terms (reduce_scatter: the input), then the output if peers have to reach it.
+// Terms (all_reduce) or the input, then the output if peers have to reach it.
 void DirectRun::announce(BoardMemory::Slot& slot) {
   const Operation& op = call_->operation;
   bool mapped = true;
-  if (scatters()) {
-    memory_.add(op.in);
-    return memory_.announce(slot);
-  }
   for (const Term& term : op.terms) mapped &= memory_.add(term.value);
-  mapped &= memory_.add(op.out);
+  if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
+  if (writes_to(rank_)) mapped &= memory_.add(op.out);
   memory_.announce(slot);
-  if (mapped) return;
+  if (mapped || kind() != OpKind::AllReduce) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
+}
+
+// Whether every rank writes its slice to the output of `rank`.
+bool DirectRun::writes_to(int rank) const noexcept {
+  if (kind() == OpKind::Reduce) return rank == call_->operation.root;
+  return kind() == OpKind::AllReduce;
 }
 
 DirectRun::Way DirectRun::choose_way() const {
   for (int rank = 0; rank < size_; ++rank) {
     if (!engine_.all_mapped(rank, call_->number)) {
-      return scatters() ? Way::Pulled : Way::Staged;
+      return kind() == OpKind::AllReduce ? Way::Staged : Way::Pulled;
     }
   }
   return Way::InPlace;
@@ -91,9 +106,17 @@ DirectRun::Slice DirectRun::slice_of(Slice whole, int rank) const {
 // What `rank` computes, in elements of the terms.
 DirectRun::Slice DirectRun::result_slice(int rank) const {
   const Operation& op = call_->operation;
-  if (!scatters()) return slice_of({0, op.count}, rank);
-  const std::size_t piece = op.count / static_cast<std::size_t>(size_);
-  return {piece * static_cast<std::size_t>(rank), piece};
+  const auto at = static_cast<std::size_t>(rank);
+  if (kind() == OpKind::Reduce && way_ == Way::Pulled) {
+    return {0, rank == op.root ? op.count : 0};  // nobody else may write to the root's output
+  }
+  if (kind() != OpKind::ReduceScatter) return slice_of({0, op.count}, rank);
+  if (op.counts.empty()) {
+    const std::size_t piece = op.count / static_cast<std::size_t>(size_);
+    return {piece * at, piece};
+  }
+  return {std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t{0}),
+          op.counts[at]};
 }
 
 // `count` elements from `begin` on behind every one of pointers_.
@@ -138,9 +161,9 @@ void DirectRun::reduce_in_place() {
     for (std::uint32_t i = 0; i < terms; ++i) {
       pointers_.in.push_back(memory_.at(rank, i) + skip);
     }
-    if (!scatters()) pointers_.out.push_back(memory_.at(rank, terms) + skip);
+    if (writes_to(rank)) pointers_.out.push_back(memory_.at(rank, terms) + skip);
   }
-  if (scatters()) {
+  if (kind() == OpKind::ReduceScatter) {
     pointers_.out.push_back(static_cast<std::byte*>(call_->operation.out.data));
   }
   if (fold_blocks(slice.count, nullptr)) declare_done();

@@ -1,11 +1,12 @@
-// DirectRun: sums in memory that all ranks of a host reach (all_reduce, reduce_scatter). Rank r
-// computes slice r of the result.
+// DirectRun: sums in memory that all ranks of a host reach (all_reduce, reduce,
+// reduce_scatter). Rank r computes slice r of the result.
 //
 // In place: where every rank's buffers lie in arenas, rank r reads its slice of all terms and
-// writes the sum into every rank's `out`. Two rounds of flags (header, done), 2nS bytes of memory
-// traffic.
-// Pulled (reduce_scatter): where some do not, but peers' memory can be read (Transport::read): rank
-// r reads its slice of the others' terms, block by block, and folds it. Same flags.
+// writes the sum into every `out` that wants it. Two rounds of flags (header, done), 2nS bytes of
+// memory traffic in all_reduce.
+// Pulled (reduce, reduce_scatter): where some do not, but peers' memory can be read
+// (Transport::read), a rank reads the others' terms block by block and folds them into its own
+// `out`; of reduce the root does all. Same flags.
 // Staged (all_reduce): otherwise, piece by piece through the ranks' staging areas: every rank puts
 // there what the others fold, folds its own slice of each piece, and takes theirs. The copying of
 // one piece in and of another out goes on while peers still reduce. 2S(n-1)/n bytes copied a rank.
@@ -42,7 +43,8 @@ class DirectRun final : public DirectCall {
   Slice slice_of(Slice whole, int rank) const;
   Slice result_slice(int rank) const;
   std::size_t terms_of(int rank) const { return plan_.nodes_of[rank].size(); }
-  bool scatters() const noexcept { return call_->operation.kind == OpKind::ReduceScatter; }
+  OpKind kind() const noexcept { return call_->operation.kind; }
+  bool writes_to(int rank) const noexcept;
   void fold(std::size_t begin, std::size_t count);
   // In place:
   void reduce_in_place();

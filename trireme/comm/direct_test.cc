@@ -34,6 +34,60 @@ class Place {
   Buffer buffer_;
 };
 
+// Pieces of different sizes, one of them empty; rank r's input holds r * 1000 + index.
+void move_pieces(Communicator& world, std::size_t count, bool arena) {
+  const int size = world.size(), rank = world.rank(), root = int(count) % size;
+  std::vector<std::size_t> counts, sends, receives, begins;
+  std::size_t sum = 0;
+  for (int r = 0; r < size; ++r) {
+    begins.push_back(sum);
+    counts.push_back(count * std::size_t(r));
+    sum += counts.back();
+    sends.push_back(count * std::size_t((rank + r) % 3));
+    receives.push_back(sends.back());  // symmetric: what goes to r comes from r
+  }
+  const std::size_t own = counts[std::size_t(rank)];
+  const std::size_t crossing = std::accumulate(sends.begin(), sends.end(), std::size_t{0});
+  Place in(world, 4 * std::size_t(size) * count, arena),
+      out(world, 4 * std::size_t(size) * count, arena);
+  const auto fill = [&] {
+    std::iota(in.data(), in.data() + 4 * std::size_t(size) * count, float(rank * 1000));
+  };
+  fill();
+  world.gather_v(in.buffer(0, own), out.buffer(0, sum), counts, root).wait();
+  for (int r = 0; r < size && rank == root; ++r) {
+    for (std::size_t i = 0; i < counts[std::size_t(r)]; ++i) {
+      ASSERT_EQ(out.data()[begins[std::size_t(r)] + i], float(r * 1000) + float(i));
+    }
+  }
+  world.scatter_v(in.buffer(0, sum), out.buffer(0, own), counts, root).wait();
+  for (std::size_t i = 0; i < own; ++i) {
+    ASSERT_EQ(out.data()[i], float(root * 1000) + float(begins[std::size_t(rank)] + i));
+  }
+  world.all_to_all_v(in.buffer(0, crossing), out.buffer(0, crossing), sends, receives).wait();
+  std::size_t at = 0;
+  for (int from = 0; from < size; ++from) {
+    std::size_t begin = 0;
+    for (int r = 0; r < rank; ++r) begin += count * std::size_t((from + r) % 3);
+    for (std::size_t i = 0; i < receives[std::size_t(from)]; ++i) {
+      ASSERT_EQ(out.data()[at++], float(from * 1000) + float(begin + i)) << from;
+    }
+  }
+  const std::size_t part = 2 * count, whole = part * std::size_t(size);
+  world.all_to_all(in.buffer(0, whole), out.buffer(0, whole)).wait();
+  for (std::size_t i = 0; i < whole; ++i) {
+    ASSERT_EQ(out.data()[i], float(i / part * 1000) + float(std::size_t(rank) * part + i % part));
+  }
+  world.reduce(in.buffer(0, whole), out.buffer(0, whole), Sum, root).wait();
+  for (std::size_t i = 0; i < whole && rank == root; ++i) {
+    ASSERT_EQ(out.data()[i], float(1000 * (size * (size - 1) / 2)) + float(size) * float(i));
+  }
+  world.reduce_scatter_v(in.buffer(0, sum), out.buffer(0, own), counts, Max).wait();
+  for (std::size_t i = 0; i < own; ++i) {
+    ASSERT_EQ(out.data()[i], float((size - 1) * 1000) + float(begins[std::size_t(rank)] + i));
+  }
+}
+
 // Which ranks use arenas: bit r of `arenas`.
 void move_everything(Communicator& world, std::size_t count, unsigned arenas) {
   const int size = world.size(), rank = world.rank();
@@ -59,6 +113,7 @@ void move_everything(Communicator& world, std::size_t count, unsigned arenas) {
     ASSERT_EQ(sums[i], each * float(size) + float(size * (size - 1) / 2));
   }
   for (std::size_t i = 0; i < count * ranks; ++i) ASSERT_EQ(out.data()[i], float(i / count));
+  move_pieces(world, count, arena);
 }
 
 TEST(Direct, MovesInAnyMemoryOverSeeds) {
@@ -87,7 +142,8 @@ TEST(Direct, GatherInPlace) {
 // What a rank reads and by whom it is read must be two sides of one thing, or somebody's Work ends
 // while its buffer is still read.
 TEST(Direct, WhoIsReadIsWhoWaits) {
-  for (const OpKind kind : {OpKind::Broadcast, OpKind::AllGather}) {
+  for (const OpKind kind :
+       {OpKind::Broadcast, OpKind::AllGather, OpKind::Gather, OpKind::Scatter, OpKind::AllToAll}) {
     Operation op;
     op.kind = kind;
     op.dtype = DType::F32;
@@ -98,7 +154,8 @@ TEST(Direct, WhoIsReadIsWhoWaits) {
       std::vector<bool> read(4);
       for (const Part& part : parts_of(op, reader, 4)) read[std::size_t(part.from)] = true;
       for (int rank = 0; rank < 4; ++rank) {
-        EXPECT_EQ(reads(op, reader, rank), rank != reader && read[std::size_t(rank)]);
+        EXPECT_EQ(reads(op, reader, rank), rank != reader && read[std::size_t(rank)])
+            << name_of(kind);
       }
     }
   }
@@ -118,9 +175,12 @@ class Unreadable final : public net::Transport {
   Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
     return inner_->recv(peer, tag, bytes);
   }
-  net::Region register_memory(std::span<std::byte> bytes, Device device) override {
-    return inner_->register_memory(bytes, device);
+  net::Region register_memory(std::span<std::byte> bytes, Device device,
+                              std::span<const int> peers) override {
+    return inner_->register_memory(bytes, device, peers);
   }
+  void unmap(int peer, net::RegionId id) noexcept override { inner_->unmap(peer, id); }
+  bool can_map(int peer) const noexcept override { return inner_->can_map(peer); }
   std::span<std::byte> map(int peer, net::RegionId id) override { return inner_->map(peer, id); }
   void notify(int peer) noexcept override { inner_->notify(peer); }
   bool lost(int peer) const noexcept override { return inner_->lost(peer); }

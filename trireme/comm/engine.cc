@@ -20,14 +20,15 @@ constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
-/// An operation with a deadline of its own.
+/// An operation with a deadline of its own, or outside the order of the others.
 class OwnDeadline final : public WorkOwner {
  public:
-  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline)
-      : engine_(std::move(engine)), deadline_(deadline) {}
+  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::string title)
+      : engine_(std::move(engine)), deadline_(deadline), title_(std::move(title)) {}
   Deadline timeout() const noexcept override { return deadline_; }
   TimePoint on_deadline(TimePoint now, Duration waited) override {
-    return engine_->on_deadline(now, waited);
+    return title_.empty() ? engine_->on_deadline(now, waited)
+                          : engine_->on_deadline(now, waited, title_);
   }
   void on_unseen_failure(std::exception_ptr error) noexcept override {
     engine_->on_unseen_failure(std::move(error));
@@ -40,6 +41,7 @@ class OwnDeadline final : public WorkOwner {
  private:
   const std::shared_ptr<Engine> engine_;
   const Deadline deadline_;
+  const std::string title_;  // empty: of the collective that runs
 };
 
 // Pipelined algorithms: pieces small enough to be added while in the caches, large enough that a
@@ -67,19 +69,26 @@ net::Tag tag_of(Channel channel) noexcept {
   return {kTagSpace | static_cast<std::uint64_t>(channel)};
 }
 
-Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
+Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options,
+               std::shared_ptr<Family> family)
     : transport_(std::move(transport)),
       options_(std::move(options)),
       waiter_(transport_->waiter()),
       rank_(transport_->rank()),
       size_(transport_->size()),
       hosts_(numbered(options_.host_of_rank)),
+      family_(family ? std::move(family) : std::make_shared<Family>()),
+      head_(family_.use_count() == 1),
       expected_(size_, 0) {}
 
 Work Engine::submit(Operation operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
   std::shared_ptr<WorkOwner> owner = shared_from_this();
-  if (!deadline.is_job()) owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline);
+  const bool aside = operation.kind == OpKind::Send || operation.kind == OpKind::Recv;
+  if (aside || !deadline.is_job()) {
+    owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline.or_else(timeout()),
+                                          aside ? title_of(operation) : std::string());
+  }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
   auto call = std::make_shared<Call>(Call{std::move(operation), std::move(source)});
   Work work = call->source.work();
@@ -145,10 +154,14 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
   if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
-  if (!call->inlined && op.algorithm == "direct") {
-    call->direct = make_direct(*this, call);
-  } else if (!call->inlined) {
-    call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+  try {
+    if (!call->inlined && op.algorithm == "direct") {
+      call->direct = make_direct(*this, call);
+    } else if (!call->inlined) {
+      call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+    }
+  } catch (...) {  // an algorithm that is wrong, or no memory for what it needs
+    return fail(std::current_exception());
   }
   can_map_ ? post_header(call) : exchange_headers(call);
 }
@@ -161,23 +174,38 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   }
   call->envelopes.resize(static_cast<std::size_t>(size_));
   call->envelopes[rank_] = call->own;
+  call->heard.resize(static_cast<std::size_t>(size_));
   auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_envelopes(call); });
+  // First to all, and then heard: a mismatch, seen below, must not keep the header from anybody.
+  // Who has seen one and left may be gone, but what it said is still to be heard.
+  call->posting = true;
   for (int step = 1; step < size_; ++step) {
-    const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
-    phase->send(to, tag_of(Channel::Header), std::as_bytes(std::span(&call->own, 1)));
-    phase->recv(from, tag_of(Channel::Header),
-                std::as_writable_bytes(std::span(&call->envelopes[from], 1)));
+    phase->send((rank_ + step) % size_, tag_of(Channel::Header),
+                std::as_bytes(std::span(&call->own, 1)));
   }
-  if (call->program && op.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && op.bytes() <= kSendAhead) call->program->send_ahead();
+  for (int step = 1; step < size_; ++step) {
+    const int from = (rank_ + size_ - step) % size_;
+    phase->recv(from, tag_of(Channel::Header),
+                std::as_writable_bytes(std::span(&call->envelopes[from], 1)),
+                [self = shared_from_this(), call, from] {
+                  call->heard[from] = true;
+                  if (!self->broken())
+                    self->check_header(*call, from, call->envelopes[from].header);
+                });
+  }
+  call->posting = false;
+  for (int peer = 0; peer < size_ && call->lost; ++peer) {
+    if (peer != rank_ && !call->heard[peer] && transport_->lost(peer)) fail(call->lost);
+  }
   phase->close();
 }
 
 void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
+  call->heard.clear();
+  if (call->lost) return fail(call->lost);
   std::vector<const std::byte*> payloads;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (!check_header(*call, peer, call->envelopes[peer].header)) return;
-    payloads.push_back(call->envelopes[peer].payload.data());
-  }
+  for (const Envelope& envelope : call->envelopes) payloads.push_back(envelope.payload.data());
   on_agreed(call, payloads);
 }
 
@@ -200,47 +228,79 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
 bool Engine::check_header(const Call& call, int peer, const Header& other) {
   const Header& own = call.own.header;
   if (same_call(own, other)) return true;
-  const auto side = [](int rank, const Header& header, const Header& against) {
-    return "rank " + std::to_string(rank) + " called " + call_text(header, against);
+  const auto side = [this](int rank, const Header& header, const Header& against) {
+    return "rank " + std::to_string(world_rank(rank)) + " called " + call_text(header, against);
   };
   const std::string a = side(rank_, own, other), b = side(peer, other, own);
   if (own.leaving || other.leaving) {
     const int gone = other.leaving ? peer : rank_;
     fail(std::make_exception_ptr(
-        UnevenInput("rank " + std::to_string(gone) + "'s loop has ended, " + (gone == peer ? a : b),
-                    {.rank = rank_,
-                     .operation = std::string(name_of(call.operation.kind)),
-                     .peer = gone,
+        UnevenInput("rank " + std::to_string(world_rank(gone)) + "'s loop has ended, " +
+                        (gone == peer ? a : b) + group_text(),
+                    {.rank = world_rank(rank_),
+                     .operation = std::string(name_of(call.operation.called())),
+                     .peer = world_rank(gone),
                      .label = call.operation.label,
                      .advice = "Give every rank the same number of batches; "
                                "trireme::Sampler does."})));
     return false;
   }
   fail(std::make_exception_ptr(MismatchError(
-      rank_ < peer ? a + ", " + b : b + ", " + a,
-      {.rank = rank_,
-       .operation = std::string(name_of(call.operation.kind)),
-       .peer = peer,
+      (rank_ < peer ? a + ", " + b : b + ", " + a) + group_text(),
+      {.rank = world_rank(rank_),
+       .operation = std::string(name_of(call.operation.called())),
+       .peer = world_rank(peer),
        .label = call.operation.label,
        .advice = "All ranks must call the same operations with the same arguments in the same "
                  "order; look for a branch that only some ranks take."})));
   return false;
 }
 
+// Puts the call's next step in its place; false if there is none, or if this broke the engine.
+bool Engine::goes_on(Call& call) {
+  const Operation& ended = call.operation;
+  Operation next;
+  next.label = ended.label;
+  next.leaving = ended.leaving;
+  next.sequence = ended.sequence;
+  next.part_of = ended.part_of;
+  next.step = static_cast<std::uint8_t>(ended.step + 1);
+  try {
+    if (!ended.next(next)) return false;
+  } catch (...) {
+    fail(std::current_exception());
+    return false;
+  }
+  next.next = std::move(call.operation.next);
+  call.operation = std::move(next);
+  call.own = {};
+  call.envelopes.clear();
+  call.heard.clear();
+  return true;
+}
+
 void Engine::finish(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<Call> keep = call;
   running_ = false;
   wait_for(Waits::No);
-  queue_.pop_front();
   call->program = nullptr;
   call->direct = nullptr;
+  if (call->operation.next && goes_on(*call)) return pump();
+  if (broken()) return;
+  queue_.pop_front();
   scratch_.trim(kScratchKept);
   call->source.complete();
   pump();
+  if (leaving_ && queue_.empty()) retire();
 }
 
 void Engine::fail(std::exception_ptr error) noexcept {
-  error = with_context(std::move(error));
+  if (broken()) return;
+  break_with(with_context(std::move(error)));
+}
+
+void Engine::break_with(const std::exception_ptr& error) noexcept {
+  const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   {
     std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -249,7 +309,8 @@ void Engine::fail(std::exception_ptr error) noexcept {
   }
   wait_for(Waits::No);
   if (board_) board_->abort(error, *waiter_);
-  transport_->abort(error);  // settles every transfer; from here on no buffer is touched
+  // Settles every transfer; from here on no buffer is touched. One that has left keeps to itself.
+  if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
     if (call->program) call->program->cancel();
@@ -257,6 +318,23 @@ void Engine::fail(std::exception_ptr error) noexcept {
     call->direct = nullptr;
     call->source.fail(error);
   }
+  leaving_ ? retire() : family_->fail(error);
+}
+
+void Engine::transfer_failed(int peer, const std::exception_ptr& error) noexcept {
+  if (broken() || queue_.empty()) return fail(error);
+  const std::shared_ptr<Call> call = queue_.front();
+  if (board_) {
+    if (waits_ == Waits::Headers && check_headers_here(*call) < 0) return;
+    const int gone = board_->first_aborted();
+    return fail(gone >= 0 ? board_->error_of(gone) : error);
+  }
+  // Its envelope is here and agrees; whom it disagreed with is still to be heard.
+  if (!call->heard.empty() && (call->heard[peer] || call->posting)) {
+    if (!call->lost) call->lost = error;
+    return;
+  }
+  fail(error);
 }
 
 const Operation* Engine::first_user_call() const noexcept {
@@ -274,8 +352,8 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
     if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      if (context.rank < 0) context.rank = rank_;
-      context.operation = std::string(name_of(op->kind));
+      if (context.rank < 0) context.rank = world_rank(rank_);
+      context.operation = std::string(name_of(op->called()));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
     } catch (...) {
@@ -288,7 +366,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int pieces = pieces_of(op.out.bytes(), size_);
+  const int pieces = pieces_of(op.count * size_of(op.dtype), size_);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
     key += "/" + std::to_string(part);

@@ -3,7 +3,8 @@
 //
 // submit, allocate, abort and the accessors may be called from any thread; everything else runs in
 // the progress context of the transport's Waiter. The first error breaks the engine: it aborts the
-// transport, after which no buffer is touched any more, and fails every open and later call.
+// transport, after which no buffer is touched any more, and fails every open and later call, here
+// and in the engines of all groups over the same transport (family.h).
 #pragma once
 
 #include <atomic>
@@ -13,11 +14,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "trireme/comm/board.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/direct_call.h"
+#include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/route.h"
 #include "trireme/comm/scratch.h"
@@ -58,6 +61,9 @@ struct Call {
   WorkSource source;
   Envelope own = {};
   std::vector<Envelope> envelopes = {};  // of the peers, where messages carry them
+  std::vector<bool> heard = {};          // whose envelope is here
+  std::exception_ptr lost = nullptr;     // see Engine::transfer_failed
+  bool posting = false;                  // its envelopes are just being sent and asked for
   std::uint64_t number = 0;              // on the board
   bool inlined = false;
   std::shared_ptr<ProgramRun> program = nullptr;
@@ -66,15 +72,24 @@ struct Call {
 
 class Engine final : public WorkOwner, public std::enable_shared_from_this<Engine> {
  public:
-  /// Collective, but does not wait for the peers.
+  /// Collective, but does not wait for the peers. Without a `family`: the head of a new one.
   static std::shared_ptr<Engine> create(std::shared_ptr<net::Transport> transport,
-                                        CommunicatorOptions options);
-  Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options);
+                                        CommunicatorOptions options,
+                                        std::shared_ptr<Family> family = nullptr);
+  Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions options,
+         std::shared_ptr<Family> family);
+  ~Engine() override;
+
+  /// The engine of a group of this one's `ranks`, which makes its tags from `id`.
+  std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name, std::uint64_t id);
+  /// A new id for such a group, the same on all its members. Any thread.
+  std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
 
   Work submit(Operation operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
   void abort(std::exception_ptr error) noexcept;
-  /// Fails what is open and leaves the Waiter alone from now on.
+  /// Leaves the Waiter alone from now on. The head of a family fails all that is open, in every
+  /// group; so does a group's engine, but only where calls of its user are open.
   void close() noexcept;
   std::exception_ptr failure() const noexcept;
   Duration time_waited() const noexcept { return Duration(waited_.load()); }
@@ -106,13 +121,23 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void finish(const std::shared_ptr<Call>& call);
   /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
   void fail(std::exception_ptr error) noexcept;
+  /// A send to or receive from `peer` failed. A peer that found the calls to differ leaves before
+  /// this rank has seen it: then the difference is the error, not its end.
+  void transfer_failed(int peer, const std::exception_ptr& error) noexcept;
+  /// The same for an error that a relative has met.
+  void break_with(const std::exception_ptr& error) noexcept;
+  /// The number by which errors name `rank`: the world's.
+  int world_rank(int rank) const noexcept;
   bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   void expect(int peer, int change) noexcept { expected_[peer] += change; }
   bool poll();
 
   // WorkOwner:
   Deadline timeout() const noexcept override { return Deadline::in(options_.timeout); }
-  TimePoint on_deadline(TimePoint now, Duration waited) override;
+  TimePoint on_deadline(TimePoint now, Duration waited) override {
+    return on_deadline(now, waited, running_title());
+  }
+  TimePoint on_deadline(TimePoint now, Duration waited, const std::string& title);
   void on_unseen_failure(std::exception_ptr error) noexcept override { abort(std::move(error)); }
   void on_wait_begin(std::string_view description) noexcept override;
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
@@ -134,13 +159,20 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void post_header(const std::shared_ptr<Call>& call);
   bool nothing_new() const noexcept;
   bool poll_headers(const std::shared_ptr<Call>& call);
+  int check_headers_here(const Call& call);
   void wait_for(Waits what) noexcept;
   void on_envelopes(const std::shared_ptr<Call>& call);
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
+  bool goes_on(Call& call);
   bool check_header(const Call& call, int peer, const Header& other);
   void run_point_to_point(const std::shared_ptr<Call>& call);
-  std::exception_ptr timeout_error(Duration waited, int lost_rank);
+  std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                   const std::string& title);
   bool owes(int peer);
+  void leave() noexcept;
+  void retire() noexcept;
+  /// " in group rows"; nothing in the world.
+  std::string group_text() const;
   std::exception_ptr with_context(std::exception_ptr error) const noexcept;
   std::string running_title() const;
   const Operation* first_user_call() const noexcept;
@@ -158,9 +190,10 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   };
   std::vector<Known> arenas_;
   std::vector<std::vector<std::byte*>> mapped_;  // [arena][rank]
+  std::vector<std::vector<net::RegionId>> ids_;  // [arena][rank]
   net::Region own_region_;
   std::unique_ptr<Board> board_;
-  std::shared_ptr<Poller> poller_;
+  std::shared_ptr<ProgressSource> poller_;
   std::atomic<bool> pending_{false};
   Waits waits_ = Waits::No;
   int headers_seen_ = 0;  // of the running call
@@ -169,12 +202,19 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   DirectPointers direct_pointers_;
   std::map<std::string, std::unique_ptr<Route>> routes_;
   std::map<std::uint32_t, std::unique_ptr<FoldPlan>> fold_plans_;
-  std::deque<std::shared_ptr<Call>> queue_;  // front: running
+  const std::shared_ptr<Family> family_;
+  const bool head_;                                        // of the family
+  std::unordered_map<std::uint64_t, std::uint64_t> made_;  // groups, by name and ranks; mutex_
+  std::uint64_t id_ = 0;                                   // as a group
+  std::deque<std::shared_ptr<Call>> queue_;                // front: running
   bool running_ = false, pumping_ = false;
+  int open_messages_ = 0;         // sends and receives of the user
+  bool leaving_ = false;          // closed; only peers still need what is in the queue
+  std::shared_ptr<Engine> self_;  // while leaving_
   std::uint64_t calls_ = 0, allocations_ = 0, board_number_ = 0;
   std::vector<int> expected_;  // messages that each peer still owes
 
-  mutable std::mutex mutex_;  // failure_, title_
+  mutable std::mutex mutex_;  // failure_, title_, made_
   std::exception_ptr failure_;
   std::string title_;  // of the running call
   std::atomic<bool> broken_{false};

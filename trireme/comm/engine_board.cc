@@ -11,6 +11,11 @@
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace {
+
+constexpr std::size_t kLeast = 64;  // of an arena
+
+}  // namespace
 
 // What a rank says of a new arena.
 struct Announcement {
@@ -35,9 +40,10 @@ class Engine::Poller final : public ProgressSource {
 };
 
 std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport,
-                                       CommunicatorOptions options) {
-  auto engine = std::make_shared<Engine>(std::move(transport), std::move(options));
-  if (engine->size_ > 1) engine->set_up();
+                                       CommunicatorOptions options,
+                                       std::shared_ptr<Family> family) {
+  auto engine = std::make_shared<Engine>(std::move(transport), std::move(options), family);
+  engine->set_up();
   return engine;
 }
 
@@ -58,14 +64,15 @@ void Engine::run_and_wait(const std::function<void()>& task) {
 }
 
 void Engine::set_up() {
+  for (int peer = 0; peer < size_; ++peer) {
+    can_map_ = (peer == 0 || can_map_) && (peer == rank_ || transport_->can_map(peer));
+  }
+  can_map_ = can_map_ && size_ > 1;
   run_and_wait([this] {
+    family_->add(shared_from_this());
+    if (!can_map_ || broken()) return;
     own_region_ = transport_->register_memory(
         {static_cast<std::byte*>(nullptr), kStagingOffset + kStagingBytes}, {});
-    can_map_ = !transport_->map(rank_, own_region_.id).empty();
-    if (!can_map_) {
-      own_region_ = {};
-      return;
-    }
     add_region(own_region_);
   });
   if (!can_map_) return;
@@ -76,9 +83,11 @@ void Engine::set_up() {
 Arena Engine::allocate(std::size_t bytes, Device device) {
   Arena arena;
   run_and_wait([&] {
-    const net::Region region = transport_->register_memory(
-        {static_cast<std::byte*>(nullptr), std::max<std::size_t>(bytes, 64)}, device);
-    if (can_map_) add_region(region);
+    const int self[] = {rank_};  // where not all can map it, nobody does
+    const net::Region region =
+        transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
+                                    device, can_map_ ? std::span<const int>() : self);
+    can_map_ ? add_region(region) : transport_->unmap(rank_, region.id);
     arena = Arena(region);
   });
   return arena;
@@ -104,29 +113,36 @@ void Engine::fill_announcement(const Operation& op, std::byte* payload) {
 
 void Engine::map_region(const Call& call, std::span<const std::byte* const> payloads) {
   auto& starts = mapped_.emplace_back(static_cast<std::size_t>(size_), nullptr);
+  auto& ids = ids_.emplace_back(static_cast<std::size_t>(size_));
   bool can_read = true;
   for (int peer = 0; peer < size_; ++peer) {
     Announcement theirs;
     std::memcpy(&theirs, payloads[static_cast<std::size_t>(peer)], sizeof theirs);
     can_read &= theirs.can_read == 1;
-    starts[peer] = peer == rank_ ? call.operation.region.bytes.data()
-                                 : transport_->map(peer, theirs.region).data();
+    ids[peer] = theirs.region;
+    try {
+      starts[peer] = peer == rank_ ? call.operation.region.bytes.data()
+                                   : transport_->map(peer, theirs.region).data();
+    } catch (const Error&) {  // no room for it here
+      return fail(std::current_exception());
+    }
   }
   if (!board_) can_read_ = can_read;
   if (board_) return;  // an arena that a peer freed again is simply not there
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
   if (gone < size_) {
     return fail(std::make_exception_ptr(
-        PeerLost("rank " + std::to_string(gone) + " left before its memory could be mapped",
-                 {.rank = rank_,
-                  .peer = static_cast<int>(gone),
+        PeerLost("rank " + std::to_string(world_rank(static_cast<int>(gone))) +
+                     " left before its memory could be mapped",
+                 {.rank = world_rank(rank_),
+                  .peer = world_rank(static_cast<int>(gone)),
                   .advice = "See that rank's own last lines."})));
   }
   std::vector<BoardMemory*> boards;  // zeroed memory is a fresh board
   for (std::byte* start : starts) {
     boards.push_back(reinterpret_cast<BoardMemory*>(start));
   }
-  board_ = std::make_unique<Board>(*transport_, std::move(boards));
+  board_ = std::make_unique<Board>(*transport_, std::move(boards), options_.world_ranks);
 }
 
 bool Engine::locate(const void* data, std::size_t bytes, Location& location) const {
@@ -167,7 +183,7 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   board_->notify_peers();
   headers_seen_ = 0;
   wait_for(Waits::Headers);
-  if (call->program && call->operation.out.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
 }
 
@@ -181,19 +197,25 @@ bool Engine::nothing_new() const noexcept {
   return here == headers_seen_;
 }
 
-bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
-  const std::uint64_t number = call->number;
-  const std::uint64_t hash = board_->slot(rank_, number).hash;
+// How many headers are here; -1 where one of them differs. That is refused at once: the ranks that
+// are still missing may never come.
+int Engine::check_headers_here(const Call& call) {
+  const std::uint64_t hash = board_->slot(rank_, call.number).hash;
   int here = 0;
   for (int peer = 0; peer < size_; ++peer) {
-    const BoardMemory::Slot& slot = board_->slot(peer, number);
-    if (slot.ready.load(std::memory_order_acquire) != number) continue;
+    const BoardMemory::Slot& slot = board_->slot(peer, call.number);
+    if (slot.ready.load(std::memory_order_acquire) != call.number) continue;
     ++here;
-    // A mismatch is refused at once: the ranks that are still missing may never come.
-    if (slot.hash != hash && !check_header(*call, peer, slot.header)) return true;
+    if (slot.hash != hash && !check_header(call, peer, slot.header)) return -1;
   }
+  return here;
+}
+
+bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
+  const std::uint64_t number = call->number;
+  const int here = check_headers_here(*call);
   headers_seen_ = here;
-  if (here < size_) return false;
+  if (here < size_) return here < 0;
   wait_for(Waits::No);
   std::vector<const std::byte*> payloads;
   payloads.reserve(static_cast<std::size_t>(size_));
@@ -206,6 +228,7 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 
 bool Engine::poll() {
   if (waits_ == Waits::No) return false;
+  const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   const auto look = [this] {
     if (nothing_new()) return false;
     const std::shared_ptr<Call> call = queue_.front();  // they end in finish()
@@ -224,19 +247,12 @@ bool Engine::poll() {
   if (look() || waits_ == Waits::No) return true;
   fail(gone >= 0 ? board_->error_of(gone)
                  : std::make_exception_ptr(
-                       PeerLost("rank " + std::to_string(lost) + "'s process has ended",
-                                {.rank = rank_,
-                                 .peer = lost,
+                       PeerLost("rank " + std::to_string(world_rank(lost)) + "'s process has ended",
+                                {.rank = world_rank(rank_),
+                                 .peer = world_rank(lost),
                                  .advice = "See that rank's own last lines; resume from the last "
                                            "checkpoint."})));
   return true;
-}
-
-void Engine::close() noexcept {
-  abort(std::make_exception_ptr(
-      PeerLost("rank " + std::to_string(rank_) + " has left " + options_.name,
-               {.rank = rank_, .advice = "Wait for all Works before the Job ends."})));
-  if (poller_) waiter_->remove(poller_.get());
 }
 
 }  // namespace comm

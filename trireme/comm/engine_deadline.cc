@@ -32,50 +32,55 @@ bool Engine::owes(int peer) {
   return call.direct->owes(peer);
 }
 
-TimePoint Engine::on_deadline(TimePoint now, Duration waited) {
+TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string& title) {
   PeerWatch::Verdict verdict;
-  const std::string title = running_title();
   if (options_.watch) verdict = options_.watch->ask(title, waited);
   if (verdict.keep_waiting) {
-    const std::string line = verdict.explanation + "; rank " + std::to_string(rank_) +
-                             " waits in " + title + " since " + seconds(waited);
+    const std::string line = verdict.explanation + "; rank " + std::to_string(world_rank(rank_)) +
+                             " waits in " + title + group_text() + " since " + seconds(waited);
     options_.on_stall ? options_.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options_.timeout;
   }
-  waiter_->run([self = shared_from_this(), waited, lost = verdict.lost_rank] {
-    if (!self->broken()) self->fail(self->timeout_error(waited, lost));
+  waiter_->run([self = shared_from_this(), waited, verdict, title] {
+    if (!self->broken()) self->fail(self->timeout_error(waited, verdict, title));
   });
   return TimePoint::max();
 }
 
-std::exception_ptr Engine::timeout_error(Duration waited, int lost_rank) {
-  ErrorContext context{.rank = rank_, .operation = running_title()};
-  if (const Operation* op = first_user_call()) {
-    context.operation = std::string(name_of(op->kind));
+// Names who did not come and, where somebody knows it, what they do instead.
+std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                         const std::string& title) {
+  const int lost_rank = verdict.lost_rank;
+  ErrorContext context{.rank = world_rank(rank_), .operation = title};
+  if (const Operation* op = first_user_call(); op && title == title_of(*op)) {
+    context.operation = std::string(name_of(op->called()));
     context.label = op->label;
   }
-  const auto host = [&](int peer) {
+  const auto text = [&](int peer) {
     const bool known = static_cast<std::size_t>(peer) < options_.host_of_rank.size();
-    return known ? " on " + options_.host_of_rank[peer] : std::string();
+    return std::to_string(world_rank(peer)) +
+           (known ? " on " + options_.host_of_rank[peer] : std::string());
   };
   if (lost_rank >= 0) {
     context.peer = lost_rank;
     context.advice = "See that rank's own last lines; resume from the last checkpoint.";
-    return std::make_exception_ptr(PeerLost(
-        "rank " + std::to_string(lost_rank) + host(lost_rank) + " is lost", std::move(context)));
+    return std::make_exception_ptr(
+        PeerLost("rank " + (head_ ? text(lost_rank) : std::to_string(lost_rank)) + " is lost",
+                 std::move(context)));
   }
   std::string missing;
   for (int peer = 0; peer < size_; ++peer) {
     if (!owes(peer)) continue;
-    if (context.peer < 0) context.peer = peer;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(peer) + host(peer);
+    if (context.peer < 0) context.peer = world_rank(peer);
+    missing += (missing.empty() ? "" : ", ") + text(peer);
   }
   context.advice =
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
   return std::make_exception_ptr(
       TimeoutError("waited " + seconds(waited) + " for " +
-                       (missing.empty() ? "its own sends" : "rank " + missing),
+                       (missing.empty() ? "its own sends" : "rank " + missing) + group_text() +
+                       (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
                    std::move(context)));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "trireme/comm/combine.h"
 #include "trireme/kernel/reduce.h"
@@ -30,6 +31,13 @@ void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
                op.op == ReduceOp::Mean ? op.total : 0);
 }
 
+// Where rank `rank`'s piece begins in a whole, in bytes.
+std::size_t offset_of(const Operation& op, std::size_t rank, std::size_t piece) {
+  if (op.counts.empty()) return rank * piece;
+  return std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t(0)) *
+         size_of(op.dtype);
+}
+
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -43,7 +51,10 @@ bool fits_header(const Operation& op, const FoldPlan& plan) {
       return true;
     case OpKind::AllReduce:
       return plan.most_terms * op.count * width <= kPayload;
+    case OpKind::AllToAll:
+      return op.recv_counts.empty() && op.count * width <= kPayload;
     case OpKind::AllGather:
+    case OpKind::Gather:
       return *std::max_element(op.counts.begin(), op.counts.end()) * width <= kPayload;
     default:
       return op.count * width <= kPayload;
@@ -51,12 +62,13 @@ bool fits_header(const Operation& op, const FoldPlan& plan) {
 }
 
 void fill_payload(const Operation& op, int rank, std::byte* payload) {
+  const bool from_root = op.kind == OpKind::Broadcast || op.kind == OpKind::Scatter;
   if (op.kind == OpKind::AllReduce) {
     for (const Term& term : op.terms) {
       copy(payload, static_cast<const std::byte*>(term.value.data), op.out.bytes());
       payload += op.out.bytes();
     }
-  } else if (op.kind != OpKind::Barrier && (op.kind != OpKind::Broadcast || op.root == rank)) {
+  } else if (op.kind != OpKind::Barrier && (op.root == rank || !from_root)) {
     copy(payload, static_cast<const std::byte*>(op.in.data), op.in.bytes());
   }
 }
@@ -64,13 +76,28 @@ void fill_payload(const Operation& op, int rank, std::byte* payload) {
 void complete_inline(const Operation& op, const FoldPlan& plan, int rank,
                      std::span<const std::byte* const> payloads) {
   auto* out = static_cast<std::byte*>(op.out.data);
+  const auto own = static_cast<std::size_t>(rank);
+  const bool to_root = op.kind == OpKind::Reduce || op.kind == OpKind::Gather;
+  if (to_root && op.root != rank) return;
   switch (op.kind) {
+    case OpKind::Reduce:
     case OpKind::AllReduce:
       return fold(op, plan, 0, payloads);
     case OpKind::ReduceScatter:
-      return fold(op, plan, static_cast<std::size_t>(rank) * op.out.bytes(), payloads);
+      return fold(op, plan, offset_of(op, own, op.out.bytes()), payloads);
     case OpKind::Broadcast:
       return copy(out, payloads[static_cast<std::size_t>(op.root)], op.out.bytes());
+    case OpKind::Scatter:
+      return copy(out,
+                  payloads[static_cast<std::size_t>(op.root)] + offset_of(op, own, op.out.bytes()),
+                  op.out.bytes());
+    case OpKind::AllToAll:
+      for (std::size_t peer = 0; peer < payloads.size(); ++peer) {
+        const std::size_t bytes = op.out.bytes() / payloads.size();
+        copy(out + peer * bytes, payloads[peer] + own * bytes, bytes);
+      }
+      return;
+    case OpKind::Gather:
     case OpKind::AllGather:
       for (std::size_t peer = 0; peer < payloads.size(); ++peer) {
         const std::size_t bytes = op.counts[peer] * size_of(op.dtype);

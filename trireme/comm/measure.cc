@@ -15,8 +15,9 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Step = std::function<void()>;
 
-constexpr OpKind kMeasurable[] = {OpKind::AllReduce, OpKind::Broadcast, OpKind::AllGather,
-                                  OpKind::ReduceScatter, OpKind::Barrier};
+constexpr OpKind kMeasurable[] = {OpKind::AllReduce,     OpKind::Broadcast, OpKind::AllGather,
+                                  OpKind::ReduceScatter, OpKind::AllToAll,  OpKind::Reduce,
+                                  OpKind::Gather,        OpKind::Scatter,   OpKind::Barrier};
 
 // Two buffers of the largest size, in an arena or on the heap.
 class Memory {
@@ -57,6 +58,22 @@ Step step_of(Communicator& world, const Memory& memory, std::size_t bytes,
     case OpKind::ReduceScatter:
       return [=, in = memory.in(whole), out = memory.out(part)] {
         group->reduce_scatter(in, out, Sum, how).wait();
+      };
+    case OpKind::AllToAll:
+      return [=, in = memory.in(whole), out = memory.out(whole)] {
+        group->all_to_all(in, out, how).wait();
+      };
+    case OpKind::Reduce:
+      return [=, in = memory.in(count), out = memory.out(count)] {
+        group->reduce(in, out, Sum, 0, how).wait();
+      };
+    case OpKind::Gather:
+      return [=, in = memory.in(part), out = memory.out(whole)] {
+        group->gather(in, out, 0, how).wait();
+      };
+    case OpKind::Scatter:
+      return [=, in = memory.in(whole), out = memory.out(part)] {
+        group->scatter(in, out, 0, how).wait();
       };
     case OpKind::Barrier:
       return [=] { group->barrier(how).wait(); };

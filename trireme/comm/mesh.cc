@@ -1,46 +1,88 @@
 #include "trireme/comm/mesh.h"
 
-#include <algorithm>
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/alone_transport.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace {
 
-Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) {
-  const std::string product =
-      "pipeline " + std::to_string(shape.pipeline) + " x data " + std::to_string(shape.data) +
-      " x shard " + std::to_string(shape.shard) + " x context " + std::to_string(shape.context) +
-      " x tensor " + std::to_string(shape.tensor);
-  if (shape.size() != world.size()) {
-    throw ConfigError("mesh " + product + " = " + std::to_string(shape.size()) + " ranks, but " +
-                          std::to_string(world.size()) + " are there",
-                      {.rank = world.rank(),
-                       .operation = "mesh",
-                       .advice = "Make the product of the axes equal to the number of ranks."});
+constexpr std::array<const char*, kNumAxes> kNames = {"pipeline", "data", "shard", "context",
+                                                      "tensor"};
+
+constexpr unsigned bit(int axis) noexcept { return 1u << axis; }
+
+void check(const MeshShape& shape, const Communicator& world) {
+  std::string product;
+  bool positive = true;
+  for (int axis = 0; axis < kNumAxes; ++axis) {
+    product += (axis == 0 ? "" : " x ") + std::string(kNames[axis]) + " " +
+               std::to_string(shape.along(Axis(axis)));
+    positive &= shape.along(Axis(axis)) > 0;
   }
-  if (shape.size() != shape.data) {
-    throw ConfigError("mesh " + product + ": only the data axis may be wider than 1",
-                      {.rank = world.rank(),
-                       .operation = "mesh",
-                       .advice = "Set parallel.data to the number of ranks."});
-  }
-  CommunicatorOptions options;
-  options.name = "alone";
-  alone_ =
-      std::make_shared<Communicator>(std::make_shared<AloneTransport>(world.waiter()), options);
+  if (positive && shape.size() == world.size()) return;
+  throw ConfigError("mesh " + product + " = " + std::to_string(shape.size()) + " ranks, but " +
+                        std::to_string(world.size()) + " are there",
+                    {.rank = world.rank(),
+                     .operation = "mesh",
+                     .advice = "Make the product of the axes equal to the number of ranks."});
 }
 
-int Mesh::coordinate(Axis axis) const noexcept { return axis == Axis::Data ? world_.rank() : 0; }
+// "data+tensor"
+std::string name_of(unsigned axes) {
+  std::string name;
+  for (int axis = 0; axis < kNumAxes; ++axis) {
+    if (axes & bit(axis)) name += (name.empty() ? "" : "+") + std::string(kNames[axis]);
+  }
+  return name.empty() ? "alone" : name;
+}
+
+}  // namespace
+
+Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) {
+  check(shape, world);
+  unsigned wide = 0;
+  for (int axis = kNumAxes - 1, rest = world.rank(); axis >= 0; --axis) {
+    const int size = shape.along(Axis(axis));
+    coordinates_[static_cast<std::size_t>(axis)] = rest % size;
+    rest /= size;
+    if (size > 1) wide |= bit(axis);
+  }
+  if (wide == 0) return;
+  for (unsigned axes = 0; axes < groups_.size(); ++axes) {
+    if ((axes & wide) == wide) continue;
+    groups_[axes] = (axes & wide) == axes ? world.subgroup(members(axes), name_of(axes))
+                                          : groups_[axes & wide];  // a smaller number: made before
+  }
+}
+
+std::vector<int> Mesh::members(unsigned axes) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < shape_.size(); ++rank) {
+    bool same = true;
+    for (int axis = kNumAxes - 1, rest = rank; axis >= 0; --axis) {
+      const int size = shape_.along(Axis(axis));
+      same &= (axes & bit(axis)) || rest % size == coordinates_[static_cast<std::size_t>(axis)];
+      rest /= size;
+    }
+    if (same) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+int Mesh::coordinate(Axis axis) const noexcept {
+  return coordinates_[static_cast<std::size_t>(axis)];
+}
 
 Communicator& Mesh::along(Axis axis) const noexcept { return over({axis}); }
 
 Communicator& Mesh::over(std::initializer_list<Axis> axes) const noexcept {
-  const bool data = std::find(axes.begin(), axes.end(), Axis::Data) != axes.end();
-  return data && world_.size() > 1 ? world_ : *alone_;
+  unsigned set = 0;
+  for (const Axis axis : axes) set |= bit(static_cast<int>(axis));
+  const auto& group = groups_[set];
+  return group ? *group : world_;
 }
 
 }  // namespace comm

@@ -1,9 +1,16 @@
 // Mesh: the ranks of a world as a grid of parallel axes. The only topology object; immutable;
-// passed, never global. Made collectively.
+// passed, never global.
+//
+// Rank r stands at the coordinates that r has as a number of mixed radix, pipeline first
+// (outermost) and tensor last (innermost), so that neighbours in the tensor axis are neighbours in
+// rank. Every set of axes has its group, made at once by Communicator::subgroup; what holds of
+// groups holds of these: they share the world's transport and its first failure. Thread safe.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <memory>
+#include <vector>
 
 #include "trireme/base/mesh_shape.h"
 #include "trireme/comm/communicator.h"
@@ -14,9 +21,8 @@ namespace comm {
 
 class Mesh {
  public:
-  /// ConfigError with the arithmetic where the shape does not give world's size, or where an axis
-  /// other than Data is wider than one (they come with Communicator::split). `world` must outlive
-  /// the Mesh.
+  /// Collective. ConfigError with the arithmetic where the shape does not give world's size.
+  /// `world` must outlive the Mesh.
   Mesh(Communicator& world, MeshShape shape);
 
   const MeshShape& shape() const noexcept { return shape_; }
@@ -25,13 +31,17 @@ class Mesh {
   int coordinate(Axis axis) const noexcept;
   /// The ranks that differ from this one in `axis` alone.
   Communicator& along(Axis axis) const noexcept;
-  /// The ranks that differ from this one in `axes` alone.
+  /// The ranks that differ from this one in `axes` alone, in world's order.
   Communicator& over(std::initializer_list<Axis> axes) const noexcept;
 
  private:
+  std::vector<int> members(unsigned axes) const;
+
   Communicator& world_;
   MeshShape shape_;
-  std::shared_ptr<Communicator> alone_;  // this rank only: every axis of size one
+  std::array<int, kNumAxes> coordinates_{};
+  // By set of axes (bit i: axis i). Null: the world; axes of size one make no difference.
+  std::array<std::shared_ptr<Communicator>, 1u << kNumAxes> groups_;
 };
 
 }  // namespace comm

@@ -21,6 +21,7 @@ enum class OpKind : std::uint8_t {
   Send,
   Recv,
   Allocate,  // internal: announces a region that all have registered
+  SparseAllReduce,
 };
 
 /// "all_reduce", "broadcast", ...

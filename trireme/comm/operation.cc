@@ -8,12 +8,6 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-std::uint64_t hash_of_counts(const std::vector<std::size_t>& counts) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over words
-  for (std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
-  return counts.empty() ? 0 : hash;
-}
-
 std::string text_of(const std::array<char, 16>& name) {
   return {name.data(), strnlen(name.data(), name.size())};
 }
@@ -46,6 +40,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "recv";
     case OpKind::Allocate:
       return "allocate";
+    case OpKind::SparseAllReduce:
+      return "sparse_all_reduce";
   }
   return "unknown operation";
 }
@@ -66,8 +62,25 @@ std::string_view name_of(ReduceOp op) noexcept {
   return "unknown reduction";
 }
 
+Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
+                       const OpOptions& options) {
+  Operation op;
+  op.kind = kind;
+  op.dtype = like.dtype;
+  op.count = count;
+  op.label = options.label;
+  op.leaving = options.leaving;
+  return op;
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> words) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over words
+  for (const std::size_t word : words) hash = (hash ^ word) * 0x100000001b3;
+  return words.empty() ? 0 : hash;
+}
+
 std::string title_of(const Operation& operation) {
-  std::string title(name_of(operation.kind));
+  std::string title(name_of(operation.called()));
   if (!operation.label.empty()) title += " " + operation.label;
   return title;
 }
@@ -82,7 +95,10 @@ Header header_of(const Operation& operation, std::uint32_t epoch) {
   header.epoch = epoch;
   header.count = operation.count;
   header.sequence = operation.sequence;
-  header.detail = hash_of_counts(operation.counts);
+  header.detail = operation.detail;
+  if (operation.recv_counts.empty()) header.detail ^= hash_of(operation.counts);
+  header.step = operation.step;
+  header.part_of = operation.part_of.value_or(header.kind);  // Send for a Recv
   header.leaving = operation.leaving ? 1 : 0;
   const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
   std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
@@ -105,17 +121,27 @@ std::uint64_t hash_of(const Header& header) noexcept {
 }
 
 std::string call_text(const Header& header, const Header& other) {
-  std::string text(name_of(header.kind));
+  std::string text(name_of(header.part_of));
   text += "(";
   const auto add = [&](const std::string& part) {
     if (text.back() != '(') text += ", ";
     text += part;
   };
+  if (header.step > 0) {
+    std::string step = "step " + std::to_string(header.step);
+    if (header.part_of != header.kind) step += " " + std::string(name_of(header.kind));
+    add(step);
+  }
   switch (header.kind) {
+    case OpKind::Reduce:
+      add("root " + std::to_string(header.root));
+      [[fallthrough]];
     case OpKind::AllReduce:
     case OpKind::ReduceScatter:
       add(std::string(name_of(header.op)));
       break;
+    case OpKind::Gather:
+    case OpKind::Scatter:
     case OpKind::Broadcast:
       add("root " + std::to_string(header.root));
       break;

@@ -2,8 +2,11 @@
 // fingerprint, the 64 bytes by which ranks see that they made the same call. Plain values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,19 +26,39 @@ struct Operation {
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
   std::size_t count = 0;       // elements of the whole (all_reduce: of out)
-  int root = 0;                // broadcast; the peer of send and recv
+  int root = 0;                // broadcast, reduce, gather, scatter; the peer of send and recv
   std::uint32_t total = 1;     // leaves
   std::uint64_t sequence = 0;  // number of the call
   std::uint32_t user_tag = 0;  // send, recv
   std::vector<Term> terms;     // all_reduce: this rank's
   Buffer in, out;
-  std::vector<std::size_t> counts;  // all_gather: elements of each rank
-  net::Region region;               // allocate
+  /// Elements of each rank's piece (all_gather, gather, scatter, reduce_scatter); all_to_all: of
+  /// what goes to each rank, and in recv_counts of what comes from each. Empty: equal pieces.
+  std::vector<std::size_t> counts, recv_counts;
+  std::uint64_t detail = 0;  // what else must be equal on all ranks, hashed
+  net::Region region;        // allocate
   std::string label;
   std::string algorithm;
   bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
   bool leaving = false;        // OpOptions
+
+  /// A call of several steps (fused, sparse, all_to_all_v) keeps its place in the order of the
+  /// calls: when a step has ended, `next` fills in the one that follows, or returns false. It may
+  /// throw (then the call has failed) and runs in the progress context.
+  std::function<bool(Operation&)> next;
+  std::optional<OpKind> part_of;  // what the user called, where a step is something else
+  std::uint8_t step = 0;          // from 1, in a call of several
+
+  OpKind called() const noexcept { return part_of.value_or(kind); }
+  /// The most that this rank brings or takes.
+  std::size_t bytes() const noexcept { return std::max(in.bytes(), out.bytes()); }
 };
+
+/// An operation of `kind` on elements like those of `like`.
+Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
+                       const OpOptions& options);
+/// For Operation::detail.
+std::uint64_t hash_of(std::span<const std::size_t> words) noexcept;
 
 /// "all_reduce bucket 2".
 std::string title_of(const Operation& operation);
@@ -48,7 +71,8 @@ struct Header {
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
   std::uint8_t leaving = 0;
-  std::uint8_t reserved[2] = {};
+  std::uint8_t step = 0;
+  OpKind part_of = OpKind::Barrier;
   std::int32_t root = 0;
   std::uint32_t total = 0;
   std::uint32_t epoch = 0;

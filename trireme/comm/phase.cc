@@ -14,21 +14,24 @@ void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
   const Work work = engine_->transport().send(peer, tag, bytes);
   ++open_;
   work.on_settled(
-      [self = shared_from_this()](const std::exception_ptr& error) { self->settle(error); });
+      [self = shared_from_this(), peer](const auto& error) { self->settle(peer, error); });
 }
 
-void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes) {
+void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,
+                 std::function<void()> arrived) {
   const Work work = engine_->transport().recv(peer, tag, bytes);
   ++open_;
   engine_->expect(peer, 1);
-  work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
+  work.on_settled([self = shared_from_this(), peer,
+                   arrived = std::move(arrived)](const std::exception_ptr& error) {
     if (!error) self->engine_->expect(peer, -1);  // after a failure: who did not come
-    self->settle(error);
+    if (!error && arrived) arrived();
+    self->settle(peer, error);
   });
 }
 
-void Phase::settle(const std::exception_ptr& error) {
-  if (error) engine_->fail(error);
+void Phase::settle(int peer, const std::exception_ptr& error) {
+  if (error) engine_->transfer_failed(peer, error);
   if (--open_ > 0) return;
   if (engine_->broken()) return;
   const auto next = std::exchange(next_, nullptr);

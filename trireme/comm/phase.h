@@ -24,11 +24,13 @@ class Phase : public std::enable_shared_from_this<Phase> {
   Phase(std::shared_ptr<Engine> engine, std::function<void()> next)
       : engine_(std::move(engine)), next_(std::move(next)) {}
   void send(int peer, net::Tag tag, std::span<const std::byte> bytes);
-  void recv(int peer, net::Tag tag, std::span<std::byte> bytes);
-  void close() { settle(nullptr); }
+  /// `arrived` runs when the bytes are here, before next().
+  void recv(int peer, net::Tag tag, std::span<std::byte> bytes,
+            std::function<void()> arrived = nullptr);
+  void close() { settle(-1, nullptr); }
 
  private:
-  void settle(const std::exception_ptr& error);
+  void settle(int peer, const std::exception_ptr& error);
   const std::shared_ptr<Engine> engine_;
   std::function<void()> next_;
   std::size_t open_ = 1;

@@ -31,7 +31,11 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   op.root = static_cast<int>(op.user_tag);
   call->own.header = header_of(op, options_.epoch);
   call->envelopes.resize(1);
-  const auto end = [self = shared_from_this(), call] { call->source.complete(); };
+  ++open_messages_;
+  const auto end = [self = shared_from_this(), call] {
+    --self->open_messages_;
+    call->source.complete();
+  };
   const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
     if (error) self->fail(error);
     if (self->broken()) call->source.fail(self->failure());
@@ -51,14 +55,14 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
     if (!guard(error)) return;
     const Header& other = call->envelopes[0].header;
     if (!same_call(call->own.header, other)) {
-      const auto text = "rank " + std::to_string(peer) + " called " +
+      const auto text = "rank " + std::to_string(self->world_rank(peer)) + " called " +
                         call_text(other, call->own.header) + ", rank " +
-                        std::to_string(self->rank_) + " receives " +
-                        call_text(call->own.header, other);
+                        std::to_string(self->world_rank(self->rank_)) + " receives " +
+                        call_text(call->own.header, other) + self->group_text();
       guard(std::make_exception_ptr(
-          MismatchError(text, {.rank = self->rank_,
+          MismatchError(text, {.rank = self->world_rank(self->rank_),
                                .operation = "recv",
-                               .peer = peer,
+                               .peer = self->world_rank(peer),
                                .label = call->operation.label,
                                .advice = "Send and receive must name the same count and type."})));
       return;

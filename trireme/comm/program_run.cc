@@ -30,27 +30,59 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
   if (!watched()) return;
   tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
   tell_held();
+  tell({.kind = RunEvent::Kind::RoundEnd});
 }
 
-// all_gather and reduce_scatter: one chunk per rank; the others: pieces of equal size that begin at
-// a cache line.
 void ProgramRun::cut_chunks() {
+  switch (call_->operation.kind) {
+    case OpKind::AllGather:
+    case OpKind::Gather:
+    case OpKind::ReduceScatter:
+    case OpKind::Scatter:
+      return cut_pieces();
+    case OpKind::AllToAll:
+      return cut_all_to_all();
+    default:
+      break;
+  }
+  const std::size_t count = call_->operation.count, chunks = route_.num_chunks;
+  const std::size_t line = 64 / width_;  // chunks of equal size that begin at a cache line
+  const std::size_t piece =
+      chunks == 1 ? count : ((count + chunks - 1) / chunks + line - 1) / line * line;
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::size_t begin = std::min(chunk * piece, count);
+    extents_.push_back({begin, begin, std::min(piece, count - begin)});
+  }
+}
+
+// One chunk per rank; one side holds all of them, the other its own.
+void ProgramRun::cut_pieces() {
   const Operation& op = call_->operation;
+  const bool gathers = op.kind == OpKind::AllGather || op.kind == OpKind::Gather;
   std::size_t begin = 0;
   for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
-    std::size_t count = 0;
-    if (!op.counts.empty()) {
-      count = op.counts[chunk];
-    } else if (op.kind == OpKind::ReduceScatter) {
-      count = op.count / engine_.size();
-    } else {
-      const std::size_t line = 64 / width_, chunks = route_.num_chunks;
-      const std::size_t piece =
-          chunks == 1 ? op.count : ((op.count + chunks - 1) / chunks + line - 1) / line * line;
-      count = std::min(piece, op.count - begin);
-    }
-    extents_.push_back({begin, count});
+    const std::size_t count = op.counts.empty() ? op.count / engine_.size() : op.counts[chunk];
+    extents_.push_back({gathers ? 0 : begin, gathers ? begin : 0, count});
     begin += count;
+  }
+}
+
+// Chunk i*size + j goes from i to j: this rank's row lies in `in`, its column in `out`.
+void ProgramRun::cut_all_to_all() {
+  const Operation& op = call_->operation;
+  const int size = engine_.size(), rank = engine_.rank();
+  extents_.resize(route_.num_chunks);
+  std::size_t in = 0, out = 0;
+  for (int peer = 0; peer < size; ++peer) {
+    const std::size_t equal = op.count / size;
+    Extent& goes = extents_[rank * size + peer];
+    Extent& comes = extents_[peer * size + rank];
+    goes.in = in;
+    goes.count = op.counts.empty() ? equal : op.counts[peer];
+    comes.out = out;
+    comes.count = op.recv_counts.empty() ? equal : op.recv_counts[peer];
+    in += goes.count;
+    out += comes.count;
   }
 }
 
@@ -59,27 +91,16 @@ void ProgramRun::place_inputs() {
   for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
     for (std::size_t i = 0; i < route_.initial[chunk].size(); ++i) {
       Place place{route_.initial[chunk][i]};
-      switch (op.kind) {
-        case OpKind::AllReduce:
-          place.data = at(op.terms[i].value, extents_[chunk].begin);
-          break;
-        case OpKind::AllGather:
-          place.data = at(op.in, 0);
-          break;
-        default:
-          place.data = at(op.in, extents_[chunk].begin);
-          break;
-      }
-      place.writable = op.kind == OpKind::AllReduce;
+      const bool terms = op.kind == OpKind::AllReduce;
+      place.data = at(terms ? op.terms[i].value : op.in, extents_[chunk].in);
+      place.writable = terms;
       held_[chunk].push_back(place);
     }
   }
 }
 
 std::byte* ProgramRun::out_of(int chunk) const {
-  const Operation& op = call_->operation;
-  if (!route_.wanted[chunk]) return nullptr;
-  return at(op.out, op.kind == OpKind::ReduceScatter ? 0 : extents_[chunk].begin);
+  return route_.wanted[chunk] ? at(call_->operation.out, extents_[chunk].out) : nullptr;
 }
 
 ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {

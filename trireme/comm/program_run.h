@@ -30,9 +30,11 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
     bool scratch = false;
   };
   struct Extent {
-    std::size_t begin = 0, count = 0;
+    std::size_t in = 0, out = 0, count = 0;  // where it begins in the call's buffers
   };
   void cut_chunks();
+  void cut_pieces();
+  void cut_all_to_all();
   void place_inputs();
   void post_sends(Phase& phase);
   void post_receives(Phase& phase);

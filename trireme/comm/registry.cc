@@ -47,6 +47,16 @@ Registry& registry() {
            pairwise_all_gather},
           {OpKind::ReduceScatter, "pairwise", "everyone's piece r to rank r; n-1 rounds",
            pairwise_reduce_scatter},
+          {OpKind::Reduce, "tree", "up the tree of the sum; ceil(log2 n) rounds", tree_reduce},
+          {OpKind::Reduce, "pairwise",
+           "pairwise reduce-scatter, then the sums to the root; n rounds", pairwise_reduce},
+          {OpKind::Gather, "central", "everyone sends its piece to the root; one round",
+           central_gather},
+          {OpKind::Scatter, "central", "the root sends everyone its piece; one round",
+           central_scatter},
+          {OpKind::AllToAll, "pairwise",
+           "to r+1 and from r-1, to r+2 and from r-2, ...; n-1 rounds", pairwise_all_to_all},
+          {OpKind::AllToAll, "naive", "everything at once; one round", naive_all_to_all},
       }};
   return *made;
 }
@@ -109,6 +119,14 @@ Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {
       return all_gather_layout();
     case OpKind::ReduceScatter:
       return reduce_scatter_layout(size);
+    case OpKind::Reduce:
+      return reduce_layout(size, total, root);
+    case OpKind::Gather:
+      return gather_layout(root);
+    case OpKind::Scatter:
+      return scatter_layout(root);
+    case OpKind::AllToAll:
+      return all_to_all_layout(size);
     default:
       break;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -47,8 +48,10 @@ class Resolver {
     for (int rank = 0; rank < size; ++rank) check_end(rank);
     for (const auto& [ends, wire] : wires_) {
       if (!wire.messages.empty()) {
-        refuse(ends.second, "never receives what rank " + text(ends.first) + " sends of chunk " +
-                                text(wire.messages.front().chunk));
+        refuse(ends.second,
+               "never receives what rank " + text(ends.first) + " sends of chunk " +
+                   text(wire.messages.front().chunk),
+               "Add the receive, or leave the send away.");
       }
     }
     return std::move(routes_);
@@ -67,7 +70,7 @@ class Resolver {
       start(rank, round);
       started_[rank] = moved = true;
     }
-    if (!obstacle(rank, round).empty()) return moved;
+    if (obstacle(rank, round)) return moved;
     finish(rank, round, done.back());
     started_[rank] = false;
     return true;
@@ -88,21 +91,22 @@ class Resolver {
     for (const Transfer& receive : round.receives) ++wires_[{receive.peer, rank}].awaited;
   }
 
-  // What the round that rank is in waits for; empty if nothing.
-  std::string obstacle(int rank, const Round& round) {
+  // What the round that rank is in waits for; null if nothing.
+  std::optional<RouteError::Wait> obstacle(int rank, const Round& round) {
+    const int number = static_cast<int>(routes_[rank].rounds.size()) - 1;
     std::map<int, std::size_t> needed;
     for (const Transfer& receive : round.receives) {
       if (wires_[{receive.peer, rank}].messages.size() < ++needed[receive.peer]) {
-        return "rank " + text(receive.peer) + " to send chunk " + text(receive.chunk);
+        return RouteError::Wait{rank, number, receive.peer, receive.chunk, true};
       }
     }
     for (const Transfer& send : round.sends) {
       const Wire& wire = wires_[{rank, send.peer}];
       if (wire.awaited < std::min(wire.sent, wire.takes)) {  // the rest is found in the end
-        return "rank " + text(send.peer) + " to receive chunk " + text(send.chunk);
+        return RouteError::Wait{rank, number, send.peer, send.chunk, false};
       }
     }
-    return {};
+    return std::nullopt;
   }
 
   void finish(int rank, const Round& round, RouteRound& out) {
@@ -115,15 +119,19 @@ class Resolver {
       const Message message = std::move(queue.front());
       queue.pop_front();
       if (message.chunk != receive.chunk) {
-        refuse(rank, "takes chunk " + text(receive.chunk) + " from rank " + text(receive.peer) +
-                         ", whose next message is chunk " + text(message.chunk));
+        refuse(rank,
+               "takes chunk " + text(receive.chunk) + " from rank " + text(receive.peer) +
+                   ", whose next message is chunk " + text(message.chunk),
+               "Messages between two ranks arrive in the order in which they were sent: receive in "
+               "that order.");
       }
       out.end = std::max(out.end, message.round);
       Nodes& held = held_[rank][receive.chunk];
       if (receive.copy) {
         for (const Transfer& send : round.sends) {
           if (send.chunk == receive.chunk) {
-            refuse(rank, "copies into chunk " + text(send.chunk) + " while it sends it");
+            refuse(rank, "copies into chunk " + text(send.chunk) + " while it sends it",
+                   "Receive it a round later, or send it a round earlier.");
           }
         }
         held = message.nodes;
@@ -144,7 +152,9 @@ class Resolver {
     for (std::size_t i = 1; i < held.size(); ++i) {
       if (held[i].first < held[i - 1].end()) {
         refuse(rank,
-               "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk));
+               "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk),
+               "Send it only what it has not got yet, or let it receive with copy_from, which "
+               "replaces what it holds.");
       }
     }
     auto merges = kernel::merges(held, layout_.total);
@@ -153,24 +163,42 @@ class Resolver {
 
   void check_end(int rank) {
     const auto& rounds = program_.rounds_of_rank[rank];
-    if (started_[rank] || routes_[rank].rounds.size() != rounds.size()) {
-      const std::size_t round = routes_[rank].rounds.size() - 1;
-      refuse(rank, "waits for ever in round " + std::to_string(round) + " for " +
-                       obstacle(rank, rounds[round]));
-    }
+    if (started_[rank] || routes_[rank].rounds.size() != rounds.size()) refuse_deadlock(rank);
     for (int chunk = 0; chunk < program_.num_chunks; ++chunk) {
       if (!routes_[rank].wanted[chunk]) continue;
       if (held_[rank][chunk] != Nodes{{0, layout_.total}}) {
-        refuse(rank, "ends without the whole sum of chunk " + text(chunk));
+        refuse(rank, "ends without the whole sum of chunk " + text(chunk),
+               "Somebody who has what it lacks must send it in an earlier round.");
       }
     }
   }
 
   static std::string text(int number) { return std::to_string(number); }
-  [[noreturn]] void refuse(int rank, const std::string& why) {
-    throw ConfigError("algorithm " + name_ + " on " + std::to_string(routes_.size()) +
-                          " ranks: rank " + text(rank) + " " + why,
-                      {.operation = "algorithm", .advice = "Correct the algorithm."});
+  [[noreturn]] void refuse_deadlock(int rank) {
+    RouteError::State state{.rank = rank};
+    for (int other = 0; other < static_cast<int>(routes_.size()); ++other) {
+      if (!started_[other]) continue;
+      const std::size_t round = routes_[other].rounds.size() - 1;
+      if (const auto wait = obstacle(other, program_.rounds_of_rank[other][round])) {
+        state.waits.push_back(*wait);
+      }
+    }
+    const auto own = std::find_if(state.waits.begin(), state.waits.end(),
+                                  [&](const auto& wait) { return wait.rank == rank; });
+    refuse(rank,
+           "waits for ever in its round " + text(own->round + 1) + " for rank " + text(own->peer) +
+               (own->to_send ? " to send chunk " : " to receive chunk ") + text(own->chunk),
+           "Each send needs its receive, and ranks that wait for one another in a circle must send "
+           "and receive in one round.",
+           std::move(state));
+  }
+  [[noreturn]] void refuse(int rank, const std::string& why, const std::string& advice,
+                           RouteError::State state = {}) {
+    state.rank = rank;
+    state.held = held_;
+    throw RouteError("algorithm " + name_ + " on " + std::to_string(routes_.size()) +
+                         " ranks: rank " + text(rank) + " " + why,
+                     {.operation = "algorithm", .advice = advice}, std::move(state));
   }
 
   const std::string name_;
@@ -223,6 +251,32 @@ Layout reduce_scatter_layout(int size) {
             return Nodes{{static_cast<std::uint32_t>(rank), 1}};
           },
           [](int rank, int chunk) { return rank == chunk; }};
+}
+
+Layout reduce_layout(int size, std::uint32_t total, int root) {
+  Layout layout = all_reduce_layout(size, total);
+  layout.wanted = [=](int rank, int) { return rank == root; };
+  return layout;
+}
+
+Layout gather_layout(int root) {
+  Layout layout = all_gather_layout();
+  layout.wanted = [=](int rank, int) { return rank == root; };
+  return layout;
+}
+
+Layout scatter_layout(int root) {
+  Layout layout = broadcast_layout(root);
+  layout.wanted = [](int rank, int chunk) { return rank == chunk; };
+  return layout;
+}
+
+Layout all_to_all_layout(int size) {
+  return {1,
+          [=](int rank, int chunk) {
+            return rank == chunk / size ? Nodes{{0, 1}} : Nodes{};
+          },
+          [=](int rank, int chunk) { return rank == chunk % size; }};
 }
 
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout) {

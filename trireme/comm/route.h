@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/comm/program.h"
 #include "trireme/kernel/tree_sum.h"
 
@@ -49,9 +52,34 @@ Layout all_reduce_layout(int size, std::uint32_t total);
 Layout broadcast_layout(int root);
 Layout all_gather_layout();
 Layout reduce_scatter_layout(int size);
+Layout reduce_layout(int size, std::uint32_t total, int root);
+Layout gather_layout(int root);
+Layout scatter_layout(int root);
+/// Chunk i*size + j is what rank i has for rank j.
+Layout all_to_all_layout(int size);
+
+/// Why a program was refused: for whoever draws it (`trireme verify`).
+class RouteError : public ConfigError {
+ public:
+  struct Wait {  // rank is in `round` (0 is its first) and waits for `peer`
+    int rank, round, peer, chunk;
+    bool to_send;  // what the peer must do: send the chunk, or receive it
+  };
+  struct State {
+    int rank = 0;                  // whose fault was seen
+    std::vector<Wait> waits = {};  // of all ranks that cannot go on
+    std::vector<std::vector<std::vector<kernel::LeafRange>>> held = {};  // [rank][chunk]
+  };
+  RouteError(std::string message, ErrorContext context, State state)
+      : ConfigError(std::move(message), std::move(context)), state_(std::move(state)) {}
+  const State& state() const noexcept { return state_; }
+
+ private:
+  State state_;
+};
 
 /// One route per rank. A send may wait until its receive is posted, and messages between two ranks
-/// arrive in order. ConfigError (naming `name`, rank, round and chunk) where under these rules the
+/// arrive in order. RouteError (naming `name`, rank, round and chunk) where under these rules the
 /// program waits for ever, leaves a message unread or takes one for another, counts a leaf twice,
 /// copies over what it sends, or ends without the sum.
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout);

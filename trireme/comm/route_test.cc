@@ -88,14 +88,14 @@ std::string refusal(const Generator& generator, int size) {
 TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
   using ::testing::HasSubstr;
   EXPECT_THAT(refusal([](Algorithm& a) { a.round().add_from(a.prev(), a.chunk(0)); }, 3),
-              HasSubstr("rank 0 waits for ever in round 0 for rank 2 to send chunk 0"));
+              HasSubstr("rank 0 waits for ever in its round 1 for rank 2 to send chunk 0"));
   EXPECT_THAT(refusal(
                   [](Algorithm& a) {  // every send comes before the receive that would let it go
                     a.send(a.next(), a.chunk(0));
                     a.round().add_from(a.prev(), a.chunk(0));
                   },
                   2),
-              HasSubstr("rank 0 waits for ever in round 0 for rank 1 to receive chunk 0"));
+              HasSubstr("rank 0 waits for ever in its round 1 for rank 1 to receive chunk 0"));
   EXPECT_THAT(refusal(
                   [](Algorithm& a) {
                     auto round = a.round();

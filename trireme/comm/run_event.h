@@ -1,8 +1,9 @@
 // RunEvent: what a collective does on one rank, told while it does it to whoever asked
 // (CommunicatorOptions::on_run). `trireme show` draws these, `trireme verify` counts them.
 //
-// Per operation: Begin, Hold for each term at the start; per round Send…, Receive…, Add…, then Hold
-// for each term held and RoundEnd; at the last Out for each chunk that this rank wanted, and End.
+// Per operation: Begin, Hold for each term at the start, RoundEnd; per round Send…, Receive…, Add…,
+// then Hold for each term held and RoundEnd; at the last Out for each chunk that this rank wanted,
+// and End.
 // Called in the progress context; `data` is valid during the call alone. Operations that travel in
 // their header (at most 48 bytes a rank) have no rounds and tell nothing.
 #pragma once

@@ -48,21 +48,21 @@ TEST(RunEvent, TellsARingOfTwoAsItHappens) {
     for (const Told& one : told[0]) all.push_back(one.kind);
     return all;
   }();
-  EXPECT_EQ(kinds, (std::vector<Kind>{Kind::Begin, Kind::Hold, Kind::Hold,     //
-                                      Kind::Send, Kind::Receive, Kind::Add,    //
-                                      Kind::Hold, Kind::Hold, Kind::RoundEnd,  //
-                                      Kind::Send, Kind::Receive,               //
-                                      Kind::Hold, Kind::Hold, Kind::RoundEnd,  //
+  EXPECT_EQ(kinds, (std::vector<Kind>{Kind::Begin, Kind::Hold, Kind::Hold, Kind::RoundEnd,  //
+                                      Kind::Send, Kind::Receive, Kind::Add,                 //
+                                      Kind::Hold, Kind::Hold, Kind::RoundEnd,               //
+                                      Kind::Send, Kind::Receive,                            //
+                                      Kind::Hold, Kind::Hold, Kind::RoundEnd,               //
                                       Kind::Out, Kind::Out, Kind::End}));
   EXPECT_EQ(told[0][0].chunk, 2);
-  EXPECT_EQ(told[0][3].bytes, 64u);  // sends chunk 0 to rank 1
-  EXPECT_EQ(told[0][3].chunk, 0);
-  EXPECT_EQ(told[0][3].peer, 1);
-  EXPECT_EQ(told[0][3].first, 1);
-  EXPECT_EQ(told[0][4].chunk, 1);
-  EXPECT_EQ(told[0][4].first, 2);  // rank 1's part
-  EXPECT_EQ(told[0][5].first, 3);  // the sum, out of memory
-  EXPECT_EQ(told[0][5].node, (kernel::LeafRange{0, 2}));
+  EXPECT_EQ(told[0][4].bytes, 64u);  // sends chunk 0 to rank 1
+  EXPECT_EQ(told[0][4].chunk, 0);
+  EXPECT_EQ(told[0][4].peer, 1);
+  EXPECT_EQ(told[0][4].first, 1);
+  EXPECT_EQ(told[0][5].chunk, 1);
+  EXPECT_EQ(told[0][5].first, 2);  // rank 1's part
+  EXPECT_EQ(told[0][6].first, 3);  // the sum, out of memory
+  EXPECT_EQ(told[0][6].node, (kernel::LeafRange{0, 2}));
   EXPECT_EQ(told[0].back().kind, Kind::End);
 }
 

@@ -12,6 +12,8 @@
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
+#include "trireme/job/own_address.h"
+#include "trireme/job/places.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
 #include "trireme/launch/client.h"
@@ -46,6 +48,7 @@ struct Job::Impl {
   ~Impl();
   void be_alone();
   void join();
+  void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
   std::vector<std::string> exchange(const std::string& key, const std::string& mine);
   comm::CommunicatorOptions world_options();
@@ -61,18 +64,20 @@ struct Job::Impl {
   std::shared_ptr<RealWaiter> waiter;
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
-  std::shared_ptr<const plan::Tuning> tuning;         // null: nobody measured
+  job::Places places;
+  std::shared_ptr<const plan::Tuning> tuning;  // null: nobody measured
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
-  std::exception_ptr lost;                    // guarded by mutex
-  std::shared_ptr<InputPlan> input_plan;      // guarded by mutex
-  std::function<void()> input_follower;       // guarded by mutex
+  std::shared_ptr<comm::Communicator> own_host, across;
+  std::exception_ptr lost;                // guarded by mutex
+  std::shared_ptr<InputPlan> input_plan;  // guarded by mutex
+  std::function<void()> input_follower;   // guarded by mutex
 };
 
 Job::Impl::Impl(JobOptions given)
     : env(launch::resolve_environment()),
-      host(observe::host_name()),
+      host(env.host.empty() ? observe::host_name() : env.host),
       status(env.status_descriptor) {
   job::set_reporter({env.rank, env.size, host, nullptr, &status});
   try {
@@ -93,6 +98,7 @@ Job::Impl::Impl(JobOptions given)
 void Job::Impl::be_alone() {
   world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
                                                world_options());
+  make_host_groups(world);
 }
 
 Job::Impl::~Impl() { leave(); }
@@ -102,6 +108,8 @@ void Job::Impl::leave() {
   job::clear_reporter();
   if (client) client->stop_watching();
   heartbeat.reset();
+  across.reset();
+  own_host.reset();
   world.reset();
   if (client) client->leave();
 }
@@ -122,14 +130,25 @@ void Job::Impl::join() {
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
+  places = job::places_of(hosts, env.rank);
   // Rank 0's table for all, since ranks must choose alike.
   tuning = comm::parse_tuning(
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
   auto connected = std::make_shared<comm::Communicator>(connect(), world_options());
+  make_host_groups(connected);
   status.set_wait("join", false, steady_now());
   std::lock_guard lock(mutex);
   world = std::move(connected);
   if (lost) world->abort(lost);
+}
+
+// A group of all is the world itself.
+void Job::Impl::make_host_groups(const std::shared_ptr<comm::Communicator>& all) {
+  const auto group = [&](const std::vector<int>& ranks, const char* name) {
+    return static_cast<int>(ranks.size()) == all->size() ? all : all->subgroup(ranks, name);
+  };
+  own_host = group(places.host, "host");
+  across = group(places.across, "across");
 }
 
 comm::CommunicatorOptions Job::Impl::world_options() {
@@ -173,15 +192,19 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   const net::ConnectOptions connect_options{.rank = env.rank,
                                             .size = env.size,
                                             .secret = secret,
+                                            .host = job::own_address(env.coordinator),
                                             .epoch = env.epoch,
                                             .timeout = options.timeout};
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
   };
-  const auto chosen = options.transport;
-  return chosen == "tcp" ? net::connect_tcp(waiter, connect_options, gather)
-                         : net::connect_shm(waiter, connect_options, gather);
+  const std::string& chosen = options.transport;
+  if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
+  if (chosen == "mixed" || (chosen == "auto" && places.num_hosts > 1)) {
+    return net::connect_mixed(waiter, connect_options, gather, hosts);
+  }
+  return net::connect_shm(waiter, connect_options, gather);
 }
 
 void Job::Impl::on_news(const launch::News& news) {
@@ -219,17 +242,18 @@ Job::~Job() = default;
 
 int Job::rank() const noexcept { return impl_->env.rank; }
 int Job::size() const noexcept { return impl_->env.size; }
-int Job::local_rank() const noexcept { return impl_->env.local_rank; }
-int Job::local_size() const noexcept { return impl_->env.local_size; }
-int Job::host_rank() const noexcept { return 0; }
-int Job::num_hosts() const noexcept { return 1; }
+int Job::local_rank() const noexcept { return impl_->places.local_rank; }
+int Job::local_size() const noexcept { return impl_->places.local_size; }
+int Job::host_rank() const noexcept { return impl_->places.host_rank; }
+int Job::num_hosts() const noexcept { return impl_->places.num_hosts; }
 const std::string& Job::host_name() const noexcept { return impl_->host; }
 Device Job::device() const noexcept { return {}; }
 Role Job::role() const noexcept { return Role::Worker; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }
-comm::Communicator& Job::host() const { return *impl_->world; }
+comm::Communicator& Job::host() const { return *impl_->own_host; }
+comm::Communicator& Job::across() const { return *impl_->across; }
 std::shared_ptr<Waiter> Job::waiter() const { return impl_->waiter; }
 int Job::stop_signal() const noexcept { return job::stop_signal(); }
 void Job::activity(std::string_view what) noexcept {

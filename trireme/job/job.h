@@ -24,7 +24,7 @@ inline namespace v0 {
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
-  std::string transport = "auto";  // auto | shm | tcp (environment TRIREME_COMM_TRANSPORT)
+  std::string transport = "auto";  // auto | shm | tcp | mixed (environment TRIREME_COMM_TRANSPORT)
   std::string algorithm = "auto";  // environment TRIREME_COMM_ALGORITHM
   Duration timeout = std::chrono::seconds(30);            // TRIREME_TIMEOUT, seconds
   Duration timeout_user_code = std::chrono::minutes(30);  // TRIREME_TIMEOUT_USER_CODE, seconds
@@ -42,10 +42,11 @@ class Job {
 
   int rank() const noexcept;
   int size() const noexcept;
-  int local_rank() const noexcept;
+  int local_rank() const noexcept;  // among the ranks of this host
   int local_size() const noexcept;
-  int host_rank() const noexcept;
+  int host_rank() const noexcept;  // of this host, in the order of their lowest ranks
   int num_hosts() const noexcept;
+  /// The system's, or TRIREME_HOST.
   const std::string& host_name() const noexcept;
   Device device() const noexcept;
   Role role() const noexcept;
@@ -54,7 +55,8 @@ class Job {
   const JobOptions& options() const noexcept;
 
   comm::Communicator& world() const;
-  comm::Communicator& host() const;  // the ranks on this host
+  comm::Communicator& host() const;    // the ranks on this host, by local rank
+  comm::Communicator& across() const;  // those with this local rank on every host, by host rank
   std::shared_ptr<Waiter> waiter() const;
 
   /// SIGINT (130) or SIGTERM (143) arrived at this rank or at the launcher; 0 if none. Ranks agree

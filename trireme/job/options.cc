@@ -1,7 +1,9 @@
 #include "trireme/job/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
@@ -37,10 +39,12 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT", standard.timeout, options.timeout);
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
-  if (options.transport != "auto" && options.transport != "shm" && options.transport != "tcp") {
-    throw ConfigError(
-        "unknown transport '" + options.transport + "'",
-        {.operation = "config", .label = "comm.transport", .advice = "Use auto, shm or tcp."});
+  const std::initializer_list<std::string_view> known = {"auto", "shm", "tcp", "mixed"};
+  if (std::find(known.begin(), known.end(), options.transport) == known.end()) {
+    throw ConfigError("unknown transport '" + options.transport + "'",
+                      {.operation = "config",
+                       .label = "comm.transport",
+                       .advice = "Use auto, shm, tcp or mixed."});
   }
   return options;
 }

@@ -1,6 +1,7 @@
 #include "trireme/launch/coordinator.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,7 +10,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/launch/client.h"
+#include "trireme/launch/coordinator.grpc.pb.h"
 #include "trireme/launch/secret.h"
+#include "trireme/launch/wire_convert.h"
 
 namespace trireme {
 namespace launch {
@@ -86,6 +89,44 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
   EXPECT_EQ(report.exit_code, 11);
   EXPECT_THAT(report.sentence, HasSubstr("does not know the job's secret"));
   EXPECT_FALSE(coordinator.has_joined(0));
+}
+
+// All that a rank said when it joined, said again, and calls without a session.
+TEST(Coordinator, RefusesAReplayedJoinAndCallsOfStrangers) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  const auto stub = wire::Coordinator::NewStub(
+      grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
+  wire::HelloRequest hello;
+  hello.set_client_nonce(random_bytes(32));
+  hello.set_job("job");
+  hello.set_version(std::string(kWireVersion));
+  wire::HelloReply welcome;
+  grpc::ClientContext contexts[5];
+  ASSERT_TRUE(stub->Hello(&contexts[0], hello, &welcome).ok());
+  wire::JoinRequest join;
+  join.set_server_nonce(welcome.server_nonce());
+  join.set_client_proof(prove_join(
+      kSecret, "rank",
+      {hello.client_nonce(), welcome.server_nonce(), "job", 0, 0, std::string(kWireVersion)}));
+  wire::JoinReply first, second;
+  ASSERT_TRUE(stub->Join(&contexts[1], join, &first).ok());
+  EXPECT_EQ(stub->Join(&contexts[2], join, &second).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(second.token(), "");
+  EXPECT_FALSE(coordinator.first_failure()) << "the job was disturbed";
+
+  wire::FailureReport report;
+  report.mutable_session()->set_token(random_bytes(32));
+  report.mutable_failure()->set_sentence("a lie");
+  report.mutable_failure()->set_exit_code(1);
+  wire::Empty empty;
+  EXPECT_FALSE(stub->ReportFailure(&contexts[3], report, &empty).ok());
+  EXPECT_FALSE(coordinator.first_failure());
+  wire::ExchangeRequest large;
+  *large.mutable_session() = report.session();
+  large.set_value(std::string(2 << 20, 'x'));
+  wire::ExchangeReply reply;
+  EXPECT_FALSE(stub->Exchange(&contexts[4], large, &reply).ok());
 }
 
 TEST(Coordinator, RefusesAnotherVersionJobEpochOrRank) {

@@ -33,6 +33,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get) {
   rank.size = number(get, "TRIREME_SIZE", 0);
   rank.local_rank = number(get, "TRIREME_LOCAL_RANK", rank.rank);
   rank.local_size = number(get, "TRIREME_LOCAL_SIZE", rank.size);
+  rank.host = get("TRIREME_HOST").value_or("");
   rank.job = get("TRIREME_JOB").value_or("job");
   rank.epoch = static_cast<std::uint32_t>(number(get, "TRIREME_EPOCH", 0));
   rank.secret_descriptor = number(get, "TRIREME_SECRET_FD", -1);

@@ -15,8 +15,9 @@ namespace launch {
 
 struct RankEnvironment {
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;
-  std::string coordinator;  // "127.0.0.1:40123"; empty: alone
+  int local_rank = 0, local_size = 1;  // as the launcher says; Job counts by the ranks' hosts
+  std::string host;                    // name of this host; empty: the system's
+  std::string coordinator;             // "127.0.0.1:40123"; empty: alone
   std::string job = "job";
   std::uint32_t epoch = 0;
   int secret_descriptor = -1;  // else the file

@@ -39,6 +39,23 @@ std::string waiters_text(const Table& table, const std::string& operation, int s
   return std::to_string(waiting.size()) + " ranks wait in " + operation;
 }
 
+// "every rank waits: rank 0, 2 in all_reduce bucket 2; rank 1 in recv": what each does instead.
+std::string deadlock_text(const Table& table, const std::string& operation, int self) {
+  std::vector<std::pair<std::string, std::string>> waits;  // operation, ranks
+  for (const PeerState& peer : table.peers) {
+    const std::string& own = peer.rank == self ? operation : peer.activity.operation;
+    auto at =
+        std::find_if(waits.begin(), waits.end(), [&](const auto& one) { return one.first == own; });
+    if (at == waits.end()) at = waits.insert(waits.end(), {own, ""});
+    at->second += (at->second.empty() ? "" : ", ") + std::to_string(peer.rank);
+  }
+  std::string text = "every rank waits";
+  for (const auto& [what, ranks] : waits) {
+    text += (&what == &waits.front().first ? ": rank " : "; rank ") + ranks + " in " + what;
+  }
+  return text;
+}
+
 bool works(const PeerState& peer) {
   return peer.stopped || peer.phase == Phase::Absent ||
          (peer.phase == Phase::Joined && !peer.activity.waiting);
@@ -196,7 +213,7 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
   }
   // Everybody waits. Right after somebody has come back from work that is no deadlock yet.
   verdict.keep_waiting = table.quiet < options.timeout * 9 / 10;
-  verdict.explanation = "every rank waits; " + waiters_text(table, operation, options.self);
+  verdict.explanation = deadlock_text(table, operation, options.self);
   return verdict;
 }
 

@@ -102,6 +102,17 @@ TEST_F(MembershipTest, EverybodyWaitingForTheTimeoutIsADeadlock) {
   EXPECT_THAT(verdict.explanation, HasSubstr("every rank waits"));
 }
 
+TEST_F(MembershipTest, ADeadlockSaysWhatEachRankDoesInstead) {
+  join_all(4);
+  for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(31));
+  wait(1, "recv", seconds(31));
+  members.table(at(seconds(31)));
+  for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(61));
+  wait(1, "recv", seconds(61));
+  EXPECT_EQ(ask(0, seconds(61)).explanation,
+            "every rank waits: rank 0, 2, 3 in all_reduce bucket 2; rank 1 in recv");
+}
+
 TEST_F(MembershipTest, NamesARankThatEndedLeftOrFellSilent) {
   join_all(4);
   for (int rank = 0; rank < 4; ++rank) wait(rank, "all_reduce bucket 2", seconds(1));

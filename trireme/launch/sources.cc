@@ -84,8 +84,12 @@ void LineSource::emit_lines() {
   }
 }
 
-ExitSource::ExitSource(pid_t pid, int descriptor, std::function<void(Exit)> on_exit)
-    : DescriptorSource(descriptor), pid_(pid), on_exit_(std::move(on_exit)) {}
+ExitSource::ExitSource(pid_t pid, int descriptor, std::function<void(pid_t)> on_group_end,
+                       std::function<void(Exit)> on_exit)
+    : DescriptorSource(descriptor),
+      pid_(pid),
+      on_group_end_(std::move(on_group_end)),
+      on_exit_(std::move(on_exit)) {}
 
 bool ExitSource::poll() {
   if (finished_) return false;
@@ -95,6 +99,7 @@ bool ExitSource::poll() {
     return false;
   }
   kill(-pid_, SIGKILL);  // while the zombie still holds the number
+  on_group_end_(pid_);
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
   finish();
   const bool exited = info.si_code == CLD_EXITED;

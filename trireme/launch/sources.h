@@ -57,13 +57,16 @@ struct Exit {
   int signal = 0;
 };
 /// Calls once, when the process has ended; what is left of its process group is killed first.
+/// `on_group_end`: its number is about to become free.
 class ExitSource final : public DescriptorSource {
  public:
-  ExitSource(pid_t pid, int descriptor, std::function<void(Exit)> on_exit);
+  ExitSource(pid_t pid, int descriptor, std::function<void(pid_t)> on_group_end,
+             std::function<void(Exit)> on_exit);
   bool poll() override;
 
  private:
   const pid_t pid_;
+  std::function<void(pid_t)> on_group_end_;
   std::function<void(Exit)> on_exit_;
 };
 

@@ -194,11 +194,13 @@ void Supervisor::start_rank(int rank, int secret, const CoreShare& share) {
   for (const int one : {nothing, output[1], error[1], status}) {
     if (one >= 0) close(one);
   }
+  guard_.watch(process.pid);
   ranks_[rank].pid = process.pid;
   coordinator_->set_process(rank, process.pid);
   if (options_.on_start) options_.on_start(rank, process.pid);
-  add(std::make_shared<ExitSource>(process.pid, process.descriptor,
-                                   [this, rank](Exit exit) { on_exit(rank, exit); }));
+  add(std::make_shared<ExitSource>(
+      process.pid, process.descriptor, [this](pid_t group) { guard_.forget(group); },
+      [this, rank](Exit exit) { on_exit(rank, exit); }));
 }
 
 void Supervisor::add(std::shared_ptr<DescriptorSource> source) {

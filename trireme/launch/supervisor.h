@@ -11,6 +11,7 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/launch/coordinator.h"
+#include "trireme/launch/guard.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
@@ -58,6 +59,7 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const std::string host_;
+  Guard guard_;                            // the first: the less there is, the smaller its copy
   std::shared_ptr<SignalSource> signals_;  // before any thread: it blocks the signals
   std::unique_ptr<Output> output_;
   std::shared_ptr<RealWaiter> waiter_;

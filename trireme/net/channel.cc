@@ -18,8 +18,6 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::uint64_t kFrameMagic = 0x316d656d61726674ull;  // "tframem1"
-
 struct FrameHead {
   std::uint64_t magic = kFrameMagic;
   std::uint64_t length = 0;
@@ -191,8 +189,13 @@ std::shared_ptr<Channel> Channel::dial(std::shared_ptr<Waiter> waiter, const std
   Descriptor socket = net::dial(*waiter, address, deadline);
   const Identity peer =
       handshake(*waiter, socket.get(), true, options.identity, options.secret, deadline);
+  return over(std::move(waiter), std::move(socket), peer, options.max_frame_bytes);
+}
+
+std::shared_ptr<Channel> Channel::over(std::shared_ptr<Waiter> waiter, Descriptor socket,
+                                       const Identity& peer, std::size_t max_frame_bytes) {
   return std::shared_ptr<Channel>(
-      new Channel(std::move(waiter), std::move(socket), peer, options.max_frame_bytes));
+      new Channel(std::move(waiter), std::move(socket), peer, max_frame_bytes));
 }
 
 const Identity& Channel::peer() const noexcept { return core_->peer; }
@@ -241,8 +244,7 @@ Acceptor::~Acceptor() = default;
 std::shared_ptr<Channel> Acceptor::accept(Deadline deadline) {
   const TimePoint end = deadline.or_else(Deadline::in(options_.timeout)).from(waiter_->now());
   auto [socket, peer] = reception_->next(end, "a channel to be dialled");
-  return std::shared_ptr<Channel>(
-      new Channel(waiter_, std::move(socket), peer, options_.max_frame_bytes));
+  return Channel::over(waiter_, std::move(socket), peer, options_.max_frame_bytes);
 }
 
 }  // namespace net

@@ -25,6 +25,8 @@ namespace net {
 
 class Reception;
 
+inline constexpr std::uint64_t kFrameMagic = 0x316d656d61726674ull;  // "tframem1"
+
 struct ChannelOptions {
   std::string secret;
   std::string host = "127.0.0.1";  // of an Acceptor: IPv4 or IPv6; empty: unix, this host only
@@ -38,6 +40,9 @@ class Channel {
   /// Connects to an Acceptor's address(). Blocks. Throws RefusedError, PeerLost, TimeoutError.
   static std::shared_ptr<Channel> dial(std::shared_ptr<Waiter> waiter, const std::string& address,
                                        const ChannelOptions& options);
+  /// Over a socket whose other end has been authenticated already.
+  static std::shared_ptr<Channel> over(std::shared_ptr<Waiter> waiter, Descriptor socket,
+                                       const Identity& peer, std::size_t max_frame_bytes);
   ~Channel();
   Channel(const Channel&) = delete;
 
@@ -51,7 +56,6 @@ class Channel {
   void close();
 
  private:
-  friend class Acceptor;
   struct Core;
   Channel(std::shared_ptr<Waiter> waiter, Descriptor socket, Identity peer,
           std::size_t max_frame_bytes);

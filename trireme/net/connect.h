@@ -1,7 +1,7 @@
 // How a group of ranks gets its Transport: one function per kind, all over one Exchange.
 //
 // An Exchange all-gathers one short string per rank (the launch module's coordinator provides it).
-// Both functions are collective and block, through the waiter, up to `timeout`; they throw
+// The functions are collective and block, through the waiter, up to `timeout`; they throw
 // TimeoutError or PeerLost naming the rank that did not come, RefusedError on a wrong secret or
 // version, ResourceError when the system has no more descriptors or memory.
 #pragma once
@@ -28,6 +28,7 @@ struct ConnectOptions {
   std::string host = "127.0.0.1";  // tcp: the address to listen on, IPv4 or IPv6
   std::uint32_t epoch = 0;         // of the membership; both ends must agree
   Duration timeout = std::chrono::seconds(30);
+  std::vector<bool> skip = {};  // tcp: peers without a connection; empty: none
 };
 
 /// All ranks on this host, as processes or threads (each with its own waiter).
@@ -40,6 +41,15 @@ std::shared_ptr<Transport> make_shm(std::shared_ptr<Waiter> waiter, const Connec
 /// Loopback or a network.
 std::shared_ptr<Transport> connect_tcp(std::shared_ptr<Waiter> waiter,
                                        const ConnectOptions& options, const Exchange& exchange);
+
+/// How a transport between hosts is made: connect_tcp, for example.
+using Connect = std::function<std::shared_ptr<Transport>(
+    std::shared_ptr<Waiter> waiter, const ConnectOptions& options, const Exchange& exchange)>;
+/// Shared memory among the ranks whose `hosts` are equal, `between` for all other pairs.
+std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
+                                         const ConnectOptions& options, const Exchange& exchange,
+                                         const std::vector<std::string>& hosts,
+                                         const Connect& between = connect_tcp);
 
 }  // namespace net
 }  // namespace v0

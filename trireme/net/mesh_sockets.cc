@@ -12,10 +12,15 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-std::string missing(const std::vector<Descriptor>& sockets, int rank) {
+bool wanted(const ConnectOptions& options, int peer) {
+  return options.skip.empty() || !options.skip[static_cast<std::size_t>(peer)];
+}
+
+std::string missing(const ConnectOptions& options, const std::vector<Descriptor>& sockets) {
   std::string names;
-  for (std::size_t peer = static_cast<std::size_t>(rank) + 1; peer < sockets.size(); ++peer) {
-    if (!sockets[peer]) names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+  for (int peer = options.rank + 1; peer < options.size; ++peer) {
+    if (sockets[static_cast<std::size_t>(peer)] || !wanted(options, peer)) continue;
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
   }
   return names;
 }
@@ -35,6 +40,7 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
                 const std::vector<std::string>& addresses, TimePoint deadline,
                 std::vector<Descriptor>& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
+    if (!wanted(options, peer)) continue;
     const auto at = static_cast<std::size_t>(peer);
     try {
       sockets[at] = dial(waiter, addresses[at], deadline);
@@ -52,8 +58,10 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                    const Listener& listener, TimePoint deadline, std::vector<Descriptor>& sockets) {
   Reception reception(waiter, listener, mine, options.secret);
-  for (int left = options.size - 1 - options.rank; left > 0;) {
-    auto [socket, other] = reception.next(deadline, missing(sockets, options.rank) + " to connect");
+  int left = 0;
+  for (int peer = options.rank + 1; peer < options.size; ++peer) left += wanted(options, peer);
+  while (left > 0) {
+    auto [socket, other] = reception.next(deadline, missing(options, sockets) + " to connect");
     const auto at = static_cast<std::size_t>(other.rank);
     if (other.rank <= options.rank || other.rank >= options.size || sockets[at]) continue;
     sockets[at] = std::move(socket);

@@ -26,7 +26,7 @@ class Strangers : public ::testing::Test {
   Descriptor connect() { return dial(*waiter_, acceptor_.address(), waiter_->now() + 10s); }
   static void say(const Descriptor& socket, std::span<const std::byte> bytes) {
     // It may be dropped in the middle of it.
-    (void)!send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   static ChannelOptions options() {
     ChannelOptions result;

@@ -56,10 +56,21 @@ class Transport {
   virtual Work recv(int peer, Tag tag, std::span<std::byte> bytes) = 0;
   /// Makes memory reachable for peers where the transport can. With bytes.data() == nullptr the
   /// transport provides bytes.size() bytes itself, page aligned and zeroed: memfd memory in shm.
-  virtual Region register_memory(std::span<std::byte> bytes, Device device) = 0;
+  /// Only `peers` may map it; empty: all.
+  virtual Region register_memory(std::span<std::byte> bytes, Device device,
+                                 std::span<const int> peers) = 0;
+  Region register_memory(std::span<std::byte> bytes, Device device) {
+    return register_memory(bytes, device, {});
+  }
   /// A peer's region in this process; empty where impossible. The peer must have registered it
-  /// before (a message received from it after the registration proves that).
+  /// before (a message received from it after the registration proves that). The mapping stays
+  /// until unmap(), also when the peer has let go of the region.
   virtual std::span<std::byte> map(int peer, RegionId region) = 0;
+  /// Ends the mapping of a peer's region; for the own rank, forgets the registration.
+  virtual void unmap(int peer, RegionId region) noexcept = 0;
+  /// Whether regions that the transport provides for `peer` can be mapped here: true between all
+  /// ranks of a set or between none, if it is true for one of them to all others.
+  virtual bool can_map(int peer) const noexcept = 0;
   /// Copies what lies at `address` of a peer's own address space to `to`, without its help. False
   /// where that is not possible, or the peer is gone. An empty `to` asks whether it ever is.
   virtual bool read(int peer, std::uintptr_t address, std::span<std::byte> to) {

@@ -76,8 +76,9 @@ void check(const DataParallelOptions& options, const torch::optim::Optimizer& op
 std::vector<parallel::Accumulated> accumulators(const NamedTensors& trainable) {
   std::vector<parallel::Accumulated> uses;
   for (const auto& [name, tensor] : trainable)
-    uses.push_back(
-        {name, tensor.numel(), tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+    uses.push_back({name, tensor.numel(),
+                    tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32,
+                    tensor.dim() > 1 ? tensor.size(0) : 1});
   return uses;
 }
 
@@ -120,7 +121,8 @@ struct DataParallel::Impl {
              slices(contents.trainable),
              {.bucket_bytes = options.bucket_bytes,
               .reduce = seat.reduce,
-              .before_launch = [this] { return enter_gate(); }}),
+              .before_launch = [this] { return enter_gate(); },
+              .compression = options.compression}),
         hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
           if (!micro_open) open_micro();
           if (micro_open)
@@ -341,6 +343,7 @@ bool DataParallel::step() {
   try {
     return impl_->step();
   } catch (const StepRefused&) {
+    impl_->sync.drop();
     throw;  // every rank has it and may go on
   } catch (...) {
     impl_->failed = true;

@@ -35,6 +35,9 @@ struct DataParallelOptions {
   std::string sync = "plain";  // this release: plain
   double clip = 0;             // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
+  /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
+  /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
+  std::string compression = "none";
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;

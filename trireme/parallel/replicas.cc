@@ -93,7 +93,8 @@ Found find_parameters(const Stage& stage, const std::map<std::string, std::strin
       const DType sum = own.tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32;
       out.use_of_leaf.push_back(
           {static_cast<std::uint16_t>(block), static_cast<std::uint16_t>(out.uses[block].size())});
-      out.uses[block].push_back({name, own.tensor.numel(), sum});
+      out.uses[block].push_back(
+          {name, own.tensor.numel(), sum, own.tensor.dim() > 1 ? own.tensor.size(0) : 1});
       out.parameter_of[block].push_back(at->second);
       out.leaves.push_back(own.tensor);
     }

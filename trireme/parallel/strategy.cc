@@ -72,7 +72,9 @@ struct Strategy::Impl {
         sync(*seat.world, replicas.uses, replicas.parameter_of, replicas.slices(),
              {.bucket_bytes = options.bucket_bytes,
               .reduce = seat.reduce,
-              .before_launch = [this] { return enter_gate(); }}),
+              .before_launch = [this] { return enter_gate(); },
+              .compression = options.compression,
+              .seed = options.seed}),
         optimizer(std::move(own_optimizer)),
         hooks(replicas.leaves, [this](std::size_t leaf, at::Tensor gradient) {
           sync.gradient(replicas.use_of_leaf[leaf], microbatch, std::move(gradient));
@@ -262,6 +264,7 @@ StepResult Strategy::step(const Batch& batch, const Loss& loss) {
   try {
     return impl_->run(batch, loss);
   } catch (const StepRefused&) {
+    impl_->sync.drop();
     throw;  // every rank has it and may go on
   } catch (...) {
     impl_->failed = true;

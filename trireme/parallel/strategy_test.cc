@@ -233,6 +233,34 @@ TEST(Strategy, ResumesFromItsStateWithEqualBits) {
   });
 }
 
+// Compression changes bits, but not from rank to rank, and the losses stay close.
+TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
+  const auto train_with = [](const std::string& compression) {
+    std::vector<Outcome> outcomes(3);
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      Strategy strategy(parallel::Seat{.world = rank.world.get()}, tiny_gpt(),
+                        {.clip = 0.5, .bucket_bytes = 2048, .compression = compression},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      Outcome& outcome = outcomes[static_cast<std::size_t>(rank.rank)];
+      for (int step = 0; step < 6; ++step) {
+        const std::uint32_t total = step == 3 ? 2 : 9;  // once, rank 2 has no share
+        const Batch batch = batch_of(step, total, rank.rank, rank.size);
+        outcome.losses.push_back(strategy.step(batch, token_loss()).loss);
+      }
+      outcome.hash = strategy.weights_hash();
+    });
+    EXPECT_EQ(outcomes[1], outcomes[0]) << compression;
+    EXPECT_EQ(outcomes[2], outcomes[0]) << compression;
+    return outcomes[0];
+  };
+  const Outcome plain = train_with("none");
+  for (const char* spec : {"bf16", "f16", "topk:0.3", "powersgd:2", "onebit"}) {
+    const Outcome compressed = train_with(spec);
+    EXPECT_NE(compressed.hash, plain.hash) << spec << " changed nothing";
+    EXPECT_NEAR(compressed.losses.back(), plain.losses.back(), 0.25) << spec;
+  }
+}
+
 TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     const parallel::Seat seat{.world = rank.world.get()};

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
+#include "trireme/parallel/data/compression/compressor.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -119,9 +120,14 @@ void add_parallel_keys(config::Schema& schema) {
               "How bytes move between ranks.",
               0,
               0,
-              {"auto", "shm", "tcp"}});
+              {"auto", "shm", "tcp", "mixed"}});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
               names_of_algorithms()});
+  schema.add({.name = "comm.compression",
+              .fallback = text("none"),
+              .meaning = "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
+                         "powersgd:RANK, onebit. Any but none changes bits with the layout.",
+              .identity = true});
   schema.add(
       {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
@@ -133,7 +139,7 @@ void add_parallel_keys(config::Schema& schema) {
   const char* later = "Leave it out; docs/architecture.md says what is there.";
   for (const char* key :
        {"parallel.schedule", "memory.recompute", "memory.offload", "memory.limit", "server.count",
-        "server.staleness", "server.replicas", "comm.compression", "checkpoint.path"}) {
+        "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -180,12 +186,19 @@ Settings::Settings(const config::Config& config) {
                           std::to_string(model.width % model.heads),
                       {.operation = "config", .advice = "Change one of them."});
   }
+  parallel::check_compression(config.text("comm.compression"));
+  if (precision == "fp64" && config.text("comm.compression") != "none") {
+    throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
+                          "\" with train.precision = \"fp64\": fp64 is for checking",
+                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
+  }
   strategy = {.sync = config.text("parallel.sync"),
               .data = static_cast<int>(integer("parallel.data")),
               .precision = precision,
               .clip = number("train.clip"),
               .seed = model.seed,
-              .bucket_bytes = integer("comm.bucket_bytes")};
+              .bucket_bytes = integer("comm.bucket_bytes"),
+              .compression = config.text("comm.compression")};
   optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
                number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");

@@ -2,10 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <barrier>
 #include <exception>
 #include <memory>
-#include <mutex>
-#include <semaphore>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -20,25 +19,18 @@ namespace {
 // An all-gather of one string per rank between threads: what the coordinator is between processes.
 class Meeting {
  public:
-  explicit Meeting(int size) : size_(size), words_(size) {}
+  explicit Meeting(int size) : words_(static_cast<std::size_t>(size)), all_(size) {}
   std::vector<std::string> exchange(int rank, const std::string& mine) {
-    std::unique_lock lock(mutex_);
-    words_[rank] = mine;
-    if (++here_ == size_) {
-      all_.release(size_);
-    }
-    lock.unlock();
-    all_.acquire();
-    lock.lock();
-    return words_;
+    words_[static_cast<std::size_t>(rank)] = mine;
+    all_.arrive_and_wait();
+    const std::vector<std::string> words = words_;
+    all_.arrive_and_wait();
+    return words;
   }
 
  private:
-  const int size_;
-  int here_ = 0;
-  std::mutex mutex_;
   std::vector<std::string> words_;
-  std::counting_semaphore<> all_{0};
+  std::barrier<> all_;
 };
 
 std::vector<std::vector<int>> socket_pairs(int size) {
@@ -68,9 +60,18 @@ void run_threads(const Group& group, const std::function<void(comm::Communicator
         connect.size = group.size;
         connect.secret = "conformance";
         const auto exchange = [&](const std::string& mine) { return meeting.exchange(rank, mine); };
-        auto transport = group.transport == "shm" ? net::make_shm(waiter, connect, sockets[rank])
-                                                  : net::connect_tcp(waiter, connect, exchange);
         comm::CommunicatorOptions options;
+        std::shared_ptr<net::Transport> transport;
+        if (group.transport == "shm") {
+          transport = net::make_shm(waiter, connect, sockets[rank]);
+        } else if (group.transport == "tcp") {
+          transport = net::connect_tcp(waiter, connect, exchange);
+        } else {
+          for (int one = 0; one < group.size; ++one) {  // two ranks a host
+            options.host_of_rank.push_back("host " + std::to_string(one / 2));
+          }
+          transport = net::connect_mixed(waiter, connect, exchange, options.host_of_rank);
+        }
         options.algorithm = group.algorithm;
         comm::Communicator world(std::move(transport), options);
         body(world);

@@ -9,7 +9,7 @@
 namespace trireme::test {
 
 struct Group {
-  std::string transport, algorithm;
+  std::string transport, algorithm;  // sim, shm, tcp, mixed (two ranks a host)
   int size = 2;
   std::uint64_t seed = 1;  // sim
 };

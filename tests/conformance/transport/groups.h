@@ -7,13 +7,16 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/net/connect.h"
+#include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/net/sub_transport.h"
 
 namespace trireme::conformance {
 
@@ -68,26 +71,32 @@ struct Rank {
 
 using Body = std::function<void(Rank&)>;
 
-/// An all-gather among threads.
+/// An all-gather among threads, as often as wanted.
 class ThreadExchange {
  public:
-  explicit ThreadExchange(int size) : values_(static_cast<std::size_t>(size)) {}
+  explicit ThreadExchange(int size) : rounds_of_(static_cast<std::size_t>(size)) {}
   net::Exchange of(int rank) {
     return [this, rank](const std::string& mine) {
       std::unique_lock lock(mutex_);
-      values_[static_cast<std::size_t>(rank)] = mine;
-      ++arrived_;
+      const std::size_t round = rounds_of_[static_cast<std::size_t>(rank)]++;
+      if (round == rounds_.size()) rounds_.push_back({std::vector<std::string>(rounds_of_.size())});
+      rounds_[round].values[static_cast<std::size_t>(rank)] = mine;
+      ++rounds_[round].arrived;
       changed_.notify_all();
-      changed_.wait(lock, [&] { return arrived_ >= values_.size(); });
-      return values_;
+      changed_.wait(lock, [&] { return rounds_[round].arrived == rounds_of_.size(); });
+      return rounds_[round].values;
     };
   }
 
  private:
+  struct Round {
+    std::vector<std::string> values;
+    std::size_t arrived = 0;
+  };
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> values_;
-  std::size_t arrived_ = 0;
+  std::vector<Round> rounds_;
+  std::vector<std::size_t> rounds_of_;
 };
 
 template <class Connect>
@@ -118,15 +127,53 @@ void run_threads(int size, const Body& body, const Connect& connect) {
 
 struct Shm {
   static constexpr const char* kName = "shm";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
+  static bool maps(int, int) { return true; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_shm);
   }
 };
 
+/// Two ranks a host, as far as the transport knows.
+struct Mixed {
+  static constexpr const char* kName = "mixed";
+  static constexpr const char* kTransport = kName;
+  static constexpr bool kMaps = true;
+  static bool maps(int a, int b) { return a / 2 == b / 2; }
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < size; ++rank) hosts.push_back("host " + std::to_string(rank / 2));
+    run_threads(size, body, [&](auto waiter, const auto& options, const auto& exchange) {
+      return net::connect_mixed(waiter, options, exchange, hosts);
+    });
+  }
+};
+
+#ifdef TRIREME_CONFORMANCE_MPI
+/// Processes that mpirun started, each a rank: groups larger than that do not run.
+struct Mpi {
+  static constexpr const char* kName = "mpi";
+  static constexpr const char* kTransport = kName;
+  static constexpr bool kMaps = false;
+  static bool maps(int, int) { return false; }
+  static void run(int size, const Body& body, std::uint64_t = 1) {
+    static net::MpiGroup all;
+    if (size > all.size()) return;
+    auto group = std::make_unique<net::MpiGroup>(nullptr, size);
+    if (!group->member()) return;
+    Rank context{group->rank(), size, RealWaiter::make(), nullptr};
+    context.transport = net::connect_mpi(context.waiter, std::move(group));
+    body(context);
+  }
+};
+#endif
+
 struct Tcp {
   static constexpr const char* kName = "tcp";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = false;
+  static bool maps(int, int) { return false; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
     run_threads(size, body, net::connect_tcp);
   }
@@ -134,7 +181,9 @@ struct Tcp {
 
 struct Sim {
   static constexpr const char* kName = "sim";
+  static constexpr const char* kTransport = kName;
   static constexpr bool kMaps = true;
+  static bool maps(int, int) { return true; }
   static void run(int size, const Body& body, std::uint64_t seed = 1) {
     net::SimNetwork network(size, {.seed = seed});
     std::exception_ptr first;
@@ -148,6 +197,34 @@ struct Sim {
     });
     if (first) std::rethrow_exception(first);
   }
+};
+
+/// The first ranks of a transport of one more, which leaves at once.
+template <class Parent>
+struct Grouped {
+  static constexpr const char* kTransport = Parent::kName;
+  static constexpr bool kMaps = Parent::kMaps;
+  static bool maps(int a, int b) { return Parent::maps(a, b); }
+  static void run(int size, const Body& body, std::uint64_t seed = 1) {
+    Parent::run(
+        size + 1,
+        [&](Rank& rank) {
+          if (rank.rank == size) return;
+          std::vector<int> members(static_cast<std::size_t>(size));
+          std::iota(members.begin(), members.end(), 0);
+          const auto id = net::group_id(0, members, "conformance", 0);
+          rank.transport = net::make_sub_transport(rank.transport, members, id);
+          rank.size = size;
+          body(rank);
+        },
+        seed);
+  }
+};
+struct GroupOnSim : Grouped<Sim> {
+  static constexpr const char* kName = "group_on_sim";
+};
+struct GroupOnShm : Grouped<Shm> {
+  static constexpr const char* kName = "group_on_shm";
 };
 
 }  // namespace trireme::conformance

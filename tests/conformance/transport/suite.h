@@ -40,7 +40,11 @@ struct Names {
     return T::kName;
   }
 };
-using All = ::testing::Types<Sim, Shm, Tcp>;
+#ifdef TRIREME_CONFORMANCE_MPI
+using All = ::testing::Types<Mpi>;
+#else
+using All = ::testing::Types<Sim, Shm, Tcp, Mixed, GroupOnSim, GroupOnShm>;
+#endif
 TYPED_TEST_SUITE(Conformance, All, Names);
 
 }  // namespace trireme::conformance

@@ -14,7 +14,7 @@ TYPED_TEST(Conformance, EveryPairExchangesOnEverySize) {
     TypeParam::run(size, [&](Rank& rank) {
       EXPECT_EQ(rank.transport->rank(), rank.rank);
       EXPECT_EQ(rank.transport->size(), size);
-      EXPECT_EQ(rank.transport->name(), TypeParam::kName);
+      EXPECT_EQ(rank.transport->name(), TypeParam::kTransport);
       std::vector<Bytes> out, in;
       std::vector<Work> works;
       for (int peer = 0; peer < size; ++peer) {
@@ -203,7 +203,7 @@ TYPED_TEST(Conformance, ContinuationsMayTalk) {
 }
 
 TYPED_TEST(Conformance, RandomTrafficArrivesWhole) {
-  const int rounds = std::string_view(TypeParam::kName) == "sim" ? 100 : 8;
+  const int rounds = std::string_view(TypeParam::kTransport) == "sim" ? 100 : 8;
   for (int seed = 1; seed <= rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     TypeParam::run(

@@ -2,18 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace net {
 namespace {
 
+constexpr std::size_t kLarge = std::size_t{64} << 20;  // worth a look at what there is
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) {
@@ -23,11 +26,31 @@ std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) 
   return std::make_shared<SharedMemory>(static_cast<std::byte*>(data), bytes);
 }
 
+// What would end the process later, by a signal or the out-of-memory killer, is refused here.
+void check_limits(std::size_t bytes) {
+  const auto refuse = [&](const std::string& why) {
+    throw ResourceError("shared memory of " + std::to_string(bytes) + " bytes is above " + why,
+                        {.operation = "net",
+                         .advice = "Check the limits on memory and file sizes (ulimit -a, the "
+                                   "cgroup's), or use transport tcp."});
+  };
+  rlimit files{};
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) {
+    refuse("the limit on file sizes (ulimit -f), which counts for memory files too");
+  }
+  if (bytes < kLarge) return;
+  const std::int64_t memory = observe::memory_limit();
+  if (memory > 0 && bytes > static_cast<std::size_t>(memory)) {
+    refuse("all memory that this process may use, " + std::to_string(memory) + " bytes");
+  }
+}
+
 }  // namespace
 
 SharedMemory::~SharedMemory() { munmap(data_, std::max<std::size_t>(bytes_, 1)); }
 
 CreatedMemory create_memory(std::size_t bytes) {
+  check_limits(bytes);
   Descriptor descriptor(memfd_create("trireme", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor) throw_system_error("memfd_create");
   if (ftruncate(descriptor.get(), static_cast<off_t>(std::max<std::size_t>(bytes, 1))) != 0) {

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -117,8 +118,8 @@ void ShmCore::meet(int peer, TimePoint deadline) {
   watch(other.socket.get());
 }
 
-Region ShmCore::register_memory(std::span<std::byte> bytes) {
-  Region region{{static_cast<std::uint32_t>(own_regions_.size())}, bytes, nullptr};
+Region ShmCore::register_memory(std::span<std::byte> bytes, std::span<const int> peers) {
+  Region region{{num_regions_++}, bytes, nullptr};
   Control control;
   control.kind = ControlKind::Region;
   control.rank = options_.rank;
@@ -132,9 +133,10 @@ Region ShmCore::register_memory(std::span<std::byte> bytes) {
     control.bytes = bytes.size();
     descriptors.push_back(created.descriptor.get());
   }
-  own_regions_.push_back(created.memory);
+  own_regions_.emplace(region.id.value, created.memory);
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank || messenger_.lost(peer)) continue;
+    if (!peers.empty() && std::find(peers.begin(), peers.end(), peer) == peers.end()) continue;
     try {
       send_control(at(peer).socket.get(), control, descriptors);
     } catch (const PeerLost&) {
@@ -147,8 +149,9 @@ Region ShmCore::register_memory(std::span<std::byte> bytes) {
 std::span<std::byte> ShmCore::map(int peer, RegionId region) {
   check_peer(peer, options_.size);
   if (peer == options_.rank) {
-    TRIREME_CHECK(region.value < own_regions_.size());
-    const auto own = own_regions_[region.value].lock();
+    TRIREME_CHECK(region.value < num_regions_);
+    const auto found = own_regions_.find(region.value);
+    const auto own = found == own_regions_.end() ? nullptr : found->second.lock();
     return own ? own->bytes() : std::span<std::byte>();
   }
   // The descriptor was sent before the message that proves the registration, so it is here.
@@ -161,6 +164,10 @@ std::span<std::byte> ShmCore::map(int peer, RegionId region) {
     known.descriptor = Descriptor();
   }
   return known.memory ? known.memory->bytes() : std::span<std::byte>();
+}
+
+void ShmCore::unmap(int peer, RegionId region) noexcept {
+  peer == options_.rank ? own_regions_.erase(region.value) : at(peer).regions.erase(region.value);
 }
 
 void ShmCore::notify(int peer) noexcept {

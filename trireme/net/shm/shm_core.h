@@ -23,8 +23,9 @@ class ShmCore final : public ProgressSource {
           std::vector<Descriptor> sockets);
 
   Messenger& messenger() noexcept { return messenger_; }
-  Region register_memory(std::span<std::byte> bytes);
+  Region register_memory(std::span<std::byte> bytes, std::span<const int> peers);
   std::span<std::byte> map(int peer, RegionId region);
+  void unmap(int peer, RegionId region) noexcept;
   void notify(int peer) noexcept;
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) noexcept;
 
@@ -37,7 +38,7 @@ class ShmCore final : public ProgressSource {
   struct PeerRegion {
     Descriptor descriptor;
     std::size_t bytes = 0;
-    std::shared_ptr<SharedMemory> memory;  // once mapped; stays until the transport goes
+    std::shared_ptr<SharedMemory> memory;  // once mapped; stays until unmap()
   };
   class ShmLink final : public Link {
    public:
@@ -84,7 +85,8 @@ class ShmCore final : public ProgressSource {
   Messenger messenger_;
   std::vector<Peer> peers_;
   std::vector<std::byte> scratch_;
-  std::vector<std::weak_ptr<SharedMemory>> own_regions_;
+  std::unordered_map<std::uint32_t, std::weak_ptr<SharedMemory>> own_regions_;
+  std::uint32_t num_regions_ = 0;
   unsigned polls_ = 0;
   bool armed_ = false;
   bool rung_ = false;  // a doorbell was or is being rung: drain it

@@ -36,13 +36,15 @@ class ShmTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device) override {
-    return core_->register_memory(bytes);
+  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int> peers) override {
+    return core_->register_memory(bytes, peers);
   }
   std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
     return core_->read(peer, address, to);
   }
+  void unmap(int peer, RegionId region) noexcept override { core_->unmap(peer, region); }
+  bool can_map(int) const noexcept override { return true; }
   void notify(int peer) noexcept override { core_->notify(peer); }
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }

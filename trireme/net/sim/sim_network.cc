@@ -1,7 +1,8 @@
 #include "trireme/net/sim/sim_network.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,7 +18,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kMostArrivals = 1024;
 
 using Key = std::pair<int, std::uint64_t>;  // peer, tag
 
@@ -35,6 +36,19 @@ struct Posted {
   WorkSource source;
 };
 
+struct Memory {
+  explicit Memory(std::size_t size) : bytes(size) {
+    void* const pages = mmap(nullptr, std::max<std::size_t>(size, 1), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TRIREME_CHECK(pages != MAP_FAILED);
+    data = static_cast<std::byte*>(pages);
+  }
+  ~Memory() { munmap(data, std::max<std::size_t>(bytes, 1)); }
+  Memory(const Memory&) = delete;
+  std::byte* data;
+  std::size_t bytes;
+};
+
 }  // namespace
 
 struct SimNetwork::State {
@@ -47,9 +61,10 @@ struct SimNetwork::State {
     std::vector<bool> gone;                         // peers that it knows have left
     std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
     TimePoint last_sent{};
-    // Kept as long as the network: in shm the peers hold a descriptor, mapped yet or not.
-    std::vector<std::shared_ptr<std::byte>> regions;
-    std::vector<std::size_t> region_bytes;
+    std::uint32_t num_regions = 0;
+    std::map<std::uint32_t, std::weak_ptr<Memory>> regions;
+    // Peers' regions, kept until unmap(): in shm a rank holds their descriptors, mapped yet or not.
+    std::map<Key, std::shared_ptr<Memory>> given;
   };
 
   std::shared_ptr<Scheduler> scheduler;
@@ -57,6 +72,7 @@ struct SimNetwork::State {
   std::vector<Endpoint> ends;
 
   TimePoint arrival(int from, int to, Tag tag, std::size_t bytes);
+  std::shared_ptr<Message> next_arrived(int rank, const Key& key);
   void arrive(int to, const std::shared_ptr<Message>& message);
   void match(int to, const Posted& posted, const std::shared_ptr<Message>& message);
   void fail_everything(int rank, const std::exception_ptr& error);
@@ -83,13 +99,16 @@ class SimTransport final : public Transport {
   std::string_view name() const noexcept override { return "sim"; }
   Work send(int peer, Tag tag, std::span<const std::byte> bytes) override;
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override;
-  Region register_memory(std::span<std::byte> bytes, Device device) override;
+  Region register_memory(std::span<std::byte> bytes, Device device,
+                         std::span<const int> peers) override;
   std::span<std::byte> map(int peer, RegionId region) override;
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
     if (lost(peer)) return false;
     if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
     return true;  // ranks are threads of one process
   }
+  void unmap(int peer, RegionId region) noexcept override;
+  bool can_map(int) const noexcept override { return true; }
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
   void abort(std::exception_ptr error) noexcept override {
@@ -135,11 +154,7 @@ Work SimTransport::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   check_peer(peer, size());
   if (end().failure) return Work::failed(end().failure);
   Posted posted{bytes, WorkSource(waiter_, nullptr, "recv from " + std::to_string(peer))};
-  auto& arrived = end().arrived[{peer, tag.value}];
-  while (!arrived.empty()) {
-    const auto message = std::move(arrived.front());
-    arrived.pop_front();
-    if (message->cancelled) continue;
+  if (const auto message = state_->next_arrived(rank_, {peer, tag.value})) {
     state_->match(rank_, posted, message);
     return posted.source.work();
   }
@@ -150,29 +165,38 @@ Work SimTransport::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   return posted.source.work();
 }
 
-Region SimTransport::register_memory(std::span<std::byte> bytes, Device) {
-  Region region{{static_cast<std::uint32_t>(end().regions.size())}, bytes, nullptr};
-  std::shared_ptr<std::byte> memory;
-  if (bytes.data() == nullptr) {
-    const std::size_t rounded = std::max(kPage, (bytes.size() + kPage - 1) / kPage * kPage);
-    memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)), std::free);
-    TRIREME_CHECK(memory != nullptr);
-    std::memset(memory.get(), 0, rounded);
-    region.bytes = {memory.get(), bytes.size()};
-    region.owner = memory;
+Region SimTransport::register_memory(std::span<std::byte> bytes, Device,
+                                     std::span<const int> peers) {
+  Region region{{end().num_regions++}, bytes, nullptr};
+  if (bytes.data() != nullptr) return region;
+  auto memory = std::make_shared<Memory>(bytes.size());
+  region.bytes = {memory->data, bytes.size()};
+  region.owner = memory;
+  end().regions.emplace(region.id.value, memory);
+  for (int peer = 0; peer < size(); ++peer) {
+    const bool chosen = peers.empty() || std::find(peers.begin(), peers.end(), peer) != peers.end();
+    if (peer == rank_ || !chosen) continue;
+    state_->ends[static_cast<std::size_t>(peer)].given[{rank_, region.id.value}] = memory;
   }
-  end().regions.push_back(memory);
-  end().region_bytes.push_back(bytes.size());
   return region;
 }
 
 std::span<std::byte> SimTransport::map(int peer, RegionId region) {
   check_peer(peer, size());
-  auto& other = state_->ends[static_cast<std::size_t>(peer)];
-  TRIREME_CHECK(region.value < other.regions.size());
-  const auto& memory = other.regions[region.value];
+  TRIREME_CHECK(region.value < state_->ends[static_cast<std::size_t>(peer)].num_regions);
+  std::shared_ptr<Memory> memory;
+  if (peer != rank_) {
+    const auto found = end().given.find({peer, region.value});
+    if (found != end().given.end()) memory = found->second;
+  } else if (const auto own = end().regions.find(region.value); own != end().regions.end()) {
+    memory = own->second.lock();
+  }
   if (!memory) return {};
-  return {memory.get(), other.region_bytes[region.value]};
+  return {memory->data, memory->bytes};
+}
+
+void SimTransport::unmap(int peer, RegionId region) noexcept {
+  peer == rank_ ? end().regions.erase(region.value) : end().given.erase({peer, region.value});
 }
 
 void SimTransport::leave() {
@@ -195,23 +219,41 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
       static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
   const auto extra = Duration(static_cast<Duration::rep>(
       scheduler->draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
+  if (end.last_arrival.size() > kMostArrivals) {  // those of the past bind nobody
+    std::erase_if(end.last_arrival,
+                  [&](const auto& one) { return one.second <= scheduler->now(); });
+  }
   auto& last = end.last_arrival[{to, tag.value}];
   last = std::max(last, scheduler->now() + options.alpha + transfer + extra);
   end.last_sent = std::max(end.last_sent, last);
   return last;
 }
 
+// An empty queue goes: groups come and leave, and every one has tags of its own.
+std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& key) {
+  auto& arrived = ends[static_cast<std::size_t>(rank)].arrived;
+  std::shared_ptr<Message> message;
+  const auto queue = arrived.find(key);
+  while (queue != arrived.end() && !queue->second.empty() && !message) {
+    if (!queue->second.front()->cancelled) message = queue->second.front();
+    queue->second.pop_front();
+  }
+  if (queue != arrived.end() && queue->second.empty()) arrived.erase(queue);
+  return message;
+}
+
 void SimNetwork::State::arrive(int to, const std::shared_ptr<Message>& message) {
   auto& end = ends[static_cast<std::size_t>(to)];
   if (message->cancelled || end.failure) return;
   const Key key{message->from, message->tag.value};
-  auto& posted = end.posted[key];
-  if (posted.empty()) {
+  const auto posted = end.posted.find(key);
+  if (posted == end.posted.end() || posted->second.empty()) {
     end.arrived[key].push_back(message);
     return;
   }
-  const Posted first = std::move(posted.front());
-  posted.pop_front();
+  const Posted first = std::move(posted->second.front());
+  posted->second.pop_front();
+  if (posted->second.empty()) end.posted.erase(posted);
   match(to, first, message);
 }
 

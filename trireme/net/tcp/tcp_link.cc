@@ -119,7 +119,8 @@ bool TcpLink::read(const char*& ended) {
     if (full || !(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
     moved = true;
   }
-  return moved;
+  handle_buffer(ended);  // no event would tell of what is left in it
+  return true;
 }
 
 // Everything complete in the buffer; false if the peer broke the protocol.

@@ -2,14 +2,13 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/mesh_sockets.h"
+#include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
 namespace trireme {
@@ -28,6 +27,10 @@ class TcpCore final : public ProgressSource {
     if (!epoll_) throw_system_error("epoll_create1");
     for (int peer = 0; peer < options.size; ++peer) {
       if (peer == rank_) continue;
+      if (!sockets[static_cast<std::size_t>(peer)]) {
+        messenger_.lose(peer, "this transport has no connection to it");
+        continue;
+      }
       at(peer).link = std::make_unique<TcpLink>(messenger_, peer,
                                                 std::move(sockets[static_cast<std::size_t>(peer)]));
       messenger_.attach(peer, at(peer).link.get());
@@ -134,23 +137,16 @@ class TcpTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device) override {
-    Region region{{num_regions_++}, bytes, nullptr};
-    if (bytes.data() != nullptr) return region;
-    constexpr std::size_t kPage = 4096;
-    const std::size_t rounded = std::max(kPage, (bytes.size() + kPage - 1) / kPage * kPage);
-    std::shared_ptr<void> memory(std::aligned_alloc(kPage, rounded), std::free);
-    if (memory == nullptr) throw_system_error("aligned_alloc");
-    std::memset(memory.get(), 0, rounded);
-    region.bytes = {static_cast<std::byte*>(memory.get()), bytes.size()};
-    region.owner = std::move(memory);
-    return region;
+  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
+    return private_region({num_regions_++}, bytes);
   }
   std::span<std::byte> map(int peer, RegionId region) override {
     check_peer(peer, size_);
     TRIREME_CHECK((peer != rank_ || region.value < num_regions_));
     return {};  // peers may be on other hosts
   }
+  void unmap(int, RegionId) noexcept override {}
+  bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }

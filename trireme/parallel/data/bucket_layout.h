@@ -22,6 +22,7 @@ struct Accumulated {
   std::string name;        // for messages
   std::int64_t count = 0;  // elements
   DType sum = DType::F32;  // F32, or F64 for fp64 parameters
+  std::int64_t rows = 1;   // the first dimension of a matrix or more; 1 for vectors and scalars
 };
 
 struct BucketLayout {

@@ -3,10 +3,14 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/kernel/leaf_sum.h"
+#include "trireme/kernel/reduce.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -34,6 +38,28 @@ PlainSync::PlainSync(comm::Communicator& world, std::vector<std::vector<Accumula
   order_.resize(layout_.buckets.size());
   std::iota(order_.begin(), order_.end(), 0u);
   allocate_sums();
+  compressor_ = make_compressor(options_.compression, world_, bucket_shapes(), options_.seed);
+}
+
+std::vector<BucketShape> PlainSync::bucket_shapes() const {
+  std::vector<BucketShape> shapes;
+  for (const BucketLayout::Bucket& bucket : layout_.buckets) {
+    if (bucket.sum != DType::F32 && options_.compression != "none") {
+      throw ConfigError("gradients in fp64 are not compressed",
+                        {.rank = world_.rank(),
+                         .operation = "config",
+                         .label = "comm.compression",
+                         .advice = "Use comm.compression = \"none\", or fp32 or bf16."});
+    }
+    BucketShape& shape = shapes.emplace_back();
+    shape.count = static_cast<std::int64_t>(bucket.count);
+    for (const BucketLayout::Entry& entry : bucket.entries) {
+      const Accumulated& parameter = parameters_[entry.parameter];
+      shape.parts.push_back({parameter.name, static_cast<std::int64_t>(entry.offset),
+                             parameter.count, parameter.rows});
+    }
+  }
+  return shapes;
 }
 
 // Slot 0, where the sums end, never moves: optimizers keep its address.
@@ -168,8 +194,25 @@ void PlainSync::launch(std::uint32_t bucket) {
   std::vector<comm::Term> terms;
   for (std::size_t i = 0; i < plan_->terms.size(); ++i)
     terms.push_back({buffer(static_cast<int>(i)), plan_->terms[i].first, plan_->terms[i].count});
+  if (compressor_) return launch_compressed(bucket, terms, buffer(0));
   works_.push_back(
       options_.reduce(world_, terms, plan_->total, buffer(0), "bucket " + std::to_string(bucket)));
+}
+
+// This rank's own terms are added first, in their order: what is compressed is one sum a rank.
+void PlainSync::launch_compressed(std::uint32_t bucket, std::span<const comm::Term> terms,
+                                  const Buffer& out) {
+  if (terms.empty()) std::memset(out.data, 0, out.bytes());
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    kernel::combine(kernel::Combine::Sum, out.dtype, out.data, terms[i].value.data, out.data,
+                    out.count);
+  }
+  compressor_->launch(bucket, tensor::view_of(out));
+}
+
+void PlainSync::drop() {
+  const std::lock_guard lock(mutex_);
+  if (compressor_) compressor_->drop();
 }
 
 void PlainSync::announce() {
@@ -193,6 +236,7 @@ Work PlainSync::finish() {
   announce();
   while (next_ < order_.size()) launch(order_[next_++]);
   if (!order_known_) learn_order();
+  if (compressor_) compressor_->finish();
   return Work::all(works_);
 }
 

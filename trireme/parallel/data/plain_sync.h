@@ -16,6 +16,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/parallel/data/bucket_layout.h"
+#include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/data/leaf_plan.h"
 #include "trireme/parallel/data/parameter_sync.h"
 
@@ -35,6 +36,8 @@ struct PlainSyncOptions {
   /// Called once per step, in the hook's thread, before this rank launches its first bucket; its
   /// Work is part of finish().
   std::function<Work()> before_launch = {};
+  std::string compression = "none";  // make_compressor's spec
+  std::uint64_t seed = 1;            // of what compression draws
 };
 
 class PlainSync final : public ParameterSync {
@@ -58,6 +61,8 @@ class PlainSync final : public ParameterSync {
 
   /// After finish(): adds the uses of tied parameters, in block order. Done by the caller's thread.
   void add_uses();
+  /// The step was refused on all ranks: nothing of it may reach the next one.
+  void drop();
   /// The tree sum of owned()[slice]; the Buffer keeps the arena alive.
   Buffer sum_of(std::size_t slice) const;
   /// This rank's share of the batch that begin() announced.
@@ -71,6 +76,9 @@ class PlainSync final : public ParameterSync {
     bool launched = false;
   };
   void allocate_sums();
+  std::vector<BucketShape> bucket_shapes() const;
+  void launch_compressed(std::uint32_t bucket, std::span<const comm::Term> terms,
+                         const Buffer& out);
   void announce();
   std::byte* slot(std::uint32_t bucket, int index) const;
   void add(std::uint32_t use, const at::Tensor& gradient);
@@ -91,6 +99,8 @@ class PlainSync final : public ParameterSync {
 
   std::vector<comm::Arena> slots_;         // one arena per slot, all buckets in each
   std::vector<std::size_t> bucket_begin_;  // bytes within a slot
+
+  std::unique_ptr<Compressor> compressor_;  // null: the tree sum
 
   std::map<std::uint32_t, LeafPlan> plans_;  // by total
   const LeafPlan* plan_ = nullptr;

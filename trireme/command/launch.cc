@@ -4,11 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "trireme/cli/command.h"
+#include "trireme/command/command.h"
 
 namespace trireme {
 inline namespace v0 {
-namespace cli {
+namespace command {
 namespace {
 
 struct Options {
@@ -46,6 +46,6 @@ void add_launch(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
+}  // namespace command
 }  // namespace v0
 }  // namespace trireme

@@ -1,0 +1,128 @@
+// Limits reached when an arena is made, and communicators made and dropped again and again.
+// tests/chaos/limits.full (label soak) makes 10,000 of them.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/job.h"
+#include "trireme/observe/machine.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::seconds;
+using testing::ProcessOptions;
+using testing::ProcessRun;
+using testing::run_processes;
+
+constexpr std::size_t kArena = std::size_t{256} << 20;
+
+std::size_t address_space() {  // in bytes
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * 4096;
+}
+
+void limit(int resource, std::size_t bytes) {
+  const rlimit both{bytes, bytes};
+  setrlimit(static_cast<__rlimit_resource>(resource), &both);
+}
+
+// arguments: what rank 1 has too little of
+TRIREME_PROCESS(limited) {
+  Job job(argc, argv);
+  barrier(job.world());
+  const std::string what = argv[1];
+  std::size_t bytes = kArena;
+  if (job.rank() == 1) {
+    // Room for half of its own arena; for its own, and half of the other's.
+    if (what == "own") limit(RLIMIT_AS, address_space() + kArena / 2);
+    if (what == "peer's") limit(RLIMIT_AS, address_space() + kArena * 3 / 2);
+    if (what == "file") limit(RLIMIT_FSIZE, kArena / 2);
+  }
+  if (what == "machine") bytes = 2 * static_cast<std::size_t>(observe::memory_total());
+  comm::Arena arena = job.world().allocate(bytes);
+  job.world().all_reduce(arena.buffer(0, 1000, DType::F32), Sum).wait();
+  std::printf("summed\n");
+  return 0;
+}
+
+class Limits : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, Limits, ::testing::Values("own", "peer's", "file", "machine"));
+
+TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
+  ProcessOptions options;
+  options.transport = "shm";
+  options.arguments = {GetParam()};
+  const ProcessRun run = run_processes(2, "limited", options);
+  EXPECT_EQ(run.exit_code, 170) << run.describe();
+  EXPECT_NE(run.last_line.find("memory"), std::string::npos) << run.describe();
+  EXPECT_NE(run.last_line.find(GetParam() == "machine" ? "rank " : "rank 1"), std::string::npos)
+      << run.describe();
+  EXPECT_NE(run.last_line.find("Check the limits"), std::string::npos) << run.describe();
+  EXPECT_LT(run.took, seconds(5)) << run.describe();
+  for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, "") << run.describe();
+}
+
+struct Held {
+  long descriptors = 0, mappings = 0, resident = 0;
+};
+
+Held held() {
+  Held now;
+  for ([[maybe_unused]] const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++now.descriptors;
+  }
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) ++now.mappings;
+  now.resident = observe::resident_bytes();
+  return now;
+}
+
+TRIREME_PROCESS(cycles) {
+  Job job(argc, argv);
+  const int cycles = std::atoi(argv[1]);
+  Held before;
+  for (int i = -100; i < cycles; ++i) {
+    if (i == 0) before = held();
+    const auto group = job.world().split(0, i % 2 == 0 ? job.rank() : -job.rank());
+    comm::Arena arena = group->allocate(1 << 16);
+    std::vector<float> x(3000, 1.0f);
+    group->all_reduce(arena.buffer(0, 1000, DType::F32), Sum).wait();
+    all_reduce(*group, x, Sum);
+    if (x[7] != static_cast<float>(job.size())) return 1;
+  }
+  barrier(job.world());
+  const Held after = held();
+  std::printf("%ld %ld %ld\n", after.descriptors - before.descriptors,
+              after.mappings - before.mappings, (after.resident - before.resident) >> 10);
+  return 0;
+}
+
+class Cycles : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Transports, Cycles, ::testing::Values("shm", "tcp"));
+
+TEST_P(Cycles, LeakNothing) {
+  const char* text = std::getenv("TRIREME_COMMUNICATORS");
+  ProcessOptions options;
+  options.transport = GetParam();
+  options.time_limit = seconds(text ? 600 : 60);
+  options.arguments = {text ? text : "300"};
+  const ProcessRun run = run_processes(2, "cycles", options);
+  ASSERT_EQ(run.exit_code, 0) << run.describe();
+  for (const auto& rank : run.ranks) {
+    long descriptors = 0, mappings = 0, kilobytes = 0;
+    ASSERT_EQ(std::sscanf(rank.out.c_str(), "%ld %ld %ld", &descriptors, &mappings, &kilobytes), 3);
+    EXPECT_LE(descriptors, 4) << run.describe();
+    EXPECT_LE(mappings, 8) << run.describe();
+    EXPECT_LE(kilobytes, 8192) << run.describe();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

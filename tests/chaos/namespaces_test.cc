@@ -1,0 +1,182 @@
+// Four "hosts" with two ranks each: network namespaces behind one bridge, so that a cable can be
+// cut. Needs root and `ip netns`; CMake registers it only where one can be made.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/base/event.h"
+#include "trireme/job.h"
+#include "trireme/launch/launch.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kHosts = 4, kPerHost = 2, kRanks = kHosts * kPerHost;
+
+// Two runs at once on one machine need names and addresses of their own.
+class Network {
+ public:
+  Network() {
+    run("ip link add " + bridge() + " type bridge");
+    run("ip addr add " + address(254) + "/24 dev " + bridge());
+    run("ip link set " + bridge() + " up");
+    for (int host = 0; host < kHosts; ++host) {
+      run("ip netns add " + name(host));
+      run("ip link add " + cable(host) + " type veth peer name eth0 netns " + name(host));
+      run("ip link set " + cable(host) + " master " + bridge() + " up");
+      const std::string inside = "ip -n " + name(host);
+      run(inside + " addr add " + address(host + 1) + "/24 dev eth0");
+      run(inside + " link set eth0 up");
+      run(inside + " link set lo up");
+    }
+  }
+  ~Network() {
+    for (int host = 0; host < kHosts; ++host) {
+      run("ip link del " + cable(host));  // the namespace itself goes a little later
+      run("ip netns del " + name(host));
+    }
+    run("ip link del " + bridge());
+  }
+  static std::string name(int host) { return prefix() + "h" + std::to_string(host); }
+  static std::string address(int last) {
+    const int number = static_cast<int>(getpid());
+    return "10." + std::to_string(190 + number / 250 % 60) + "." + std::to_string(number % 250) +
+           "." + std::to_string(last);
+  }
+  void cut(int host) { run("ip link set " + cable(host) + " down"); }
+  void mend(int host) { run("ip link set " + cable(host) + " up"); }
+
+  static std::string prefix() { return "tr" + std::to_string(getpid() % 100000); }
+
+ private:
+  static std::string bridge() { return prefix() + "b"; }
+  static std::string cable(int host) { return prefix() + "c" + std::to_string(host); }
+  static void run(const std::string& command) {
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  }
+};
+
+struct Outcome {
+  launch::LaunchResult result;
+  std::string out[kRanks], err[kRanks];
+  std::string describe() const {
+    std::string text =
+        "exit code " + std::to_string(result.exit_code) + ", last line: " + result.last_line + "\n";
+    for (int rank = 0; rank < kRanks; ++rank) {
+      text += "--- rank " + std::to_string(rank) + ", exit code " +
+              std::to_string(result.exit_codes[static_cast<std::size_t>(rank)]) + "\n" + out[rank] +
+              err[rank];
+    }
+    return text;
+  }
+};
+
+class Namespaces : public ::testing::TestWithParam<std::string> {
+ protected:
+  // A launcher outside of them, which every rank reaches over its host's cable.
+  Outcome run(const std::string& body, Duration timeout,
+              const std::function<void(int rank, std::string_view line)>& on_line = nullptr) {
+    const std::string secret = ::testing::TempDir() + Network::prefix() + ".secret";
+    std::ofstream(secret) << "a secret of these namespaces alone";
+    std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
+    setenv("TRIREME_JOB_SECRET_FILE", secret.c_str(), 1);
+    testing::ProcessOptions processes;
+    processes.timeout = timeout;
+    processes.transport = GetParam();
+    processes.time_limit = seconds(60);
+    auto options = testing::process_launch_options(kRanks, body, processes);
+    options.command = {
+        "sh", "-c",
+        "exec ip netns exec " + Network::prefix() + "h$((TRIREME_RANK / 2)) \"$0\" \"$@\"",
+        options.command.front()};
+    options.listen = Network::address(254);
+    options.handle_signals = false;
+    Outcome outcome;
+    options.on_line = [&](int rank, bool error, std::string_view line) {
+      (error ? outcome.err : outcome.out)[rank].append(line).append("\n");
+      if (on_line) on_line(rank, line);
+    };
+    outcome.result = launch::launch(options);
+    unsetenv("TRIREME_JOB_SECRET_FILE");
+    std::filesystem::remove(secret);
+    return outcome;
+  }
+
+  Network network_;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, Namespaces, ::testing::Values("mixed", "tcp"));
+
+// Sums until it has made argv[1] of them, or for ever.
+int sum_on(Job& job, long steps) {
+  if (job.num_hosts() != kHosts || job.local_size() != kPerHost) return 3;
+  for (long step = 0; steps < 0 || step < steps; ++step) {
+    std::vector<float> x(1 << 16, static_cast<float>(job.rank()));
+    all_reduce(job.world(), x, Sum, {.label = "bucket 5"});
+    if (x[77] != kRanks * (kRanks - 1) / 2) return 4;
+    if (step == 10 && job.rank() == 0) std::printf("running\n");
+  }
+  std::printf("done\n");
+  return 0;
+}
+
+void name_host() {
+  const int rank = std::atoi(std::getenv("TRIREME_RANK"));
+  setenv("TRIREME_HOST", ("host" + std::to_string(rank / kPerHost)).c_str(), 1);
+}
+
+TRIREME_PROCESS(some) {
+  name_host();
+  Job job(argc, argv);
+  return sum_on(job, 200);
+}
+
+TRIREME_PROCESS(endless) {
+  name_host();
+  Job job(argc, argv);
+  return sum_on(job, -1);
+}
+
+TEST_P(Namespaces, FourHostsSum) {
+  const Outcome outcome = run("some", seconds(10));
+  EXPECT_EQ(outcome.result.exit_code, 0) << outcome.describe();
+  for (const std::string& out : outcome.out) EXPECT_NE(out.find("done"), out.npos);
+}
+
+TEST_P(Namespaces, ACableCutInAnAllReduceEndsTheJobWithinItsBound) {
+  constexpr Duration kTimeout = seconds(2);
+  TimePoint cut{};
+  const Outcome outcome = run("endless", kTimeout, [&](int, std::string_view line) {
+    if (line != "running") return;
+    network_.cut(3);
+    cut = steady_now();
+  });
+  ASSERT_NE(cut, TimePoint{}) << outcome.describe();
+  // The silence, an answer that does not come, and the launcher's patience with those cut off.
+  EXPECT_LT(steady_now() - cut, 2 * kTimeout + seconds(3)) << outcome.describe();
+  EXPECT_GE(outcome.result.exit_code, 160) << outcome.describe();
+  EXPECT_LE(outcome.result.exit_code, 162) << outcome.describe();
+  EXPECT_FALSE(outcome.result.out_of_time) << outcome.describe();
+  EXPECT_NE(outcome.result.last_line.find("all_reduce bucket 5"), std::string::npos)
+      << outcome.describe();
+}
+
+TEST_P(Namespaces, ACableThatIsMendedInTimeIsNotNoticed) {
+  const Outcome outcome = run("some", seconds(20), [&](int, std::string_view line) {
+    if (line != "running") return;
+    network_.cut(2);
+    Event().wait(milliseconds(400));
+    network_.mend(2);
+  });
+  EXPECT_EQ(outcome.result.exit_code, 0) << outcome.describe();
+}
+
+}  // namespace
+}  // namespace trireme

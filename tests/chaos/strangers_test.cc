@@ -1,0 +1,160 @@
+// Strangers at the ports of a job, while it joins and while it runs: nothing is allocated for them,
+// and the job does not notice.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "tests/chaos/exchange.h"
+#include "trireme/base/error.h"
+#include "trireme/base/event.h"
+#include "trireme/base/real_waiter.h"
+#include "trireme/job.h"
+#include "trireme/net/channel.h"
+#include "trireme/net/connect.h"
+#include "trireme/net/socket.h"
+#include "trireme/observe/machine.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ProcessOptions;
+using testing::ProcessRun;
+using testing::run_processes;
+using testing::RunningProcesses;
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(std::string_view text) {
+  const auto view = std::as_bytes(std::span(text));
+  return {view.begin(), view.end()};
+}
+
+// What they say: nothing, noise, other protocols, and Trireme's own words without the secret.
+std::vector<Bytes> phrases() {
+  std::mt19937_64 random(5);
+  std::vector<Bytes> all = {
+      {},
+      bytes_of("\n"),
+      bytes_of("GET / HTTP/1.1\r\nHost: trireme\r\n\r\n"),
+      bytes_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x04\x00\x7f\xff\xff\xff"),
+  };
+  Bytes noise(300'000);
+  for (auto& byte : noise) byte = static_cast<std::byte>(random());
+  all.push_back(noise);
+  net::HandshakeState hello(true, {0, 1, 3, 2}, "a guess at the secret");
+  Bytes guess = hello.take_output();
+  all.push_back({guess.begin(), guess.begin() + 40});
+  guess.resize(96);
+  all.push_back(guess);
+  const std::uint64_t oversized[] = {net::kFrameMagic, ~std::uint64_t{0}};
+  Bytes frame = guess;
+  const auto head = std::as_bytes(std::span(oversized));
+  frame.insert(frame.end(), head.begin(), head.end());
+  all.push_back(frame);
+  return all;
+}
+
+// Talks to one port from the line that names it until the test ends.
+class Strangers {
+ public:
+  ~Strangers() { join(); }
+  void come_to(const std::string& address) {
+    std::lock_guard lock(mutex_);
+    threads_.emplace_back([this, address] { talk(address); });
+  }
+  int join() {
+    std::lock_guard lock(mutex_);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    return talks_;
+  }
+
+ private:
+  void talk(const std::string& address) {
+    const auto waiter = RealWaiter::make();
+    std::vector<net::Descriptor> open;  // they stay, too
+    for (int round = 0; round < 4; ++round) {
+      for (const Bytes& phrase : phrases()) {
+        try {
+          open.push_back(net::dial(*waiter, address, waiter->now() + seconds(1)));
+          (void)!::send(open.back().get(), phrase.data(), phrase.size(),
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+          ++talks_;
+        } catch (const Error&) {  // the port is closed: the ranks have come together
+          return;
+        }
+      }
+    }
+  }
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> talks_{0};
+};
+
+TRIREME_PROCESS(joins) {
+  Job job(argc, argv);
+  const net::ConnectOptions connect{.rank = job.rank(), .size = job.size(), .secret = "strangers"};
+  const std::int64_t before = observe::resident_bytes();
+  const auto exchange = [&](const std::string& mine) {
+    auto all = test::exchange_over(job.world())(mine);
+    std::printf("%s\n", mine.c_str());
+    // The last one is late: the others' ports stand open meanwhile.
+    if (job.rank() == job.size() - 1) Event().wait(milliseconds(300));
+    return all;
+  };
+  comm::Communicator group(net::connect_tcp(job.waiter(), connect, exchange), {});
+  if (observe::resident_bytes() - before > 64 << 20) return 1;
+  std::vector<float> x(1000, 1.0f);
+  for (int i = 0; i < 100; ++i) all_reduce(group, x, Mean);
+  return x[0] == 1.0f ? 0 : 1;
+}
+
+TEST(Strangers, DoNotDisturbAJoin) {
+  Strangers strangers;
+  ProcessOptions options;
+  options.on_line = [&](int rank, std::string_view line, const RunningProcesses&) {
+    if (rank < 2 && line.rfind("tcp ", 0) == 0) strangers.come_to(std::string(line));
+  };
+  const ProcessRun run = run_processes(3, "joins", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_LT(run.took, seconds(5)) << run.describe();
+  EXPECT_GT(strangers.join(), 8) << "nobody came";
+}
+
+TRIREME_PROCESS(runs) {
+  Job job(argc, argv);
+  if (job.rank() == 0) std::printf("%s\n", std::getenv("TRIREME_COORDINATOR"));
+  std::vector<float> x(1000, 1.0f);
+  const TimePoint end = steady_now() + milliseconds(700);
+  for (bool more = true; more; more = x[0] < 1) {
+    x.assign(1000, steady_now() < end ? 0 : 1);
+    all_reduce(job.world(), x, Min);
+  }
+  return 0;
+}
+
+TEST(Strangers, DoNotDisturbTheCoordinatorOfARunningJob) {
+  Strangers strangers;
+  ProcessOptions options;
+  options.timeout = seconds(2);
+  options.on_line = [&](int, std::string_view line, const RunningProcesses&) {
+    std::string address = "tcp " + std::string(line);
+    address[address.rfind(':')] = ' ';
+    strangers.come_to(address);
+  };
+  const ProcessRun run = run_processes(2, "runs", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_GT(strangers.join(), 8) << "nobody came";
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,71 @@
+// Jobs over several hosts, as far as the ranks know: each process gives its host another name.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "trireme/job.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using testing::run_processes;
+
+TRIREME_PROCESS(hosts) {  // argv[1]: ranks a host
+  const int per_host = std::atoi(argv[1]), self = std::atoi(std::getenv("TRIREME_RANK"));
+  const std::string name = "host" + std::to_string(self / per_host);
+  setenv("TRIREME_HOST", name.c_str(), 1);
+  Job job(argc, argv);
+  const int hosts = (job.size() + per_host - 1) / per_host;
+  if (job.host_name() != name || job.num_hosts() != hosts) return 3;
+  if (job.host_rank() != self / per_host || job.local_rank() != self % per_host) return 4;
+  if (job.local_size() != job.host().size() || job.host().rank() != job.local_rank()) return 5;
+  if (job.across().rank() != job.host_rank()) return 6;
+  if (job.world().transport_name() != (hosts > 1 ? "mixed" : "shm")) return 7;
+  for (const std::size_t count : {1u, 100u, 100000u}) {
+    std::vector<double> x(count, self), y(count, self), z(count, self);
+    all_reduce(job.host(), x, Sum);
+    all_reduce(job.across(), y, Sum);
+    all_reduce(job.world(), z, Sum);
+    double on_host = 0, on_others = 0;
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (rank / per_host == self / per_host) on_host += rank;
+      if (rank % per_host == self % per_host) on_others += rank;
+    }
+    if (x != std::vector<double>(count, on_host)) return 8;
+    if (y != std::vector<double>(count, on_others)) return 9;
+    if (z != std::vector<double>(count, job.size() * (job.size() - 1) / 2)) return 10;
+  }
+  return 0;
+}
+
+TEST(Hosts, EveryRankKnowsItsPlaceAndTheGroupsAreThere) {
+  for (const auto& [ranks, per_host] :
+       {std::pair{4, 2}, std::pair{5, 2}, std::pair{3, 1}, std::pair{3, 8}}) {
+    const auto run = run_processes(ranks, "hosts", {.arguments = {std::to_string(per_host)}});
+    EXPECT_EQ(run.exit_code, 0) << ranks << " ranks, " << per_host << " a host\n" << run.describe();
+  }
+}
+
+TRIREME_PROCESS(lost) {
+  const int self = std::atoi(std::getenv("TRIREME_RANK"));
+  setenv("TRIREME_HOST", self < 2 ? "a" : "b", 1);
+  Job job(argc, argv);
+  barrier(job.world());
+  if (self == 3) _exit(7);
+  std::vector<float> x(100000);
+  for (;;) all_reduce(job.world(), x, Sum);
+}
+
+TEST(Hosts, ADeadRankOnAnotherHostEndsTheJob) {
+  const auto run = run_processes(4, "lost", {});
+  EXPECT_EQ(run.exit_code, 7) << run.describe();
+  EXPECT_FALSE(run.out_of_time);
+  EXPECT_LT(run.took, std::chrono::seconds(8));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Code in the documents is cut from programs that are compiled and run: check_snippets.py [--fix]
+
+A C++ block after the line `<!-- examples/NAME/main.cc: PIECE -->` must be what lies between
+`// [PIECE]` and `// [/PIECE]` of that file, without the common indentation. --fix writes it there.
+"""
+import pathlib
+import re
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(<!-- (\S+): (\w+) -->\n```cpp\n)(.*?)(```)", re.DOTALL)
+
+
+def piece_of(root, path, name):
+    """The lines between the marks, or None where there are none."""
+    try:
+        text = (root / path).read_text()
+    except FileNotFoundError:
+        return None
+    found = re.search(rf"^ *// \[{name}\]\n(.*?)^ *// \[/{name}\]$", text, re.DOTALL | re.MULTILINE)
+    return textwrap.dedent(found[1]) if found else None
+
+
+def check(root, document, fix):
+    """Faults of one document; with fix, its blocks are written anew."""
+    faults = []
+
+    def renew(match):
+        wanted = piece_of(root, match[2], match[3])
+        if wanted is None:
+            faults.append(f"{document.name}: there is no piece {match[3]} in {match[2]}")
+            return match[0]
+        if match[4] != wanted and not fix:
+            faults.append(f"{document.name}: {match[3]} is not what {match[2]} says "
+                          "(tools/check_snippets.py --fix)")
+        return match[1] + wanted + match[5]
+
+    text = document.read_text()
+    renewed = BLOCK.sub(renew, text)
+    if fix and renewed != text:
+        document.write_text(renewed)
+    return faults
+
+
+def main():
+    fix = "--fix" in sys.argv[1:]
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    faults = [fault for document in documents for fault in check(ROOT, document, fix)]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    count = sum(len(BLOCK.findall(document.read_text())) for document in documents)
+    print(f"snippets: {count} in {len(documents)} documents")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+// Communicator's collectives with a root or with pieces for everyone, and those of several steps.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/fused_call.h"
+#include "trireme/comm/operation.h"
+#include "trireme/comm/registry.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// Up to here the rounds of a reduce cost more than its bytes, and all of an all_to_all goes at
+// once.
+constexpr std::size_t kFewRoundsBytes = 64u << 10;
+
+std::string text(std::size_t number) { return std::to_string(number); }
+
+// "3 elements of F32".
+std::string text(const Buffer& buffer) {
+  return text(buffer.count) + " elements of " + std::string(trireme::name_of(buffer.dtype));
+}
+
+std::size_t sum_of(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t(0));
+}
+
+// "3 + 0 + 5 = 8".
+std::string sum_text(std::span<const std::size_t> counts) {
+  std::string sum;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (i == 8) {
+      sum += " + ...";
+      break;
+    }
+    sum += (i == 0 ? "" : " + ") + text(counts[i]);
+  }
+  return sum + " = " + text(sum_of(counts));
+}
+
+std::vector<std::size_t> equal_counts(int size, std::size_t count) {
+  return std::vector<std::size_t>(static_cast<std::size_t>(size), count);
+}
+
+}  // namespace
+
+// The algorithm that the call names, else `usual`.
+std::string Communicator::pick(OpKind kind, const OpOptions& options,
+                               std::string_view usual) const {
+  if (options.algorithm.empty() || options.algorithm == "auto") return std::string(usual);
+  if (find_algorithm(kind, options.algorithm)) return std::string(options.algorithm);
+  std::string names;
+  for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+    names += (names.empty() ? "" : ", ") + entry->name;
+  }
+  throw ConfigError("unknown algorithm " + std::string(options.algorithm),
+                    {.rank = rank(),
+                     .operation = std::string(name_of(kind)),
+                     .advice = "Choose one of " + names + "."});
+}
+
+void Communicator::require_reducible(DType dtype, ReduceOp op, std::string_view operation) const {
+  require(kernel::can_combine(dtype), operation,
+          std::string(trireme::name_of(dtype)) + " cannot be reduced");
+  require(op != ReduceOp::Mean || kernel::can_divide(dtype), operation,
+          "the Mean of integers is not defined");
+}
+
+void Communicator::require_counts(std::span<const std::size_t> counts,
+                                  std::string_view operation) const {
+  require(counts.size() == static_cast<std::size_t>(size()), operation,
+          text(counts.size()) + " counts given for " + std::to_string(size()) + " ranks");
+}
+
+void Communicator::require_root(int root, std::string_view operation) const {
+  require(root >= 0 && root < size(), operation,
+          "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
+}
+
+Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options) {
+  require_reducible(in.dtype, op, "reduce");
+  require_root(root, "reduce");
+  if (rank() != root) {
+    out = {};
+  } else {
+    require(out.count == in.count && out.dtype == in.dtype, "reduce",
+            "out holds " + text(out) + ", in " + text(in));
+  }
+  Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
+  const bool small = in.bytes() <= kFewRoundsBytes || size() == 2;
+  operation.algorithm = pick(OpKind::Reduce, options, small ? "tree" : "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.op = op;
+  operation.root = root;
+  operation.total = static_cast<std::uint32_t>(size());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
+                                    ReduceOp op, const OpOptions& options) {
+  require_reducible(in.dtype, op, "reduce_scatter");
+  require_counts(counts, "reduce_scatter");
+  require(in.count == sum_of(counts), "reduce_scatter",
+          "in holds " + text(in) + ", must be " + sum_text(counts));
+  require(out.count == counts[rank()] && out.dtype == in.dtype, "reduce_scatter",
+          "out holds " + text(out) + ", must be rank " + std::to_string(rank()) + "'s " +
+              text(counts[rank()]) + " of in's type");
+  Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
+  operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.op = op;
+  operation.total = static_cast<std::uint32_t>(size());
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::gather(Buffer in, Buffer out, int root, const OpOptions& options) {
+  return gather_v(in, std::move(out), equal_counts(size(), in.count), root, options);
+}
+
+Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                            const OpOptions& options) {
+  require_root(root, "gather");
+  require_counts(counts, "gather");
+  require(in.count == counts[rank()], "gather",
+          "in holds " + text(in) + ", rank " + std::to_string(rank()) + "'s count is " +
+              text(counts[rank()]));
+  if (rank() != root) {
+    out = {};
+  } else {
+    require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather",
+            "out holds " + text(out) + ", must be " + sum_text(counts) + " of in's type");
+  }
+  Operation operation = operation_of(OpKind::Gather, in, sum_of(counts), options);
+  operation.algorithm = pick(OpKind::Gather, options, "central");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.root = root;
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::scatter(Buffer in, Buffer out, int root, const OpOptions& options) {
+  const std::size_t count = out.count;
+  return scatter_v(std::move(in), std::move(out), equal_counts(size(), count), root, options);
+}
+
+Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                             const OpOptions& options) {
+  require_root(root, "scatter");
+  require_counts(counts, "scatter");
+  require(out.count == counts[rank()], "scatter",
+          "out holds " + text(out) + ", rank " + std::to_string(rank()) + "'s count is " +
+              text(counts[rank()]));
+  if (rank() != root) {
+    in = {};
+  } else {
+    require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter",
+            "in holds " + text(in) + ", must be " + sum_text(counts) + " of out's type");
+  }
+  Operation operation = operation_of(OpKind::Scatter, out, sum_of(counts), options);
+  operation.algorithm = pick(OpKind::Scatter, options, "central");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.root = root;
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
+  const auto ranks = static_cast<std::size_t>(size());
+  require(in.count == out.count && in.dtype == out.dtype, "all_to_all",
+          "in holds " + text(in) + ", out " + text(out));
+  require(
+      in.count % ranks == 0, "all_to_all",
+      text(in.count) + " elements / " + text(ranks) + " ranks leaves " + text(in.count % ranks));
+  Operation operation = operation_of(OpKind::AllToAll, in, in.count, options);
+  const bool small = in.bytes() <= kFewRoundsBytes;
+  operation.algorithm = pick(OpKind::AllToAll, options, small ? "naive" : "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
+                                std::span<const std::size_t> recv_counts,
+                                const OpOptions& options) {
+  require_counts(send_counts, "all_to_all");
+  require_counts(recv_counts, "all_to_all");
+  require(in.count == sum_of(send_counts), "all_to_all",
+          "in holds " + text(in) + ", must be " + sum_text(send_counts));
+  require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all",
+          "out holds " + text(out) + ", must be " + sum_text(recv_counts) + " of in's type");
+  require(send_counts[rank()] == recv_counts[rank()], "all_to_all",
+          "rank " + std::to_string(rank()) + " keeps " + text(send_counts[rank()]) +
+              " elements, but expects " + text(recv_counts[rank()]) + " of itself");
+  Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
+  operation.algorithm = pick(OpKind::AllToAll, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.counts.assign(send_counts.begin(), send_counts.end());
+  operation.recv_counts.assign(recv_counts.begin(), recv_counts.end());
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return engine_->submit(counts_before(std::move(operation), size()), options.deadline);
+}
+
+Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
+                                   const OpOptions& options) {
+  for (const Buffer& buffer : buffers) require_reducible(buffer.dtype, op, "all_reduce_many");
+  const auto algorithm = [&](std::size_t bytes) {
+    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()));
+  };
+  auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
+  return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#include "trireme/comm/family.h"
+
+#include <vector>
+
+#include "trireme/comm/engine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+void Family::add(const std::shared_ptr<Engine>& engine) {
+  std::erase_if(members_, [](const auto& one) { return one.expired(); });
+  members_.push_back(engine);
+  if (failure_) engine->break_with(failure_);
+}
+
+void Family::fail(const std::exception_ptr& error) noexcept {
+  if (failure_) return;
+  failure_ = error;
+  const auto members = members_;  // whoever breaks may let go of others
+  for (const auto& one : members) {
+    if (const auto engine = one.lock()) engine->break_with(error);
+  }
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

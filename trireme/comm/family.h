@@ -1,0 +1,31 @@
+// Family: the engines over one transport, that is, a communicator and all groups made from it. They
+// share connections and progress; the first failure of one breaks them all with the same error.
+//
+// Used in the progress context only. It keeps nobody alive.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+class Engine;
+
+class Family {
+ public:
+  /// Breaks `engine` at once if the family is broken already.
+  void add(const std::shared_ptr<Engine>& engine);
+  /// The first error wins; engines that know it already do nothing.
+  void fail(const std::exception_ptr& error) noexcept;
+
+ private:
+  std::vector<std::weak_ptr<Engine>> members_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

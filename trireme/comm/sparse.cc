@@ -1,0 +1,294 @@
+#include "trireme/comm/sparse.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/choice.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/operation.h"
+#include "trireme/kernel/reduce.h"
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// Appends row `position` of `from`, or adds it to the last row of `to` if that has its index.
+void append(SparseRows& to, const SparseRows& from, std::size_t position) {
+  const std::size_t bytes = from.row_bytes();
+  const std::byte* row = from.values.data() + position * bytes;
+  if (!to.indices.empty() && to.indices.back() == from.indices[position]) {
+    std::byte* last = to.values.data() + to.values.size() - bytes;
+    return kernel::combine(kernel::Combine::Sum, to.dtype, last, row, last, to.width);
+  }
+  to.indices.push_back(from.indices[position]);
+  to.values.insert(to.values.end(), row, row + bytes);
+}
+
+SparseRows like(const SparseRows& rows) {
+  return {.width = rows.width, .num_rows = rows.num_rows, .dtype = rows.dtype};
+}
+
+template <class Word>
+void clear_negative_zeros(std::vector<std::byte>& values) {
+  constexpr Word negative_zero = Word(1) << (8 * sizeof(Word) - 1);
+  for (std::size_t i = 0; i < values.size(); i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, &values[i], sizeof word);
+    if (word == negative_zero) std::memset(&values[i], 0, sizeof word);
+  }
+}
+
+// The rank's leaf: indices ascending, repeated ones added in position order, no -0.
+SparseRows coalesced(const SparseRows& rows) {
+  std::vector<std::size_t> order(rows.indices.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rows.indices[a] < rows.indices[b]; });
+  SparseRows leaf = like(rows);
+  for (const std::size_t position : order) append(leaf, rows, position);
+  switch (rows.dtype) {
+    case DType::F64:
+      clear_negative_zeros<std::uint64_t>(leaf.values);
+      break;
+    case DType::F32:
+      clear_negative_zeros<std::uint32_t>(leaf.values);
+      break;
+    case DType::BF16:
+    case DType::F16:
+      clear_negative_zeros<std::uint16_t>(leaf.values);
+      break;
+    default:
+      break;
+  }
+  return leaf;
+}
+
+SparseRows merged(const SparseRows& left, const SparseRows& right) {
+  SparseRows sum = like(left);
+  std::size_t l = 0, r = 0;
+  while (l < left.indices.size() || r < right.indices.size()) {
+    const bool take_left = r == right.indices.size() ||
+                           (l < left.indices.size() && left.indices[l] <= right.indices[r]);
+    take_left ? append(sum, left, l++) : append(sum, right, r++);
+  }
+  return sum;
+}
+
+SparseRows tree(const std::vector<SparseRows>& leaves, kernel::LeafRange node) {
+  if (node.count == 1) return leaves[node.first];
+  const std::uint32_t half = node.count / 2;
+  return merged(tree(leaves, {node.first, half}),
+                tree(leaves, {node.first + half, node.count - half}));
+}
+
+// Steps: how many rows each rank has; their indices; the rows, in one of two ways.
+class SparseCall {
+ public:
+  using Algorithm = std::function<std::string(std::size_t)>;
+  SparseCall(SparseRows leaf, SparseRows& out, ReduceOp op, int rank, int size, SparseWay way,
+             Algorithm algorithm)
+      : leaf_(std::move(leaf)),
+        out_(out),
+        op_(op),
+        rank_(rank),
+        size_(size),
+        way_(way),
+        algorithm_(std::move(algorithm)),
+        own_count_(static_cast<std::int64_t>(leaf_.indices.size())),
+        count_of_(static_cast<std::size_t>(size)) {}
+
+  bool next(Operation& operation) {
+    operation.detail = detail();
+    switch (step_++) {
+      case 0:
+        gather(operation, Buffer::of(std::span(&own_count_, 1)), Buffer::of(std::span(count_of_)),
+               std::vector<std::size_t>(count_of_.size(), 1));
+        return true;
+      case 1:
+        gather_indices(operation);
+        return true;
+      case 2:
+        unite();
+        densify() ? reduce_rows(operation) : gather_rows(operation);
+        return true;
+      default:
+        if (!densify()) take_gathered();  // else summed, and divided, where it lies
+        return false;
+    }
+  }
+
+ private:
+  // What all ranks must have said alike.
+  std::uint64_t detail() const {
+    const std::size_t words[] = {leaf_.width, static_cast<std::size_t>(leaf_.num_rows),
+                                 static_cast<std::size_t>(leaf_.dtype),
+                                 static_cast<std::size_t>(op_), static_cast<std::size_t>(way_)};
+    return hash_of(words);
+  }
+
+  void gather(Operation& operation, const Buffer& in, const Buffer& out,
+              std::vector<std::size_t> counts) const {
+    operation.kind = OpKind::AllGather;
+    operation.dtype = in.dtype;
+    operation.count = out.count;
+    operation.counts = std::move(counts);
+    operation.algorithm = "pairwise";
+    operation.in = in;
+    operation.out = out;
+  }
+
+  std::vector<std::size_t> counts(std::size_t unit) const {
+    std::vector<std::size_t> counts;
+    for (const std::int64_t count : count_of_) {
+      counts.push_back(static_cast<std::size_t>(count) * unit);
+    }
+    return counts;
+  }
+
+  void gather_indices(Operation& operation) {
+    indices_.resize(std::accumulate(count_of_.begin(), count_of_.end(), std::size_t(0)));
+    gather(operation, Buffer::of(std::span(leaf_.indices)), Buffer::of(std::span(indices_)),
+           counts(1));
+  }
+
+  void unite() {
+    out_ = like(leaf_);
+    out_.indices = indices_;
+    std::sort(out_.indices.begin(), out_.indices.end());
+    out_.indices.erase(std::unique(out_.indices.begin(), out_.indices.end()), out_.indices.end());
+  }
+
+  bool densify() const {
+    if (way_ != SparseWay::Choose) return way_ == SparseWay::Dense;
+    return 2 * out_.indices.size() < indices_.size();
+  }
+
+  Buffer elements(std::vector<std::byte>& values) const {
+    return {values.data(), values.size() / size_of(leaf_.dtype), leaf_.dtype, {}, {}, {}};
+  }
+
+  void reduce_rows(Operation& operation) {
+    out_.values.assign(out_.indices.size() * leaf_.row_bytes(), std::byte{0});
+    std::size_t to = 0;
+    for (std::size_t from = 0; from < leaf_.indices.size(); ++from) {
+      while (out_.indices[to] != leaf_.indices[from]) ++to;
+      std::memcpy(&out_.values[to * leaf_.row_bytes()], &leaf_.values[from * leaf_.row_bytes()],
+                  leaf_.row_bytes());
+    }
+    operation.kind = OpKind::AllReduce;
+    operation.op = op_;
+    operation.dtype = leaf_.dtype;
+    operation.out = elements(out_.values);
+    operation.count = operation.out.count;
+    operation.total = static_cast<std::uint32_t>(size_);
+    operation.algorithm = algorithm_(operation.out.bytes());
+    operation.terms = {{operation.out, static_cast<std::uint32_t>(rank_), 1}};
+  }
+
+  void gather_rows(Operation& operation) {
+    rows_.resize(indices_.size() * leaf_.row_bytes());
+    gather(operation, elements(leaf_.values), elements(rows_), counts(leaf_.width));
+  }
+
+  void take_gathered() {
+    std::vector<SparseRows> leaves;
+    std::size_t begin = 0;
+    for (const std::size_t count : counts(1)) {
+      SparseRows& leaf = leaves.emplace_back(like(leaf_));
+      const auto end = begin + count;
+      leaf.indices.assign(indices_.begin() + begin, indices_.begin() + end);
+      leaf.values.assign(rows_.begin() + begin * leaf_.row_bytes(),
+                         rows_.begin() + end * leaf_.row_bytes());
+      begin = end;
+    }
+    out_ = tree(leaves, {0, static_cast<std::uint32_t>(size_)});
+    if (op_ == ReduceOp::Mean) {
+      kernel::divide(out_.dtype, out_.values.data(), out_.indices.size() * out_.width, size_);
+    }
+  }
+
+  SparseRows leaf_;
+  SparseRows& out_;
+  const ReduceOp op_;
+  const int rank_, size_;
+  const SparseWay way_;
+  const Algorithm algorithm_;
+  std::int64_t own_count_;
+  std::vector<std::int64_t> count_of_, indices_;  // of all ranks
+  std::vector<std::byte> rows_;
+  int step_ = 0;
+};
+
+void check(const Communicator& communicator, const SparseRows& in, ReduceOp op) {
+  const auto require = [&](bool condition, const std::string& what) {
+    if (condition) return;
+    throw ConfigError(what, {.rank = communicator.rank(),
+                             .operation = "sparse_all_reduce",
+                             .advice = "Correct the call."});
+  };
+  const std::string type(trireme::name_of(in.dtype));
+  require(
+      op == ReduceOp::Sum || op == ReduceOp::Mean,
+      "a row that is not there has no " + std::string(name_of(op)) + "; Sum and Mean are defined");
+  require(kernel::can_combine(in.dtype), type + " cannot be reduced");
+  require(op != ReduceOp::Mean || kernel::can_divide(in.dtype),
+          "the Mean of integers is not defined");
+  require(in.width > 0, "rows of 0 elements");
+  require(in.values.size() == in.indices.size() * in.row_bytes(),
+          std::to_string(in.values.size()) + " bytes of values, must be " +
+              std::to_string(in.indices.size()) + " rows * " + std::to_string(in.width) + " of " +
+              type + " = " + std::to_string(in.indices.size() * in.row_bytes()));
+  for (const std::int64_t index : in.indices) {
+    require(index >= 0 && index < in.num_rows,
+            "row " + std::to_string(index) + " of a matrix of " + std::to_string(in.num_rows));
+  }
+}
+
+}  // namespace
+
+Work Communicator::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
+                                     const SparseOptions& options) {
+  check(*this, in, op);
+  const auto ranks = static_cast<std::uint32_t>(size());
+  const std::string named = choose(options.op.algorithm, 0, ranks);
+  const bool is_auto = options.op.algorithm.empty() ? engine_->options().algorithm == "auto"
+                                                    : options.op.algorithm == "auto";
+  const auto algorithm = [chooser = chooser_, ranks, named, is_auto](std::size_t bytes) {
+    return is_auto && ranks > 1 ? chooser->choose(OpKind::AllReduce, bytes, ranks) : named;
+  };
+  auto call =
+      std::make_shared<SparseCall>(coalesced(in), out, op, rank(), size(), options.way, algorithm);
+  Operation first;
+  first.label = options.op.label;
+  first.leaving = options.op.leaving;
+  first.part_of = OpKind::SparseAllReduce;
+  first.step = 1;
+  first.next = [call](Operation& operation) { return call->next(operation); };
+  call->next(first);
+  return engine_->submit(std::move(first), options.op.deadline);
+}
+
+}  // namespace comm
+
+Work async::sparse_all_reduce(comm::Communicator& communicator, const SparseRows& in,
+                              SparseRows& out, ReduceOp op, const comm::SparseOptions& options) {
+  return communicator.sparse_all_reduce(in, out, op, options);
+}
+
+SparseRows sparse_all_reduce(comm::Communicator& communicator, const SparseRows& in, ReduceOp op,
+                             const comm::SparseOptions& options) {
+  SparseRows out;
+  async::sparse_all_reduce(communicator, in, out, op, options).wait();
+  return out;
+}
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// What the subcommands share: how one registers itself and says what to run. Those of this folder
+// need no LibTorch; cli/ adds the others.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+
+/// How the program was called; a command sets `action`, which returns the exit code.
+struct Invocation {
+  int argc = 0;
+  char** argv = nullptr;
+  std::function<int()> action;
+  /// What the user typed for the program, for lines that say what to type next.
+  std::string program() const { return argc > 0 ? argv[0] : "trireme"; }
+};
+
+using AddCommand = void (*)(CLI::App& app, Invocation& invocation);
+
+void add_show(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
+void add_launch(CLI::App& app, Invocation& invocation);
+
+/// Parses the command line and runs the command that it names. Errors end as one sentence on
+/// standard error and the exit code of DESIGN 7 (2 for wrong usage). `name`: the program's, in
+/// help.
+int run(int argc, char** argv, const std::string& name, const std::string& about,
+        const std::string& footer, std::span<const AddCommand> commands);
+
+/// The whole program where there is no LibTorch: commands(), and a sentence for those that need it.
+int run_without_libtorch(int argc, char** argv);
+
+/// A line for people: standard output, or standard error where --json owns the former.
+void say(bool json, std::string_view text);
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

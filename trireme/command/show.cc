@@ -1,0 +1,122 @@
+// trireme show: a collective, run on small numbers and drawn as it was recorded.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/registry.h"
+#include "trireme/command/command.h"
+#include "trireme/show/collective.h"
+#include "trireme/show/cost.h"
+#include "trireme/show/json.h"
+#include "trireme/show/picture.h"
+#include "trireme/show/recording.h"
+#include "trireme/show/text.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+namespace {
+
+struct Options {
+  std::string collective, algorithm;
+  int ranks = 4, root = 0, hosts = 1;
+  std::string link = "25us,1GB/s", bytes = "1MiB";
+  std::string svg, html;
+  bool step = false, json = false;
+};
+
+// The collectives, or one collective's algorithms.
+void list(const Options& options) {
+  for (const comm::OpKind kind : show::drawn_kinds()) {
+    if (!options.collective.empty() && kind != show::kind_named(options.collective)) continue;
+    for (const auto* entry : comm::algorithms_of(kind)) {
+      std::printf("%-15s %-16s %s\n", show::title_of(kind).c_str(), entry->name.c_str(),
+                  entry->about.c_str());
+    }
+  }
+}
+
+// One table at a time, the next at Enter.
+void step_through(const show::Recording& recording) {
+  std::string line;
+  std::printf("%s\n", show::heading(recording).c_str());
+  for (int step = 0; step <= recording.rounds(); ++step) {
+    std::printf("%s\n", show::table(recording, step).c_str());
+    if (step == recording.rounds()) return;
+    std::printf("Enter: the next round ");
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) return;
+  }
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text).flush()) {
+    throw ResourceError("cannot write " + path,
+                        {.operation = "show", .advice = "Does its folder exist, is there room?"});
+  }
+}
+
+int show_command(const Options& options) {
+  if (options.algorithm.empty()) {
+    list(options);
+    return 0;
+  }
+  const plan::LinkCost link = show::link_of(options.link);
+  const std::size_t bytes = show::bytes_of(options.bytes);
+  const comm::OpKind kind = show::kind_named(options.collective);
+  if (options.root != 0 && !show::has_root(kind)) {
+    throw ConfigError(show::title_of(kind) + " has no root",
+                      {.operation = "show", .advice = "Leave --root away."});
+  }
+  const show::Recording recording = show::record({.kind = kind,
+                                                  .algorithm = options.algorithm,
+                                                  .ranks = options.ranks,
+                                                  .root = options.root,
+                                                  .hosts = options.hosts});
+  if (!options.svg.empty()) write_file(options.svg, show::svg_of(recording, link, bytes));
+  if (!options.html.empty()) write_file(options.html, show::html_of(recording, link, bytes));
+  if (options.json) {
+    std::fputs(show::json_of(recording, link, bytes).c_str(), stdout);
+  } else if (options.step) {
+    step_through(recording);
+    std::fputs(show::footer(recording, link, bytes).c_str(), stdout);
+  } else if (options.svg.empty() && options.html.empty()) {
+    std::fputs(show::text_of(recording, link, bytes).c_str(), stdout);
+  }
+  return recording.faults().empty() ? 0 : static_cast<int>(ExitCode::UserCode);
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("show", "Run a collective on small numbers and draw what was recorded");
+  command->add_option("COLLECTIVE", options->collective, "all-reduce, broadcast, ...; none: list");
+  command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: list");
+  command->add_option("--ranks", options->ranks, "How many ranks")->capture_default_str();
+  command->add_option("--root", options->root, "Of a broadcast and its like")
+      ->capture_default_str();
+  command->add_option("--hosts", options->hosts, "On how many hosts the ranks lie")
+      ->capture_default_str();
+  command->add_option("--link", options->link, "For the time: latency, rate[, rate of additions]")
+      ->capture_default_str();
+  command->add_option("--bytes", options->bytes, "For the time: size of the whole buffer")
+      ->capture_default_str();
+  command->add_flag("--step", options->step, "Wait for Enter between the rounds");
+  command->add_option("--svg", options->svg, "FILE: a picture of all rounds instead");
+  command->add_option("--html", options->html, "FILE: a page that plays the rounds instead");
+  command->add_flag("--json", options->json, "The recording as JSON lines");
+  command->footer("Example:\n  trireme show all-reduce ring --ranks 4");
+  command->callback(
+      [options, &invocation] { invocation.action = [options] { return show_command(*options); }; });
+}
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

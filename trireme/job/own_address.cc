@@ -1,0 +1,51 @@
+#include "trireme/job/own_address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <memory>
+
+#include "trireme/net/socket.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+// "10.0.0.1:4000" or "[fd00::1]:4000"
+std::pair<std::string, std::string> parted(const std::string& endpoint) {
+  const std::size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos) return {endpoint, "1"};
+  std::string host = endpoint.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return {host, endpoint.substr(colon + 1)};
+}
+
+}  // namespace
+
+std::string own_address(const std::string& coordinator, const launch::Getenv& get) {
+  if (const auto given = get("TRIREME_ADDRESS"); given && !given->empty()) return *given;
+  const auto [host, port] = parted(coordinator);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return kLoopback;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, freeaddrinfo);
+  const net::Descriptor socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  char text[NI_MAXHOST];
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  if (!socket || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      getsockname(socket.get(), address, &size) != 0 ||
+      getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
+    return kLoopback;
+  }
+  return text;
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme

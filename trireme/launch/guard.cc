@@ -1,0 +1,83 @@
+#include "trireme/launch/guard.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+namespace {
+
+constexpr int kMostGroups = 4096;
+
+// Everything here is a bare system call: the copy has one thread, and whatever the others held when
+// it was made is held for ever. It takes no memory, and keeps no descriptor but the pipe's.
+[[noreturn]] void guard(int pipe) {
+  static pid_t groups[kMostGroups];
+  int number = 0;
+  syscall(SYS_setsid);  // a Ctrl-C is not for it
+  sigset_t all;
+  std::memset(&all, 0xff, sizeof all);
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, 8);
+  syscall(SYS_prctl, PR_SET_NAME, "trireme-guard");
+  if (pipe > 0) syscall(SYS_close_range, 0u, static_cast<unsigned>(pipe) - 1, 0);
+  syscall(SYS_close_range, static_cast<unsigned>(pipe) + 1, ~0u, 0);
+  for (pid_t news = 0; syscall(SYS_read, pipe, &news, sizeof news) == sizeof news;) {
+    if (news > 0) {
+      if (number < kMostGroups) groups[number++] = news;
+      continue;
+    }
+    for (int i = 0; i < number; ++i) {
+      if (groups[i] == -news) groups[i--] = groups[--number];
+    }
+  }
+  for (int i = 0; i < number; ++i) syscall(SYS_kill, -groups[i], SIGKILL);
+  for (;;) syscall(SYS_exit_group, 0);
+}
+
+void tell(int pipe, pid_t news) noexcept {
+  [[maybe_unused]] const auto put = write(pipe, &news, sizeof news);  // a pipe's writes are whole
+}
+
+}  // namespace
+
+Guard::Guard() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) == 0) {
+    // Not fork(): what libraries want to do around it is for a copy that goes on computing.
+    pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+    if (pid_ == 0) guard(ends[0]);
+    const int error = errno;
+    close(ends[0]);
+    pipe_ = ends[1];
+    errno = error;
+  }
+  if (pid_ > 0) return;
+  const std::string why = std::strerror(errno);
+  if (pipe_ >= 0) close(pipe_);
+  throw ResourceError(
+      "could not start the launcher's guard: " + why,
+      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+}
+
+Guard::~Guard() {
+  close(pipe_);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Guard::watch(pid_t group) noexcept { tell(pipe_, group); }
+void Guard::forget(pid_t group) noexcept { tell(pipe_, -group); }
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,158 @@
+#include "trireme/net/mpi/mpi_library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+#ifndef TRIREME_MPI_FOLDERS
+#define TRIREME_MPI_FOLDERS ""
+#endif
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr const char* kOwn = "libtrireme_mpi.so";
+constexpr const char* kOpenMpi = "libtrireme_mpi_openmpi.so";
+constexpr const char* kMpich = "libtrireme_mpi_mpich.so";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "mpi", .advice = advice});
+}
+
+// The program's own MPI first: a second one in the same process could not start.
+std::vector<std::string> names() {
+  if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world")) return {kOwn, kOpenMpi};
+  if (dlsym(RTLD_DEFAULT, "MPIR_Err_create_code")) return {kOwn, kMpich};
+  if (dlsym(RTLD_DEFAULT, "MPI_Init")) return {kOwn, kMpich, kOpenMpi};
+  if (std::getenv("OMPI_COMM_WORLD_SIZE")) return {kOwn, kOpenMpi};
+  if (std::getenv("PMI_SIZE")) return {kOwn, kMpich};
+  return {kOwn, kOpenMpi, kMpich};
+}
+
+std::vector<std::string> folders() {
+  std::error_code none;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+  std::vector<std::string> result{program.string(), (program / "../lib").string()};
+  const std::string built = TRIREME_MPI_FOLDERS;
+  for (std::size_t begin = 0; begin < built.size();) {
+    const std::size_t end = std::min(built.find(':', begin), built.size());
+    result.push_back(built.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
+struct Loaded {
+  const TriremeMpi* functions = nullptr;
+  std::string path;
+};
+
+// Global: Open MPI's components look for its symbols.
+Loaded open_library(const std::string& path) {
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!handle) refuse("cannot open " + path + ": " + dlerror(), "Rebuild it: make mpi MPICC=mpicc");
+  const auto symbol = reinterpret_cast<const TriremeMpi* (*)()>(dlsym(handle, "trireme_mpi"));
+  if (!symbol || symbol()->abi != TRIREME_MPI_ABI) {
+    refuse(path + " is of another version of Trireme", "Rebuild it: make mpi MPICC=mpicc");
+  }
+  return {symbol(), path};
+}
+
+Loaded load() {
+  if (const char* given = std::getenv("TRIREME_MPI_LIBRARY"); given && *given) {
+    return open_library(given);
+  }
+  std::string tried;
+  for (const std::string& name : names()) {
+    for (const std::string& folder : folders()) {
+      const std::string path = folder + "/" + name;
+      if (std::filesystem::exists(path)) return open_library(path);
+    }
+    tried += (tried.empty() ? "" : " or ") + name;
+  }
+  refuse("this build has no MPI: found no " + tried,
+         "Build it with the mpicc of your MPI: make mpi MPICC=mpicc");
+}
+
+const Loaded& loaded() {
+  static const Loaded one = [] {
+    Loaded result = load();
+    if (result.functions->start() != 0) {
+      refuse(std::string(result.functions->library()) + ": " + result.functions->error(),
+             "See TRIREME_MPI_LIBRARY, and start MPI with at least MPI_THREAD_SERIALIZED.");
+    }
+    return result;
+  }();
+  return one;
+}
+
+}  // namespace
+
+const TriremeMpi& mpi() { return *loaded().functions; }
+
+std::string mpi_description() {
+  return std::string(loaded().functions->library()) + " (" + loaded().path + ")";
+}
+
+MpiGroup::MpiGroup(const void* communicator, int size)
+    : functions_(mpi()), group_(functions_.open(communicator, size)) {
+  if (!group_ && size == 0) {
+    refuse(std::string("MPI gave no communicator: ") + functions_.error(),
+           "See what mpirun printed.");
+  }
+}
+
+MpiGroup::~MpiGroup() {
+  if (group_) functions_.close(group_, clean_);
+}
+
+std::exception_ptr MpiGroup::failure() const {
+  return std::make_exception_ptr(
+      PeerLost(functions_.error(), {.rank = rank(),
+                                    .operation = "mpi",
+                                    .advice = "See what mpirun and the other ranks print."}));
+}
+
+void MpiGroup::gather(Waiter& waiter, const void* mine, std::size_t bytes, void* all,
+                      Duration timeout) {
+  if (functions_.gather(group_, mine, bytes, all) != 0) std::rethrow_exception(failure());
+  const TimePoint deadline = waiter.now() + timeout;
+  for (int done = 0; done == 0;) {
+    done = functions_.gathered(group_);
+    if (done < 0) std::rethrow_exception(failure());
+    if (done == 0 && waiter.now() > deadline) {
+      throw TimeoutError("not all ranks came to the exchange over MPI",
+                         {.rank = rank(), .operation = "join", .advice = "See the other ranks."});
+    }
+    if (done == 0) waiter.sleep(std::chrono::microseconds(50));
+  }
+}
+
+std::vector<std::string> MpiGroup::exchange(Waiter& waiter, const std::string& mine,
+                                            Duration timeout) {
+  const auto ranks = static_cast<std::size_t>(size());
+  std::vector<std::size_t> lengths(ranks);
+  const std::size_t own = mine.size();
+  gather(waiter, &own, sizeof own, lengths.data(), timeout);
+  const std::size_t most = *std::max_element(lengths.begin(), lengths.end());
+  if (most == 0) return std::vector<std::string>(ranks);
+  std::string padded = mine, all(ranks * most, '\0');
+  padded.resize(most);
+  gather(waiter, padded.data(), most, all.data(), timeout);
+  std::vector<std::string> result;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    result.push_back(all.substr(rank * most, lengths[rank]));
+  }
+  return result;
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,268 @@
+// The transport over MPI: the Messenger's frames as MPI messages of one communicator of its own,
+// non blocking, through copies, so that an abort leaves no buffer of the user's in MPI's hands.
+//
+// MPI has no descriptor to sleep on: while something is pending a timer wakes the waiter, soon
+// after something has moved and then ever later. A rank that leaves says so in a last frame;
+// nothing else tells, but mpirun ends all processes when one dies.
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/net/errors.h"
+#include "trireme/net/messenger.h"
+#include "trireme/net/mpi/mpi_library.h"
+#include "trireme/net/private_region.h"
+#include "trireme/net/socket.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+constexpr int kFramesPerPoll = 64;
+constexpr FrameKind kGoodbye{0x40};  // the last frame of a rank that leaves
+constexpr Duration kFirstPause = std::chrono::microseconds(20);
+constexpr Duration kLongestPause = std::chrono::milliseconds(1);
+constexpr Duration kLongestGoodbye = std::chrono::seconds(1);
+constexpr std::size_t kChunk = TRIREME_MPI_BYTES - sizeof(Frame);
+static_assert(sizeof(Frame) == 24 && kChunk >= kEagerLimit);
+
+class MpiCore final : public ProgressSource {
+ public:
+  MpiCore(const std::shared_ptr<Waiter>& waiter, std::unique_ptr<MpiGroup> group)
+      : group_(std::move(group)),
+        functions_(group_->functions()),
+        rank_(group_->rank()),
+        size_(group_->size()),
+        waiter_(waiter),
+        timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+        messenger_(rank_, size_, waiter),
+        goodbye_(static_cast<std::size_t>(size_)) {
+    if (!timer_) throw_system_error("timerfd_create");
+    for (int peer = 0; peer < size_; ++peer) {
+      links_.push_back(std::make_unique<MpiLink>(*this, peer));
+      if (peer != rank_) messenger_.attach(peer, links_.back().get());
+    }
+  }
+
+  Messenger& messenger() noexcept { return messenger_; }
+  const std::shared_ptr<Waiter>& waiter() const noexcept { return waiter_; }
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool pending() const noexcept override {
+    return messenger_.pending() || unsent_.load(std::memory_order_relaxed);
+  }
+  int descriptor() const noexcept override { return timer_.get(); }
+
+  void arm(bool sleeping) noexcept override {
+    if (!sleeping || !pending()) return;
+    itimerspec time{};
+    time.it_value.tv_nsec = pause_.count();
+    timerfd_settime(timer_.get(), 0, &time, nullptr);
+    timed_ = true;
+    pause_ = std::min(2 * pause_, kLongestPause);
+  }
+
+  bool poll() override {
+    std::uint64_t expired = 0;
+    if (timed_ && read(timer_.get(), &expired, sizeof expired) > 0) timed_ = false;
+    if (broken_) return false;
+    bool moved = receive();
+    for (int peer = 0; peer < size_ && !broken_; ++peer) {
+      if (peer != rank_ && messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+    }
+    if (unsent_.load(std::memory_order_relaxed)) count_unsent();
+    if (moved) pause_ = kFirstPause;
+    return moved;
+  }
+
+  // Lets everything out and waits until the peers have said goodbye too: a communicator may be
+  // freed only when nothing more comes.
+  void leave() {
+    messenger_.abort(closed(rank_));
+    if (receiving_) broken_ = true;  // let go of inside a continuation: a message is in our hands
+    const TimePoint deadline = waiter_->now() + kLongestGoodbye;
+    for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
+      all = true;
+      for (int peer = 0; peer < size_ && !broken_; ++peer) {
+        const auto at = static_cast<std::size_t>(peer);
+        const Frame frame{kGoodbye, 0, 0, 0};
+        if (!said_[at]) said_[at] = put(peer, frame, {});
+        all &= said_[at] && (goodbye_[at] || peer == rank_);
+      }
+      receive();
+      count_unsent();
+      all &= !unsent_.load(std::memory_order_relaxed);
+      if (all) group_->set_clean();
+    }
+    broken_ = true;
+  }
+
+ private:
+  class MpiLink final : public Link {
+   public:
+    MpiLink(MpiCore& core, int peer) : core_(core), peer_(peer) {}
+    bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
+      return core_.put(peer_, frame, payload);
+    }
+    std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
+      const auto chunk = rest.first(std::min(rest.size(), kChunk));
+      const Frame frame{FrameKind::Data, id, 0, chunk.size()};
+      return core_.put(peer_, frame, chunk) ? chunk.size() : 0;
+    }
+
+   private:
+    MpiCore& core_;
+    const int peer_;
+  };
+
+  bool put(int peer, const Frame& frame, std::span<const std::byte> payload) {
+    if (peer == rank_) return true;
+    const int taken =
+        functions_.send(group_->get(), peer, &frame, sizeof frame, payload.data(), payload.size());
+    if (taken < 0) fail();
+    if (taken > 0) unsent_.store(true, std::memory_order_relaxed);
+    return taken > 0;
+  }
+
+  void count_unsent() {
+    const int count = functions_.unsent(group_->get());
+    if (count < 0) fail();
+    unsent_.store(count > 0, std::memory_order_relaxed);
+  }
+
+  bool receive() {
+    bool moved = false;
+    receiving_ = true;
+    for (int taken = 0; taken < kFramesPerPoll && !broken_; ++taken) {
+      int peer = 0;
+      const void* bytes = nullptr;
+      std::size_t size = 0;
+      const int got = functions_.receive(group_->get(), &peer, &bytes, &size);
+      if (got < 0) fail();
+      if (got <= 0) break;
+      moved = true;
+      const bool sound = handle(peer, {static_cast<const std::byte*>(bytes), size});
+      if (!sound) messenger_.lose(peer, "it sent a frame that breaks the protocol");
+      if (functions_.release(group_->get(), peer) != 0) fail();
+      hold(peer);
+    }
+    receiving_ = false;
+    for (int peer = 0; peer < size_ && any_held_; ++peer) hold(peer);
+    return moved;
+  }
+
+  // Too much unexpected data of a peer is here: its messages wait in MPI.
+  void hold(int peer) {
+    const bool full = messenger_.full(peer);
+    if (!full && !any_held_) return;
+    functions_.hold(group_->get(), peer, full);
+    any_held_ |= full;
+  }
+
+  bool handle(int peer, std::span<const std::byte> message) {
+    Frame frame;
+    if (message.size() < sizeof frame) return false;
+    std::memcpy(&frame, message.data(), sizeof frame);
+    const auto payload = message.subspan(sizeof frame);
+    switch (frame.kind) {
+      case FrameKind::Eager:
+        if (frame.length != payload.size()) return false;
+        messenger_.on_eager(peer, {frame.tag}, payload);
+        return true;
+      case FrameKind::Data: {
+        if (frame.length != payload.size()) return false;
+        std::byte* const to = messenger_.destination(peer, frame.id, payload.size());
+        if (to == nullptr) return messenger_.aborted();  // its data goes nowhere after an abort
+        std::memcpy(to, payload.data(), payload.size());
+        messenger_.on_data(peer, frame.id, payload.size());
+        return true;
+      }
+      case FrameKind::Rts:
+      case FrameKind::Cts:
+      case FrameKind::Refuse:
+        messenger_.on_control(peer, frame);
+        return true;
+      default:
+        if (frame.kind != kGoodbye) return false;
+        goodbye_[static_cast<std::size_t>(peer)] = true;
+        messenger_.lose(peer, "it has left the group");
+        return true;
+    }
+  }
+
+  void fail() {
+    if (std::exchange(broken_, true)) return;
+    messenger_.abort(group_->failure());
+  }
+
+  const std::unique_ptr<MpiGroup> group_;
+  const TriremeMpi& functions_;
+  const int rank_, size_;
+  const std::shared_ptr<Waiter> waiter_;
+  const Descriptor timer_;
+  Messenger messenger_;
+  std::vector<std::unique_ptr<MpiLink>> links_;
+  std::vector<bool> goodbye_;                                           // heard of the peer
+  std::vector<bool> said_ = std::vector<bool>(goodbye_.size(), false);  // told the peer
+  std::atomic<bool> unsent_{false};
+  Duration pause_ = kFirstPause;
+  bool timed_ = false, broken_ = false, any_held_ = false, receiving_ = false;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(std::shared_ptr<MpiCore> core) : core_(std::move(core)) {
+    core_->waiter()->add(core_);
+  }
+  ~MpiTransport() override {
+    const std::shared_ptr<Waiter> waiter = core_->waiter();
+    waiter->run([core = core_] { core->leave(); });
+    waiter->remove(core_.get());
+  }
+
+  int rank() const noexcept override { return core_->rank(); }
+  int size() const noexcept override { return core_->size(); }
+  std::shared_ptr<Waiter> waiter() const override { return core_->waiter(); }
+  std::string_view name() const noexcept override { return "mpi"; }
+  Work send(int peer, Tag tag, std::span<const std::byte> bytes) override {
+    return core_->messenger().send(peer, tag, bytes);
+  }
+  Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
+    return core_->messenger().recv(peer, tag, bytes);
+  }
+  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
+    return private_region({num_regions_++}, bytes);
+  }
+  std::span<std::byte> map(int peer, RegionId region) override {
+    check_peer(peer, size());
+    TRIREME_CHECK((peer != rank() || region.value < num_regions_));
+    return {};
+  }
+  void unmap(int, RegionId) noexcept override {}
+  bool can_map(int) const noexcept override { return false; }
+  void notify(int) noexcept override {}
+  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
+
+ private:
+  const std::shared_ptr<MpiCore> core_;
+  std::uint32_t num_regions_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
+                                       std::unique_ptr<MpiGroup> group) {
+  return std::make_shared<MpiTransport>(
+      std::make_shared<MpiCore>(std::move(waiter), std::move(group)));
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,242 @@
+/* libtrireme_mpi.so: see mpi_abi.h. Compiled by mpicc alone (`make mpi MPICC=...`). */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_abi.h"
+
+enum { kIn = 4, kOut = 8, kTag = 1 };
+
+typedef struct {
+  char* bytes;
+  MPI_Request request;
+} Slot;
+
+typedef struct {
+  Slot in[kIn], out[kOut];
+  unsigned next_in;           /* whose message comes next */
+  unsigned first_out, outs;   /* the ring of messages on their way out */
+  int held;
+} Peer;
+
+struct TriremeMpiGroup {
+  MPI_Comm communicator;
+  int rank, size;
+  Peer* peers;
+  MPI_Request gathering;
+  int turn; /* the peer to look at first */
+};
+
+static char error_text[MPI_MAX_ERROR_STRING + 256];
+
+static const char* error(void) { return error_text; }
+
+/* 0 where `code` is success, else -1 and the sentence. */
+static int check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return 0;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  snprintf(error_text, sizeof error_text, "%s failed: %s", call, text);
+  return -1;
+}
+
+static const char* library(void) {
+  static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  if (text[0] == '\0') MPI_Get_library_version(text, &length);
+  text[strcspn(text, "\n")] = '\0';
+  for (char* tab = text; (tab = strchr(tab, '\t')) != NULL;) *tab = ' ';
+  return text;
+}
+
+static void finish(int status, void* unused) {
+  int done = 0;
+  (void)unused;
+  MPI_Finalized(&done);
+  /* After a failure mpirun ends the others; to meet them in MPI_Finalize might take for ever. */
+  if (!done && status == 0) MPI_Finalize();
+}
+
+static int start(void) {
+  int running = 0, over = 0, level = MPI_THREAD_SINGLE;
+  MPI_Finalized(&over);
+  if (over) {
+    snprintf(error_text, sizeof error_text, "MPI was finalised before");
+    return -1;
+  }
+  MPI_Initialized(&running);
+  if (running) {
+    MPI_Query_thread(&level);
+  } else {
+    if (check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread")) {
+      return -1;
+    }
+    on_exit(finish, NULL);
+  }
+  if (level >= MPI_THREAD_SERIALIZED) return 0;
+  snprintf(error_text, sizeof error_text,
+           "MPI runs with a thread level below MPI_THREAD_SERIALIZED (%s)",
+           running ? "ask for it in MPI_Init_thread" : "this MPI gives no more");
+  return -1;
+}
+
+static int post(TriremeMpiGroup* group, int from, Slot* slot) {
+  return check(MPI_Irecv(slot->bytes, (int)TRIREME_MPI_BYTES, MPI_BYTE, from, kTag,
+                         group->communicator, &slot->request),
+               "MPI_Irecv");
+}
+
+static int set_up(TriremeMpiGroup* group) {
+  MPI_Comm_set_errhandler(group->communicator, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(group->communicator, &group->rank);
+  MPI_Comm_size(group->communicator, &group->size);
+  group->gathering = MPI_REQUEST_NULL;
+  group->peers = calloc((size_t)group->size, sizeof *group->peers);
+  if (group->peers == NULL) return -1;
+  for (int peer = 0; peer < group->size; ++peer) {
+    for (int i = 0; i < kIn; ++i) group->peers[peer].in[i].request = MPI_REQUEST_NULL;
+    for (int i = 0; i < kOut; ++i) group->peers[peer].out[i].request = MPI_REQUEST_NULL;
+    for (int i = 0; i < kIn && peer != group->rank; ++i) {
+      Slot* const slot = &group->peers[peer].in[i];
+      slot->bytes = malloc(TRIREME_MPI_BYTES);
+      if (slot->bytes == NULL || post(group, peer, slot) != 0) return -1;
+    }
+  }
+  return 0;
+}
+
+static TriremeMpiGroup* open_group(const void* communicator, int size) {
+  const MPI_Comm parent = communicator ? *(const MPI_Comm*)communicator : MPI_COMM_WORLD;
+  TriremeMpiGroup* const group = calloc(1, sizeof *group);
+  int rank = 0;
+  snprintf(error_text, sizeof error_text, "out of memory");
+  if (group == NULL) return NULL;
+  MPI_Comm_rank(parent, &rank);
+  const int color = size == 0 || rank < size ? 0 : MPI_UNDEFINED;
+  const int code = size == 0 ? MPI_Comm_dup(parent, &group->communicator)
+                             : MPI_Comm_split(parent, color, rank, &group->communicator);
+  if (check(code, "MPI_Comm_dup") != 0 || group->communicator == MPI_COMM_NULL) {
+    free(group);
+    return NULL;
+  }
+  return set_up(group) == 0 ? group : NULL;
+}
+
+static int rank_of(const TriremeMpiGroup* group) { return group->rank; }
+static int size_of(const TriremeMpiGroup* group) { return group->size; }
+
+static int gather(TriremeMpiGroup* group, const void* mine, size_t bytes, void* all) {
+  return check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                              group->communicator, &group->gathering),
+               "MPI_Iallgather");
+}
+
+static int gathered(TriremeMpiGroup* group) {
+  int done = 0;
+  if (check(MPI_Test(&group->gathering, &done, MPI_STATUS_IGNORE), "MPI_Iallgather")) return -1;
+  return done;
+}
+
+/* Frees the slots of messages that have left, in their order. */
+static int reap(Peer* peer) {
+  while (peer->outs > 0) {
+    int done = 0;
+    if (check(MPI_Test(&peer->out[peer->first_out].request, &done, MPI_STATUS_IGNORE),
+              "MPI_Isend")) {
+      return -1;
+    }
+    if (!done) break;
+    peer->first_out = (peer->first_out + 1) % kOut;
+    --peer->outs;
+  }
+  return 0;
+}
+
+static int send_message(TriremeMpiGroup* group, int to, const void* head, size_t head_bytes,
+                        const void* body, size_t body_bytes) {
+  Peer* const peer = &group->peers[to];
+  if (peer->outs == kOut && reap(peer) != 0) return -1;
+  if (peer->outs == kOut) return 0;
+  Slot* const slot = &peer->out[(peer->first_out + peer->outs) % kOut];
+  if (slot->bytes == NULL && (slot->bytes = malloc(TRIREME_MPI_BYTES)) == NULL) return 0;
+  memcpy(slot->bytes, head, head_bytes);
+  if (body_bytes > 0) memcpy(slot->bytes + head_bytes, body, body_bytes);
+  if (check(MPI_Isend(slot->bytes, (int)(head_bytes + body_bytes), MPI_BYTE, to, kTag,
+                      group->communicator, &slot->request),
+            "MPI_Isend")) {
+    return -1;
+  }
+  ++peer->outs;
+  return 1;
+}
+
+static int unsent(TriremeMpiGroup* group) {
+  int count = 0;
+  for (int peer = 0; peer < group->size; ++peer) {
+    if (reap(&group->peers[peer]) != 0) return -1;
+    count += (int)group->peers[peer].outs;
+  }
+  return count;
+}
+
+static int receive(TriremeMpiGroup* group, int* from, const void** bytes, size_t* size) {
+  for (int i = 0; i < group->size; ++i) {
+    const int peer = (group->turn + i) % group->size;
+    Peer* const one = &group->peers[peer];
+    Slot* const slot = &one->in[one->next_in];
+    int done = 0, count = 0;
+    MPI_Status status;
+    if (peer == group->rank || one->held) continue;
+    if (check(MPI_Test(&slot->request, &done, &status), "MPI_Irecv")) return -1;
+    if (!done) continue;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    *from = peer;
+    *bytes = slot->bytes;
+    *size = (size_t)count;
+    group->turn = (peer + 1) % group->size;
+    return 1;
+  }
+  return 0;
+}
+
+static int release_message(TriremeMpiGroup* group, int from) {
+  Peer* const peer = &group->peers[from];
+  Slot* const slot = &peer->in[peer->next_in];
+  peer->next_in = (peer->next_in + 1) % kIn;
+  return post(group, from, slot);
+}
+
+static void hold(TriremeMpiGroup* group, int peer, int on) { group->peers[peer].held = on; }
+
+/* A request that does not end cannot be freed with its buffer: the buffer stays. */
+static void drop(Slot* slot, int cancel) {
+  int done = 1;
+  if (slot->request != MPI_REQUEST_NULL) {
+    if (cancel) MPI_Cancel(&slot->request);
+    MPI_Test(&slot->request, &done, MPI_STATUS_IGNORE);
+    if (!done && cancel) done = MPI_Wait(&slot->request, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+  }
+  if (done) free(slot->bytes);
+}
+
+static void close_group(TriremeMpiGroup* group, int clean) {
+  int over = 0;
+  MPI_Finalized(&over);
+  if (over || !clean) return; /* messages may still come for its buffers: they stay */
+  for (int peer = 0; peer < group->size; ++peer) {
+    for (int i = 0; i < kIn; ++i) drop(&group->peers[peer].in[i], 1);
+    for (int i = 0; i < kOut; ++i) drop(&group->peers[peer].out[i], 0);
+  }
+  MPI_Comm_free(&group->communicator);
+  free(group->peers);
+  free(group);
+}
+
+__attribute__((visibility("default"))) const TriremeMpi* trireme_mpi(void) {
+  static const TriremeMpi functions = {
+      TRIREME_MPI_ABI, library, error,  start,   open_group,      rank_of, size_of,    gather,
+      gathered,        send_message, unsent, receive, release_message, hold,    close_group};
+  return &functions;
+}

@@ -1,0 +1,16 @@
+// Memory that a transport registers but peers cannot map: the caller's own or, where it brings
+// none, page-aligned zeroed memory of this process.
+#pragma once
+
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+/// Throws ResourceError.
+Region private_region(RegionId id, std::span<std::byte> bytes);
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,102 @@
+#include "trireme/net/sub_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/net/errors.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+namespace {
+
+// Communicators over the parent itself set the highest bit, plain users of a transport neither.
+constexpr std::uint64_t kGroupTags = 1ull << 62;
+
+// The finalizer of SplitMix64: every bit of the result depends on every bit of `value`.
+constexpr std::uint64_t mix(std::uint64_t value) noexcept {
+  value += 0x9e3779b97f4a7c15ull;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ value >> 27) * 0x94d049bb133111ebull;
+  return value ^ value >> 31;
+}
+
+class SubTransport final : public Transport {
+ public:
+  SubTransport(std::shared_ptr<Transport> parent, std::vector<int> ranks, std::uint64_t id)
+      : parent_(std::move(parent)), ranks_(std::move(ranks)), id_(id) {
+    const auto self = std::find(ranks_.begin(), ranks_.end(), parent_->rank());
+    TRIREME_CHECK((self != ranks_.end()));
+    rank_ = static_cast<int>(self - ranks_.begin());
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(ranks_.size()); }
+  std::shared_ptr<Waiter> waiter() const override { return parent_->waiter(); }
+  std::string_view name() const noexcept override { return parent_->name(); }
+  Work send(int peer, Tag tag, std::span<const std::byte> bytes) override {
+    return parent_->send(checked(peer), outer(tag), bytes);
+  }
+  Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
+    return parent_->recv(checked(peer), outer(tag), bytes);
+  }
+  Region register_memory(std::span<std::byte> bytes, Device device,
+                         std::span<const int> peers) override {
+    if (peers.empty()) return parent_->register_memory(bytes, device, ranks_);
+    std::vector<int> chosen;
+    for (const int peer : peers) chosen.push_back(checked(peer));
+    return parent_->register_memory(bytes, device, chosen);
+  }
+  std::span<std::byte> map(int peer, RegionId region) override {
+    return parent_->map(checked(peer), region);
+  }
+  void unmap(int peer, RegionId region) noexcept override { parent_->unmap(of(peer), region); }
+  bool can_map(int peer) const noexcept override { return parent_->can_map(of(peer)); }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return parent_->read(of(peer), address, to);
+  }
+  void notify(int peer) noexcept override { parent_->notify(of(peer)); }
+  bool lost(int peer) const noexcept override { return parent_->lost(of(peer)); }
+  void abort(std::exception_ptr error) noexcept override { parent_->abort(std::move(error)); }
+
+  const std::shared_ptr<Transport>& parent() const noexcept { return parent_; }
+  int of(int peer) const noexcept { return ranks_[static_cast<std::size_t>(peer)]; }
+
+ private:
+  int checked(int peer) const {
+    check_peer(peer, size());
+    return of(peer);
+  }
+  Tag outer(Tag tag) const noexcept { return {kGroupTags | mix(id_ ^ mix(tag.value)) >> 2}; }
+
+  const std::shared_ptr<Transport> parent_;
+  const std::vector<int> ranks_;  // of the parent
+  const std::uint64_t id_;
+  int rank_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t group_id(std::uint64_t parent, std::span<const int> ranks, std::string_view name,
+                       std::uint64_t times) {
+  std::uint64_t hash = mix(mix(parent) ^ times);
+  for (const int rank : ranks) hash = mix(hash ^ static_cast<std::uint64_t>(rank));
+  hash = mix(hash ^ ranks.size() << 32 ^ name.size());
+  for (const char one : name) hash = mix(hash ^ static_cast<unsigned char>(one));
+  return hash >> 3;
+}
+
+std::shared_ptr<Transport> make_sub_transport(std::shared_ptr<Transport> parent,
+                                              std::vector<int> ranks, std::uint64_t id) {
+  for (const int rank : ranks) check_peer(rank, parent->size());
+  if (const auto* group = dynamic_cast<const SubTransport*>(parent.get())) {
+    for (int& rank : ranks) rank = group->of(rank);
+    parent = std::shared_ptr<Transport>(group->parent());
+  }
+  return std::make_shared<SubTransport>(std::move(parent), std::move(ranks), id);
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#include "trireme/net/tcp/tcp_link.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "trireme/base/real_waiter.h"
+
+namespace trireme::net {
+namespace {
+
+struct Head {
+  std::uint8_t kind = 1;  // Eager
+  char magic[3] = {'T', 'R', '1'};
+  std::uint32_t id = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t length = 0;
+};
+
+bool readable(int socket) {
+  pollfd one{socket, POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
+// The peer answers each message with the next, so that one read() goes on and on. When it stops for
+// the sake of others, nothing may be left in its buffer: no event would ever tell of it.
+TEST(TcpLink, NothingIsLeftInTheBufferWhenReadStops) {
+  constexpr int kMessages = 1000;
+  const auto waiter = RealWaiter::make();
+  Messenger messenger(0, 2, waiter);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const Descriptor peer(ends[1]);
+  int received = 0;
+  waiter->run([&] {
+    TcpLink link(messenger, 1, Descriptor(ends[0]));
+    messenger.attach(1, &link);
+    std::byte bytes[8] = {};
+    const auto say = [&] {
+      Head head;
+      head.length = sizeof bytes;
+      ASSERT_EQ(send(peer.get(), &head, sizeof head, MSG_NOSIGNAL), ssize_t{sizeof head});
+      ASSERT_EQ(send(peer.get(), bytes, sizeof bytes, MSG_NOSIGNAL), ssize_t{sizeof bytes});
+    };
+    std::function<void()> listen = [&] {
+      messenger.recv(1, {0}, bytes).on_settled([&](const std::exception_ptr& error) {
+        if (error || ++received == kMessages) return;
+        say();
+        listen();
+      });
+    };
+    listen();
+    say();
+    const char* ended = nullptr;
+    while (readable(link.socket())) link.read(ended);
+    EXPECT_EQ(ended, nullptr);
+    messenger.lose(1, "the test is over");
+  });
+  EXPECT_EQ(received, kMessages);
+}
+
+}  // namespace
+}  // namespace trireme::net

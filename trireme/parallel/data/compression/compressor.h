@@ -1,0 +1,75 @@
+// Compressor: sends a bucket's gradients in fewer bytes than fp32. Chosen by `comm.compression`;
+// any but none ends the promise of equal bits on every layout (NUMERICS.md), never that of equal
+// weights on all ranks: every rank computes the sum from the same received bits.
+//
+// What a lossy one leaves out stays in a residual on its rank and is added to the next step's
+// gradient (error feedback: Seide et al. 2014; Karimireddy et al. 2019), so nothing is lost, only
+// late. Residuals are not part of a checkpoint: a resumed run starts with none.
+//
+// launch() is called from backward, in one order on all ranks; finish() by the caller of the step,
+// and may wait. Not thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+/// What a compressor knows of one bucket.
+struct BucketShape {
+  struct Part {
+    std::string name;
+    std::int64_t offset = 0, count = 0;  // elements
+    std::int64_t rows = 1;               // of a matrix: the first dimension; 1 for the others
+  };
+  std::int64_t count = 0;  // elements, gaps included
+  std::vector<Part> parts;
+};
+
+class Compressor {
+ public:
+  virtual ~Compressor() = default;
+  /// `local`: this rank's sum, fp32 [count] of bucket `bucket`; must stay until finish().
+  virtual void launch(std::size_t bucket, at::Tensor local) = 0;
+  /// Afterwards every launched tensor holds the sum over ranks, with the same bits on all of them.
+  virtual void finish() = 0;
+  /// The step was refused: forgets what would have been added to the next one.
+  virtual void drop() = 0;
+  /// Bytes that this rank has put into collectives since it was made; fp32 would be 4 a gradient.
+  virtual std::int64_t payload_bytes() const = 0;
+};
+
+/// spec: "none" (null is returned, and in a group of one), "bf16", "f16", "topk:R" and "randomk:R"
+/// (0 < R <= 1, the share of elements that is sent), "powersgd:RANK", "onebit", "auto" (bf16 where
+/// the link, measured now, makes it pay, else none). Collective. ConfigError for anything else.
+std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communicator& world,
+                                            std::vector<BucketShape> buckets, std::uint64_t seed);
+/// ConfigError where make_compressor would refuse `spec`.
+void check_compression(std::string_view spec);
+
+// The makers, one file each.
+std::unique_ptr<Compressor> make_cast_compressor(comm::Communicator& world, DType wire,
+                                                 std::vector<BucketShape> buckets);
+std::unique_ptr<Compressor> make_top_k_compressor(comm::Communicator& world, double share,
+                                                  std::vector<BucketShape> buckets);
+std::unique_ptr<Compressor> make_random_k_compressor(comm::Communicator& world, double share,
+                                                     std::uint64_t seed,
+                                                     std::vector<BucketShape> buckets);
+std::unique_ptr<Compressor> make_one_bit_compressor(comm::Communicator& world,
+                                                    std::vector<BucketShape> buckets);
+std::unique_ptr<Compressor> make_power_compressor(comm::Communicator& world, int rank,
+                                                  std::uint64_t seed,
+                                                  std::vector<BucketShape> buckets);
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// Error feedback, shared by the compressors that leave something out.
+#pragma once
+
+#include <ATen/Functions.h>
+
+#include <vector>
+
+#include "trireme/parallel/data/compression/compressor.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+/// What each bucket has not sent yet.
+class Residuals {
+ public:
+  explicit Residuals(const std::vector<BucketShape>& buckets) {
+    for (const BucketShape& bucket : buckets)
+      kept_.push_back(at::zeros({bucket.count}, at::kFloat));
+  }
+  /// Adds `local` to what is kept and returns that: what is to be sent now. The caller takes out of
+  /// it what it sends.
+  at::Tensor& add(std::size_t bucket, const at::Tensor& local) { return kept_[bucket].add_(local); }
+  at::Tensor& of(std::size_t bucket) { return kept_[bucket]; }
+  void clear() {
+    for (at::Tensor& one : kept_) one.zero_();
+  }
+
+ private:
+  std::vector<at::Tensor> kept_;
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

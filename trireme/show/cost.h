@@ -1,0 +1,38 @@
+// What a recorded run cost, and what it would cost at another size and on another link (α–β–γ:
+// plan/tuning.h). Rounds and bytes are the recording's; the formula is counted on the algorithm's
+// routes, so tests can hold one against the other. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "trireme/plan/tuning.h"
+#include "trireme/show/recording.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace show {
+
+/// 25 us a message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
+inline constexpr plan::LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
+
+/// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that says the form.
+plan::LinkCost link_of(std::string_view text);
+/// "1MiB", "64k", "4096": bytes. ConfigError.
+std::size_t bytes_of(std::string_view text);
+
+/// The shape of the algorithm that was recorded, from its routes.
+plan::CostShape shape_of(const Recording& recording);
+
+/// "6 α + 1.75 S β + 0.75 S γ".
+std::string formula_of(const plan::CostShape& shape);
+
+std::string seconds_text(double seconds);    // "1.23 ms"
+std::string rate_text(double per_byte);      // "1 GB/s"
+std::string count_text(std::size_t number);  // "12,345"
+std::string size_text(std::size_t bytes);    // "64 B", "1 MiB"
+
+}  // namespace show
+}  // namespace v0
+}  // namespace trireme
