@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/recording.h"
@@ -39,7 +40,7 @@ TEST(Goldens, AreWhatIsRecorded) {
                                             .algorithm = entry->name,
                                             .ranks = ranks,
                                             .hosts = entry->name == "hierarchical" ? 2 : 1});
-        const std::string text = text_of(recording, kDefaultLink, 1 << 20);
+        const std::string text = text_of(recording, plan::kDefaultLink, 1 << 20);
         if (update) std::ofstream(path) << text;
         if (!fs::exists(path)) continue;
         EXPECT_EQ(read(path), text) << name;

@@ -136,6 +136,7 @@ void DirectRun::fold(std::size_t begin, std::size_t count) {
 bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
   BoardMemory& own = engine_.board().own();
   const std::size_t block = (shared ? kSharedBytes : kBlockBytes) / width_;
+  const CallTrace::Reducing traced(engine_.trace());
   own.writing.store(call_->number);  // before the first look at `aborted`: Board::abort
   bool going = true;
   if (shared) kernel::prefetch_for_writing(shared, std::min(block, count) * width_);
@@ -195,6 +196,7 @@ bool DirectRun::fold_block(Slice block, std::byte* scratch) {
 }
 
 void DirectRun::reduce_pulled() {
+  const CallTrace::Reducing traced(engine_.trace());
   const Slice slice = result_slice(rank_);
   auto* const out = static_cast<std::byte*>(call_->operation.out.data);
   const std::size_t block = kPullBytes / width_;

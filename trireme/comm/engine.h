@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trireme/comm/board.h"
+#include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/direct_call.h"
 #include "trireme/comm/family.h"
@@ -66,6 +67,7 @@ struct Call {
   bool posting = false;                  // its envelopes are just being sent and asked for
   std::uint64_t number = 0;              // on the board
   bool inlined = false;
+  CallTimes times = {};  // where a trace is taken
   std::shared_ptr<ProgramRun> program = nullptr;
   std::shared_ptr<DirectCall> direct = nullptr;
 };
@@ -110,6 +112,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   DirectPointers& direct_pointers() noexcept { return direct_pointers_; }
   net::Transport& transport() noexcept { return *transport_; }
   Scratch& scratch() noexcept { return scratch_; }
+  const CallTrace* trace() const noexcept { return trace_.get(); }
   Board& board() noexcept { return *board_; }
   std::byte* staging_of(int rank) const noexcept { return mapped_[0][rank] + kStagingOffset; }
   /// Start of arena number `arena` of `rank`, as this process sees it.
@@ -198,6 +201,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   Waits waits_ = Waits::No;
   int headers_seen_ = 0;  // of the running call
 
+  std::unique_ptr<CallTrace> trace_;  // null = off
   Scratch scratch_;
   DirectPointers direct_pointers_;
   std::map<std::string, std::unique_ptr<Route>> routes_;

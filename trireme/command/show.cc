@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/command/command.h"
+#include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/json.h"
@@ -66,8 +67,8 @@ int show_command(const Options& options) {
     list(options);
     return 0;
   }
-  const plan::LinkCost link = show::link_of(options.link);
-  const std::size_t bytes = show::bytes_of(options.bytes);
+  const plan::LinkCost link = plan::link_of(options.link);
+  const std::size_t bytes = plan::bytes_of(options.bytes);
   const comm::OpKind kind = show::kind_named(options.collective);
   if (options.root != 0 && !show::has_root(kind)) {
     throw ConfigError(show::title_of(kind) + " has no root",

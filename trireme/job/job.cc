@@ -41,10 +41,25 @@ Duration spin_of(const launch::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
 }
 
+// Nobody tells what a seat's peers do: they may be in user code for as long as that may last.
+class PatientWatch final : public comm::PeerWatch {
+ public:
+  explicit PatientWatch(Duration patience) : patience_(patience) {}
+  Verdict ask(std::string_view, Duration waited) override {
+    return {.keep_waiting = waited < patience_, .explanation = "a peer is in user code"};
+  }
+  void activity(std::string_view, bool) noexcept override {}
+
+ private:
+  const Duration patience_;
+};
+
 }  // namespace
 
 struct Job::Impl {
   explicit Impl(JobOptions given);
+  Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
+       std::shared_ptr<const plan::Tuning> measured);
   ~Impl();
   void be_alone();
   void join();
@@ -95,6 +110,21 @@ Job::Impl::Impl(JobOptions given)
   }
 }
 
+Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
+                std::shared_ptr<const plan::Tuning> measured)
+    : status(-1), options(std::move(given)), tuning(std::move(measured)) {
+  env.rank = transport->rank();
+  env.size = transport->size();
+  for (int rank = 0; rank < env.size; ++rank) hosts.push_back("seat-" + std::to_string(rank));
+  host = hosts[static_cast<std::size_t>(env.rank)];
+  places = job::places_of(hosts, env.rank);
+  comm::CommunicatorOptions seat = world_options();
+  seat.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
+  seat.on_stall = [](std::string_view) {};
+  world = std::make_shared<comm::Communicator>(std::move(transport), std::move(seat));
+  make_host_groups(world);
+}
+
 void Job::Impl::be_alone() {
   world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
                                                world_options());
@@ -105,7 +135,7 @@ Job::Impl::~Impl() { leave(); }
 
 // Called before any member goes: the threads below use them.
 void Job::Impl::leave() {
-  job::clear_reporter();
+  if (waiter) job::clear_reporter();
   if (client) client->stop_watching();
   heartbeat.reset();
   across.reset();
@@ -158,6 +188,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.epoch = env.epoch;
   result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;
   result.reproducible = options.reproducible;
+  result.trace = options.trace;
   result.tuning = tuning;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
@@ -238,6 +269,9 @@ Job::Job(int, char**, JobOptions options) {
   job::set_reporter({.host = observe::host_name()});
   impl_ = std::make_unique<Impl>(std::move(options));
 }
+Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
+         std::shared_ptr<const plan::Tuning> tuning)
+    : impl_(std::make_unique<Impl>(std::move(transport), std::move(options), std::move(tuning))) {}
 Job::~Job() = default;
 
 int Job::rank() const noexcept { return impl_->env.rank; }
@@ -254,7 +288,7 @@ const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }
 comm::Communicator& Job::host() const { return *impl_->own_host; }
 comm::Communicator& Job::across() const { return *impl_->across; }
-std::shared_ptr<Waiter> Job::waiter() const { return impl_->waiter; }
+std::shared_ptr<Waiter> Job::waiter() const { return impl_->world->waiter(); }
 int Job::stop_signal() const noexcept { return job::stop_signal(); }
 void Job::activity(std::string_view what) noexcept {
   impl_->status.set_activity(what, steady_now());

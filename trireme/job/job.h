@@ -21,6 +21,10 @@
 namespace trireme {
 inline namespace v0 {
 
+namespace observe {
+class Trace;
+}
+
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
@@ -32,11 +36,18 @@ struct JobOptions {
   /// Hash of what must be equal on all ranks (NUMERICS: identity), with a readable text; a rank
   /// that differs is refused with both texts. Empty: not compared.
   std::string identity = {};
+  /// Takes this rank's collectives and training steps as spans (observe/trace.h); null = off.
+  std::shared_ptr<observe::Trace> trace = nullptr;
 };
 
 class Job {
  public:
   Job(int argc, char** argv, JobOptions options = {});
+  /// A seat in a group that is there already, such as a simulated one: rank and size are the
+  /// transport's, and every rank counts as a host of its own. Reads no environment, installs no
+  /// handler, and a process may have several. `tuning`: for the choice of algorithms; may be null.
+  Job(std::shared_ptr<net::Transport> transport, JobOptions options,
+      std::shared_ptr<const plan::Tuning> tuning);
   ~Job();
   Job(const Job&) = delete;
 

@@ -14,14 +14,6 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// 25 us a message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
-inline constexpr plan::LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
-
-/// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that says the form.
-plan::LinkCost link_of(std::string_view text);
-/// "1MiB", "64k", "4096": bytes. ConfigError.
-std::size_t bytes_of(std::string_view text);
-
 /// The shape of the algorithm that was recorded, from its routes.
 plan::CostShape shape_of(const Recording& recording);
 

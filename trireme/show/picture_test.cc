@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 
+#include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/json.h"
@@ -67,7 +68,7 @@ TEST(Picture, LabelsOfEveryAlgorithmStandApart) {
         SCOPED_TRACE(title_of(kind) + " " + entry->name + " " + std::to_string(ranks));
         const Recording recording =
             record({.kind = kind, .algorithm = entry->name, .ranks = ranks, .hosts = 2});
-        expect_legible(svg_of(recording, kDefaultLink, 1 << 20));
+        expect_legible(svg_of(recording, plan::kDefaultLink, 1 << 20));
       }
     }
   }
@@ -83,7 +84,7 @@ TEST(Picture, ColoursOfRanksDiffer) {
 
 TEST(Picture, PageNeedsNothingButItself) {
   const Recording ring = record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 3});
-  std::string page = html_of(ring, kDefaultLink, 1 << 20);
+  std::string page = html_of(ring, plan::kDefaultLink, 1 << 20);
   page = std::regex_replace(page, std::regex("xmlns=\"http://www.w3.org/2000/svg\""), "");
   EXPECT_THAT(page, Not(HasSubstr("http")));
   EXPECT_THAT(page, Not(HasSubstr("src=")));
@@ -92,7 +93,7 @@ TEST(Picture, PageNeedsNothingButItself) {
 
 TEST(Picture, JsonHoldsEveryRound) {
   const Recording ring = record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 3});
-  std::istringstream lines(json_of(ring, kDefaultLink, 1 << 20));
+  std::istringstream lines(json_of(ring, plan::kDefaultLink, 1 << 20));
   std::vector<nlohmann::json> objects;
   for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
   ASSERT_EQ(objects.size(), 7u);  // what it is, before, four rounds, cost

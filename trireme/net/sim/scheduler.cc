@@ -1,5 +1,7 @@
 #include "trireme/net/sim/scheduler.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,6 +18,13 @@ std::uint64_t next_random(std::uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
+}
+
+// Processor time of this thread.
+Duration thread_time() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
 }
 
 }  // namespace
@@ -38,8 +47,10 @@ class Scheduler::Context {
   const int rank_;
 };
 
-Scheduler::Scheduler(int size, std::uint64_t seed)
-    : now_(std::chrono::duration_cast<Duration>(std::chrono::hours(1)).count()), random_(seed) {
+Scheduler::Scheduler(int size, Options options)
+    : now_(std::chrono::duration_cast<Duration>(std::chrono::hours(1)).count()),
+      options_(options),
+      random_(options.seed) {
   for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>());
 }
 
@@ -59,6 +70,7 @@ void Scheduler::run(const std::function<void(int rank)>& body) {
     ranks_[rank]->state = State::Runnable;
     threads.emplace_back([this, rank, &body] {
       take_baton(rank);
+      ranks_[rank]->computed = thread_time();
       body(rank);
       ranks_[rank]->state = State::Done;
       pass_baton(rank);
@@ -125,7 +137,8 @@ std::vector<Scheduler::Choice> Scheduler::choices() {
                                      [](const auto& source) { return source->pending(); });
     if (waiting && one.polled_at != changes_) open.push_back({Choice::Poll, rank});
   }
-  if (anybody && !events_.empty() && events_.begin()->second.delivery) {
+  const bool early = anybody && options_.early_deliveries;
+  if (early && !events_.empty() && events_.begin()->second.delivery) {
     open.push_back({Choice::Delivery, events_.begin()->second.rank});
   }
   return open;
@@ -230,7 +243,44 @@ void Scheduler::take_foreign_tasks() {
   }
 }
 
+bool Scheduler::is_computing(int rank) const noexcept {
+  return options_.charge_computing && holder_.load() == std::this_thread::get_id() &&
+         current_ == rank && depth_ == 0 && !ranks_[rank]->inside;
+}
+
+TimePoint Scheduler::now_of(int rank) const noexcept {
+  return is_computing(rank) ? now() + (thread_time() - ranks_[rank]->computed) : now();
+}
+
+// A rank's thread comes to its Waiter: first the time passes that it has computed since it left.
+class Scheduler::Inside {
+ public:
+  Inside(Scheduler& scheduler, int rank)
+      : rank_(*scheduler.ranks_[rank]), entered_(scheduler.is_computing(rank)) {
+    if (!entered_) return;
+    const TimePoint until = scheduler.now_of(rank);
+    rank_.inside = true;
+    scheduler.block(
+        rank, [] { return false; }, until);
+  }
+  ~Inside() {
+    if (!entered_) return;
+    rank_.inside = false;
+    rank_.computed = thread_time();
+  }
+  Inside(const Inside&) = delete;
+
+ private:
+  Rank& rank_;
+  const bool entered_;
+};
+
 bool Scheduler::wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline) {
+  const Inside inside(*this, rank);
+  return block(rank, ready, deadline);
+}
+
+bool Scheduler::block(int rank, const std::function<bool()>& ready, TimePoint deadline) {
   if (ready()) return true;
   Rank& self = *ranks_[rank];
   TRIREME_CHECK(!self.in_context);
@@ -263,6 +313,7 @@ void Scheduler::run_task(int rank, Task task) {
   }
   Rank& one = *ranks_[rank];
   if (one.in_context) return task();
+  const Inside inside(*this, rank);
   // A rank's thread that is about to start something is where the others may overtake it.
   if (rank == current_ && depth_ == 0 && draw(2) == 0) pass_baton(rank);
   run_in_context(rank, task);
@@ -293,7 +344,7 @@ class SimWaiter final : public Waiter {
  public:
   SimWaiter(std::shared_ptr<Scheduler> scheduler, int rank)
       : scheduler_(std::move(scheduler)), rank_(rank) {}
-  TimePoint now() const noexcept override { return scheduler_->now(); }
+  TimePoint now() const noexcept override { return scheduler_->now_of(rank_); }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
     return scheduler_->wait_until(rank_, ready, deadline);
   }

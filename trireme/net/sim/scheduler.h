@@ -7,6 +7,9 @@
 // When there is none either, that is a deadlock: every blocked rank throws DeadlockError, which
 // says what each rank waits for.
 //
+// With charge_computing a thread that comes back to its Waiter first waits, on the virtual clock,
+// as long as it has computed: so ranks compute side by side there, though one after another here.
+//
 // Tasks and polls of a rank run on whichever thread holds the baton: like a background thread's
 // progress, at any point where the rank's own thread is suspended. One thread per rank may block;
 // tasks queued by foreign threads are run when the baton passes by.
@@ -43,7 +46,16 @@ class Scheduler {
  public:
   using Task = std::function<void()>;
 
-  Scheduler(int size, std::uint64_t seed);
+  struct Options {
+    std::uint64_t seed = 1;
+    /// The processor time that a rank's thread takes between two calls of its Waiter passes on the
+    /// virtual clock, for all ranks side by side.
+    bool charge_computing = false;
+    /// A message may be delivered before its time while a thread could run: its computing takes
+    /// that time. Shows more orders; false: times are exact.
+    bool early_deliveries = true;
+  };
+  Scheduler(int size, Options options);
 
   /// Runs body(rank) on one thread per rank until all have returned. `body` must not throw.
   void run(const std::function<void(int rank)>& body);
@@ -56,6 +68,7 @@ class Scheduler {
   std::uint64_t trace() const noexcept { return trace_; }
 
   // What a rank's Waiter does (see base/waiter.h).
+  TimePoint now_of(int rank) const noexcept;
   bool wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline);
   void wake(int rank) noexcept;
   void run_task(int rank, Task task);
@@ -81,6 +94,8 @@ class Scheduler {
     std::deque<Task> tasks;
     std::vector<std::shared_ptr<ProgressSource>> sources;
     std::uint64_t polled_at = ~0ull;  // value of changes_ when a poll last found nothing
+    bool inside = false;              // its thread is in the Waiter
+    Duration computed{};              // its thread's processor time when it last left it
   };
   struct Event {
     int rank;
@@ -93,10 +108,13 @@ class Scheduler {
   };
 
   class Context;
+  class Inside;
   void take_baton(int self);
   void drain(int rank);       // runs what tasks queued, inside the context
   void pass_baton(int self);  // returns when `self` holds it again (or is done)
   std::vector<Choice> choices();
+  bool is_computing(int rank) const noexcept;
+  bool block(int rank, const std::function<bool()>& ready, TimePoint deadline);
   bool idle();  // advances time or declares a deadlock; false: all done
   void run_event();
   void run_in_context(int rank, const Task& task);
@@ -111,6 +129,7 @@ class Scheduler {
   std::atomic<Duration::rep> now_;
   int current_ = -1;  // the rank whose thread holds the baton
   int depth_ = 0;     // progress contexts entered on the baton's thread
+  const Options options_;
   std::uint64_t random_;
   std::uint64_t trace_ = 0;
   std::uint64_t changes_ = 0;              // counts everything that may have changed a memory cell

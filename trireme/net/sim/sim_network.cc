@@ -61,6 +61,7 @@ struct SimNetwork::State {
     std::vector<bool> gone;                         // peers that it knows have left
     std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
     TimePoint last_sent{};
+    TimePoint out_free{}, in_free{};  // one_link: when the last message has left, has come
     std::uint32_t num_regions = 0;
     std::map<std::uint32_t, std::weak_ptr<Memory>> regions;
     // Peers' regions, kept until unmap(): in shm a rank holds their descriptors, mapped yet or not.
@@ -108,7 +109,7 @@ class SimTransport final : public Transport {
     return true;  // ranks are threads of one process
   }
   void unmap(int peer, RegionId region) noexcept override;
-  bool can_map(int) const noexcept override { return true; }
+  bool can_map(int) const noexcept override { return state_->options.shared_memory; }
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
   void abort(std::exception_ptr error) noexcept override {
@@ -175,7 +176,7 @@ Region SimTransport::register_memory(std::span<std::byte> bytes, Device,
   end().regions.emplace(region.id.value, memory);
   for (int peer = 0; peer < size(); ++peer) {
     const bool chosen = peers.empty() || std::find(peers.begin(), peers.end(), peer) != peers.end();
-    if (peer == rank_ || !chosen) continue;
+    if (peer == rank_ || !chosen || !state_->options.shared_memory) continue;
     state_->ends[static_cast<std::size_t>(peer)].given[{rank_, region.id.value}] = memory;
   }
   return region;
@@ -183,6 +184,7 @@ Region SimTransport::register_memory(std::span<std::byte> bytes, Device,
 
 std::span<std::byte> SimTransport::map(int peer, RegionId region) {
   check_peer(peer, size());
+  if (!state_->options.shared_memory) return {};
   TRIREME_CHECK(region.value < state_->ends[static_cast<std::size_t>(peer)].num_regions);
   std::shared_ptr<Memory> memory;
   if (peer != rank_) {
@@ -223,8 +225,14 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
     std::erase_if(end.last_arrival,
                   [&](const auto& one) { return one.second <= scheduler->now(); });
   }
+  TimePoint arrives = scheduler->now() + options.alpha + transfer + extra;
+  if (options.one_link) {
+    auto& in_free = ends[static_cast<std::size_t>(to)].in_free;
+    end.out_free = std::max(end.out_free, scheduler->now()) + transfer;
+    arrives = in_free = std::max(end.out_free + options.alpha + extra, in_free + transfer);
+  }
   auto& last = end.last_arrival[{to, tag.value}];
-  last = std::max(last, scheduler->now() + options.alpha + transfer + extra);
+  last = std::max(last, arrives);
   end.last_sent = std::max(end.last_sent, last);
   return last;
 }
@@ -330,8 +338,20 @@ std::string SimNetwork::State::describe(int rank) const {
   return text;
 }
 
+SimOptions cluster(Duration alpha, double bytes_per_second) {
+  return {.alpha = alpha,
+          .bytes_per_second = bytes_per_second,
+          .jitter = Duration::zero(),
+          .shared_memory = false,
+          .one_link = true,
+          .charge_computing = true};
+}
+
 SimNetwork::SimNetwork(int size, SimOptions options)
-    : scheduler_(std::make_shared<Scheduler>(size, options.seed)),
+    : scheduler_(std::make_shared<Scheduler>(
+          size, Scheduler::Options{.seed = options.seed,
+                                   .charge_computing = options.charge_computing,
+                                   .early_deliveries = !options.one_link})),
       state_(std::make_shared<State>()) {
   state_->scheduler = scheduler_;
   state_->options = options;

@@ -23,7 +23,16 @@ struct SimOptions {
   Duration alpha = std::chrono::microseconds(2);
   double bytes_per_second = 5e9;
   Duration jitter = std::chrono::microseconds(8);
+  /// False: as between hosts; regions cannot be mapped.
+  bool shared_memory = true;
+  /// A rank's messages leave, and arrive, one after another: its link is one. Times are exact.
+  bool one_link = false;
+  /// What a rank computes takes the processor time that it took here, all ranks side by side on the
+  /// virtual clock. Then no two runs are alike. (What progress tasks do takes none.)
+  bool charge_computing = false;
 };
+/// A cluster's: no shared memory, one link a rank, no jitter, and computing takes time.
+SimOptions cluster(Duration alpha, double bytes_per_second);
 
 class SimNetwork {
  public:

@@ -1,0 +1,126 @@
+// The simulated cluster: links that are shared, no shared memory, computing that takes time. (What
+// the network does to correctness is tested with run_ranks.)
+#include "trireme/net/sim/sim_network.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <vector>
+
+#include "trireme/base/work.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+using net::SimNetwork;
+using net::SimOptions;
+
+// When rank r's body ended, on the virtual clock.
+std::vector<Duration> ends(int size, const SimOptions& options,
+                           const std::function<void(net::Transport&)>& body) {
+  SimNetwork network(size, options);
+  std::vector<Duration> when(static_cast<std::size_t>(size));
+  network.run([&](int rank) {
+    const auto transport = network.transport(rank);
+    const TimePoint start = transport->waiter()->now();
+    body(*transport);
+    when[static_cast<std::size_t>(rank)] = transport->waiter()->now() - start;
+  });
+  return when;
+}
+
+Work send(net::Transport& transport, int peer, std::vector<std::byte>& bytes) {
+  Work work;
+  transport.waiter()->run([&] { work = transport.send(peer, {1}, bytes); });
+  return work;
+}
+
+Work recv(net::Transport& transport, int peer, std::vector<std::byte>& bytes) {
+  Work work;
+  transport.waiter()->run([&] { work = transport.recv(peer, {1}, bytes); });
+  return work;
+}
+
+SimOptions quiet_cluster() {
+  SimOptions options = net::cluster(25us, 1e9);
+  options.charge_computing = false;  // to the nanosecond
+  return options;
+}
+
+TEST(SimNetwork, MessagesOfARankLeaveOneAfterAnother) {
+  const auto when = ends(4, quiet_cluster(), [](net::Transport& transport) {
+    std::vector<std::byte> bytes(1'000'000);
+    if (transport.rank() != 0) return recv(transport, 0, bytes).wait();
+    std::vector<Work> works;
+    for (int peer = 1; peer < 4; ++peer) works.push_back(send(transport, peer, bytes));
+    for (const Work& work : works) work.wait();
+  });
+  EXPECT_EQ(when[1], 1ms + 25us);
+  EXPECT_EQ(when[2], 2ms + 25us);
+  EXPECT_EQ(when[3], 3ms + 25us);
+}
+
+TEST(SimNetwork, MessagesToARankArriveOneAfterAnother) {
+  const auto when = ends(4, quiet_cluster(), [](net::Transport& transport) {
+    std::vector<std::byte> bytes(1'000'000);
+    if (transport.rank() != 0) return send(transport, 0, bytes).wait();
+    std::vector<std::vector<std::byte>> parts(4, bytes);
+    for (int peer = 1; peer < 4; ++peer) {
+      recv(transport, peer, parts[static_cast<std::size_t>(peer)]).wait();
+    }
+  });
+  EXPECT_EQ(when[0], 3ms + 25us);
+}
+
+TEST(SimNetwork, ClusterHasNoSharedMemory) {
+  ends(2, quiet_cluster(), [](net::Transport& transport) {
+    EXPECT_FALSE(transport.can_map(1 - transport.rank()));
+    std::vector<std::byte> none;
+    const net::Region region =
+        transport.register_memory({static_cast<std::byte*>(nullptr), 64}, {});
+    EXPECT_EQ(region.bytes.size(), 64u);
+    EXPECT_TRUE(transport.map(1 - transport.rank(), region.id).empty());
+  });
+}
+
+Duration thread_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+}
+
+void compute(Duration duration) {
+  for (const Duration end = thread_time() + duration; thread_time() < end;) {
+  }
+}
+
+// Four ranks compute 20 ms each, one after another in truth, side by side on the virtual clock.
+TEST(SimNetwork, ComputingTakesItsTimeSideBySide) {
+  const auto when = ends(4, net::cluster(25us, 1e9), [](net::Transport& transport) {
+    compute(20ms);
+    std::vector<std::byte> bytes(8);
+    const int next = (transport.rank() + 1) % 4, previous = (transport.rank() + 3) % 4;
+    std::vector<std::byte> other(8);
+    const Work sent = send(transport, next, bytes), received = recv(transport, previous, other);
+    sent.wait();
+    received.wait();
+  });
+  for (const Duration one : when) {
+    EXPECT_GE(one, 20ms);
+    EXPECT_LT(one, 60ms);
+  }
+}
+
+TEST(SimNetwork, ComputingAfterTheLastWaitCountsToo) {
+  const auto when = ends(1, net::cluster(25us, 1e9), [](net::Transport&) { compute(10ms); });
+  EXPECT_GE(when[0], 10ms);
+}
+
+TEST(SimNetwork, ComputingIsFreeWhereItIsNotCharged) {
+  const auto when = ends(2, quiet_cluster(), [](net::Transport&) { compute(5ms); });
+  EXPECT_EQ(when[0], 0ms);
+}
+
+}  // namespace
+}  // namespace trireme

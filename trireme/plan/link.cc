@@ -1,0 +1,94 @@
+#include "trireme/plan/link.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+// A number with one of `units` behind it; false where it is neither.
+bool read(std::string_view text, std::span<const Unit> units, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !(value >= 0) || !std::isfinite(value)) return false;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const Unit& one : units) {
+    if (one.name != unit) continue;
+    value *= one.factor;
+    return true;
+  }
+  return false;
+}
+
+constexpr std::array<Unit, 5> kTimes = {
+    {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+constexpr std::array<Unit, 6> kRates = {{{"B/s", 1},
+                                         {"kB/s", 1e3},
+                                         {"MB/s", 1e6},
+                                         {"GB/s", 1e9},
+                                         {"Mbit/s", 1e6 / 8},
+                                         {"Gbit/s", 1e9 / 8}}};
+constexpr std::array<Unit, 12> kSizes = {{{"", 1},
+                                          {"B", 1},
+                                          {"k", 1024},
+                                          {"K", 1024},
+                                          {"KiB", 1024},
+                                          {"M", 1 << 20},
+                                          {"MiB", 1 << 20},
+                                          {"G", 1 << 30},
+                                          {"GiB", 1 << 30},
+                                          {"kB", 1e3},
+                                          {"MB", 1e6},
+                                          {"GB", 1e9}}};
+
+}  // namespace
+
+LinkCost link_of(std::string_view text) {
+  LinkCost link = kDefaultLink;
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  double rate = 0;
+  bool good = parts.size() >= 2 && parts.size() <= 3 && read(parts[0], kTimes, link.alpha);
+  good = good && read(parts[1], kRates, rate) && rate > 0;
+  link.beta = 1 / rate;
+  if (good && parts.size() == 3) {
+    good = read(parts[2], kRates, rate) && rate > 0;
+    link.gamma = 1 / rate;
+  }
+  if (!good) {
+    throw ConfigError("\"" + std::string(text) + "\" is no link",
+                      {.operation = "config",
+                       .advice = "Write its latency and its rate: 25us,1GB/s (and, as a third, how "
+                                 "fast a rank adds: 25us,1GB/s,10GB/s)."});
+  }
+  return link;
+}
+
+std::size_t bytes_of(std::string_view text) {
+  double bytes = 0;
+  if (!read(text, kSizes, bytes) || bytes > 1e15) {
+    throw ConfigError("\"" + std::string(text) + "\" is no size",
+                      {.operation = "config", .advice = "Write bytes, or 64KiB, 1MiB, 2GiB."});
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// A link as people write it: "25us,1GB/s". Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "trireme/plan/tuning.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+/// 25 us a message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
+inline constexpr LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
+
+/// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that says the form.
+LinkCost link_of(std::string_view text);
+/// "1MiB", "64k", "4096": bytes. ConfigError.
+std::size_t bytes_of(std::string_view text);
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme
