@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/direct_run.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
@@ -138,7 +137,9 @@ void Engine::pump() {
 }
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
-  const Operation& op = call->operation;
+  Operation& op = call->operation;
+  // What draws a run wants the program's rounds; a direct run has none.
+  if (op.may_be_direct && can_read_ && !options_.on_run) op.algorithm = "direct";
   if (trace_) trace_->begun(call->times);
   {
     std::lock_guard lock(mutex_);
@@ -150,7 +151,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   call->inlined = fits_header(op, fold_plan(op.total));
   try {
     if (!call->inlined && op.algorithm == "direct") {
-      call->direct = std::make_shared<DirectRun>(*this, call);
+      call->direct = make_direct(*this, call);
     } else if (!call->inlined) {
       call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
     }
@@ -164,7 +165,7 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
   if (call->inlined) fill_payload(op, rank_, call->own.payload.data());
   if (op.kind == OpKind::Allocate) {
-    std::memcpy(call->own.payload.data(), &op.region.id, sizeof op.region.id);
+    fill_announcement(op, call->own.payload.data());
   }
   call->envelopes.resize(static_cast<std::size_t>(size_));
   call->envelopes[rank_] = call->own;
