@@ -16,7 +16,6 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
@@ -43,14 +42,6 @@ class OwnDeadline final : public WorkOwner {
   const Deadline deadline_;
   const std::string title_;  // empty: of the collective that runs
 };
-
-// Pipelined algorithms: pieces small enough to be added while in the caches, large enough that a
-// round's latency does not show.
-int pieces_of(std::size_t bytes, int size) noexcept {
-  int pieces = 1;
-  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
-  return pieces;
-}
 
 // Numbers the hosts in the order in which their names first appear.
 std::vector<int> numbered(const std::vector<std::string>& names) {
@@ -373,7 +364,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int pieces = pieces_of(op.count * size_of(op.dtype), size_);
+  const int pieces = pieces_for(op.count * size_of(op.dtype), size_);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
     key += "/" + std::to_string(part);
@@ -381,10 +372,14 @@ const Route& Engine::route_of(const Operation& op) {
   key += "/" + op.algorithm;
   auto& route = routes_[key];
   if (route) return *route;
-  const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
-                                 size_, op.root, hosts_, pieces);
+  const auto recorded = [&](int count) {
+    return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size_, op.root,
+                  hosts_, count);
+  };
+  const Program program = recorded(pieces);
   const Layout layout = layout_of(op.kind, size_, op.total, op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
+  route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;
 }
 
