@@ -58,14 +58,19 @@ def commands(options, data, out):
 
 
 def run(command):
-    """The steps of one run, without the first ones, in seconds, and the last loss."""
+    """The steps of one run, without the first ones, in seconds; the share of them that rank 0 was blocked on
+    communication (None where the program does not say); and the last loss."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
                           env=dict(os.environ, OMP_NUM_THREADS="1"))
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     steps = [event for event in events if event.get("event") == "step"]
     if done.returncode != 0 or len(steps) <= WARM_UP:
         sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return [step["step_seconds"] for step in steps][WARM_UP:], steps[-1]["loss"]
+    timed = steps[WARM_UP:]
+    exposed = None
+    if "communication_seconds" in timed[0]:
+        exposed = sum(step["communication_seconds"] for step in timed) / sum(step["step_seconds"] for step in timed)
+    return [step["step_seconds"] for step in timed], exposed, steps[-1]["loss"]
 
 
 def measure(options):
@@ -78,8 +83,10 @@ def measure(options):
             for key, command in commands(options, data, out).items():
                 command = [f"{word}-{key[1]}" if word == str(out) else word for word in command]
                 print(f"round {number + 1} of {options.rounds}: {' '.join(key)}", file=sys.stderr, flush=True)
-                seconds, loss = run(command)
-                figure = figures.setdefault(" ".join(key), {"steps": [], "losses": []})
+                seconds, exposed, loss = run(command)
+                figure = figures.setdefault(" ".join(key), {"steps": [], "losses": [], "exposed": []})
+                if exposed is not None:
+                    figure["exposed"].append(exposed)
                 figure["steps"] += seconds
                 figure["losses"].append(loss)
     for figure in figures.values():
@@ -88,11 +95,13 @@ def measure(options):
 
 
 def table(figures):
-    rows = ["| precision | Trireme, step | DDP, step | DDP / Trireme | loss at the end, Trireme | DDP |",
-            "|---|---:|---:|---:|---:|---:|"]
+    rows = ["| precision | Trireme, step | of it communication | DDP, step | DDP / Trireme | "
+            "loss at the end, Trireme | DDP |",
+            "|---|---:|---:|---:|---:|---:|---:|"]
     for precision in PRECISIONS:
         own, peer = figures[f"trireme {precision}"], figures[f"ddp {precision}"]
-        rows.append(f"| {precision} | {own['median']:.3f} s | {peer['median']:.3f} s | "
+        rows.append(f"| {precision} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
+                    f"{peer['median']:.3f} s | "
                     f"{peer['median'] / own['median']:.2f}x | {own['losses'][-1]:.3f} | "
                     f"{peer['losses'][-1]:.3f} |")
     return "\n".join(rows)

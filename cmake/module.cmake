@@ -12,6 +12,10 @@ if(TRIREME_SANITIZE)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
 endif()
 
+# Modules whose arithmetic decides bits: a product and a sum are one instruction (FMA) only where the code
+# says fma, so a full vector and a tail cannot differ (docs/design/006).
+set(TRIREME_NUMERIC_MODULES kernel tensor optim models parallel)
+
 # Three precompiled headers (`make soak` builds without them):
 #   tests      GoogleTest, for tests of the floors without LibTorch; their sources use none
 #   tensor     that and at::Tensor: 0.5 s a file
@@ -118,6 +122,9 @@ function(trireme_module name)
   endif()
   add_library(trireme_${name} STATIC ${sources})
   set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME module_${name})
+  if(name IN_LIST TRIREME_NUMERIC_MODULES)
+    target_compile_options(trireme_${name} PRIVATE -ffp-contract=off)
+  endif()
   trireme_options(trireme_${name} ${ARG_LIBTORCH})
   foreach(dep ${ARG_DEPS})
     target_link_libraries(trireme_${name} PUBLIC trireme_${dep})

@@ -64,6 +64,6 @@ int main(int argc, char** argv) {
   const double slope = training(job);
   const float reduced = collectives(job);
   const int members = process_sets(job);
-  std::printf("rank %d of %d: slope %.1f, reduced %g, in my set %d\n", job.rank(), job.size(), slope,
-              reduced, members);
+  std::printf("rank %d of %d: slope %.1f, reduced %g, in my set %d\n", job.rank(), job.size(),
+              slope, reduced, members);
 }

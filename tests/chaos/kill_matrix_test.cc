@@ -44,6 +44,12 @@ void call(Communicator& group, const std::string& algorithm, std::vector<float>&
                           Sum);
   }
   if (algorithm == "barrier") return barrier(group);
+  if (algorithm == "reduce") return reduce(group, part, part, Sum, step % kRanks);
+  std::vector<float> other(count / kRanks * kRanks);
+  const auto whole = part.first(other.size()), piece = part.first(other.size() / kRanks);
+  if (algorithm == "gather") return gather(group, piece, other, step % kRanks);
+  if (algorithm == "scatter") return scatter(group, other, piece, step % kRanks);
+  if (algorithm == "all_to_all") return all_to_all(group, whole, other);
   if (step % 2 == 0) return all_reduce(group, part, Sum, options);
   arena.count = count;
   group.all_reduce(arena, Sum, options).wait();
@@ -104,7 +110,8 @@ std::vector<Pair> pairs() {
   for (const char* transport : {"shm", "tcp"}) {
     for (const char* algorithm :
          {"naive", "ring", "central", "tree", "double_tree", "halving_doubling", "hierarchical",
-          "direct", "broadcast", "all_gather", "reduce_scatter", "barrier"}) {
+          "direct", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
+          "all_to_all", "barrier"}) {
       const bool shared = std::string(algorithm) != "direct" || std::string(transport) == "shm";
       if (shared) all.push_back({transport, algorithm});
     }

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
+#include "trireme/comm/registry.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme {
@@ -27,7 +28,7 @@ struct CallSpec {
   std::size_t count = 0;  // of the smaller buffer
   int root = 0;
   std::uint32_t total = 0;  // leaves of an all_reduce of terms; 0: one per rank
-  int uneven = 0;           // all_gather_v: how many elements more the last rank brings
+  int uneven = 0;           // pieces (see below): how many elements more the last rank's has
   std::string algorithm = {};
   friend bool operator==(const CallSpec&, const CallSpec&) = default;
 };
@@ -45,22 +46,34 @@ T one_of(Random& random, std::initializer_list<T> values) {
   return *(values.begin() + random() % values.size());
 }
 
-bool reduces(OpKind kind) { return kind == OpKind::AllReduce || kind == OpKind::ReduceScatter; }
+bool reduces(OpKind kind) {
+  return kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::Reduce;
+}
+bool has_pieces(OpKind kind) {
+  return kind == OpKind::AllGather || kind == OpKind::Gather || kind == OpKind::Scatter;
+}
+bool has_root(OpKind kind) {
+  return kind == OpKind::Broadcast || kind == OpKind::Reduce || kind == OpKind::Gather ||
+         kind == OpKind::Scatter;
+}
 
 // What does not matter for its kind is left at its default, so that unequal specs are unequal
 // calls.
 CallSpec draw(Random& random, int size) {
   CallSpec call;
   call.kind = one_of(random, {OpKind::AllReduce, OpKind::AllReduce, OpKind::Broadcast,
-                              OpKind::AllGather, OpKind::ReduceScatter, OpKind::Barrier});
+                              OpKind::AllGather, OpKind::ReduceScatter, OpKind::Reduce,
+                              OpKind::Gather, OpKind::Scatter, OpKind::AllToAll, OpKind::Barrier});
   if (call.kind == OpKind::Barrier) return call;
   call.dtype = one_of(random, {DType::F32, DType::F64, DType::BF16, DType::I32, DType::I64});
   call.count = one_of<std::size_t>(random, {0, 1, 2, 6, 12, 13, 500, 1024, 1025, 5000});
   if (reduces(call.kind)) call.op = one_of(random, {Sum, Min, Max, Product});
-  if (call.kind == OpKind::Broadcast) call.root = int(random() % std::size_t(size));
-  if (call.kind == OpKind::AllGather) call.uneven = int(random() % 3);
+  if (has_root(call.kind)) call.root = int(random() % std::size_t(size));
+  if (has_pieces(call.kind)) call.uneven = int(random() % 3);
   if (call.kind == OpKind::AllReduce) {
-    call.algorithm = one_of<const char*>(random, {"naive", "ring", "direct"});
+    const auto all = comm::algorithms_of(OpKind::AllReduce);
+    const std::size_t which = random() % (all.size() + 1);
+    call.algorithm = which < all.size() ? all[which]->name : "direct";
     const auto ranks = static_cast<std::uint32_t>(size);
     call.total = one_of<std::uint32_t>(random, {0, ranks + 1, 2 * ranks, 12});
     if (call.total != 0) call.op = Sum;
@@ -92,7 +105,7 @@ CallSpec changed(CallSpec call, Random& random, int size) {
           other.algorithm = drawn.algorithm;
       }
       if (!reduces(other.kind) || other.total != 0) other.op = Sum;
-      if (other.kind != OpKind::Broadcast) other.root = 0;
+      if (!has_root(other.kind)) other.root = 0;
       if (other.kind != OpKind::AllReduce) other.algorithm.clear();
       if (other.kind == OpKind::AllReduce && other.algorithm.empty()) other.algorithm = "naive";
       if (other.kind == OpKind::Barrier) other = {.kind = OpKind::Barrier};
@@ -106,13 +119,14 @@ class Buffers {
  public:
   Buffers(Communicator& world, const CallSpec& call) : call_(call) {
     const std::size_t size = static_cast<std::size_t>(world.size());
-    const bool gathers = call.kind == OpKind::AllGather;
+    const bool pieces = has_pieces(call.kind);
     counts_.assign(size, call.count);
     counts_.back() += static_cast<std::size_t>(call.uneven);
-    const std::size_t mine = gathers ? counts_[static_cast<std::size_t>(world.rank())] : call.count;
+    const std::size_t mine = pieces ? counts_[static_cast<std::size_t>(world.rank())] : call.count;
     const std::size_t all =
-        gathers ? call.count * size + std::size_t(call.uneven) : call.count * size;
+        pieces ? call.count * size + std::size_t(call.uneven) : call.count * size;
     small_ = fill(mine), large_ = fill(all);
+    other_ = fill(call.kind == OpKind::AllToAll ? all : mine);
     if (call.total != 0) {
       for (const auto& node : kernel::maximal_nodes(
                kernel::contiguous_share(call.total, world.size(), world.rank()), call.total)) {
@@ -139,6 +153,14 @@ class Buffers {
         return world.all_gather_v(whole(small_), whole(large_), counts_);
       case OpKind::ReduceScatter:
         return world.reduce_scatter(whole(large_), whole(small_), call_.op);
+      case OpKind::Reduce:
+        return world.reduce(whole(small_), whole(other_), call_.op, call_.root);
+      case OpKind::Gather:
+        return world.gather_v(whole(small_), whole(large_), counts_, call_.root);
+      case OpKind::Scatter:
+        return world.scatter_v(whole(large_), whole(small_), counts_, call_.root);
+      case OpKind::AllToAll:
+        return world.all_to_all(whole(large_), whole(other_));
       default:
         return world.barrier();
     }
@@ -159,12 +181,13 @@ class Buffers {
     std::vector<Bytes> all = terms_;
     all.push_back(small_);
     all.push_back(large_);
+    all.push_back(other_);
     return all;
   }
 
   const CallSpec call_;
   std::vector<std::size_t> counts_;
-  Bytes small_, large_;
+  Bytes small_, large_, other_;
   std::vector<Bytes> terms_;
   std::vector<kernel::LeafRange> nodes_;
   std::vector<Bytes> before_;

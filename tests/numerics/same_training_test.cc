@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/numerics/training.h"
+#include "trireme/comm/registry.h"
 
 namespace trireme {
 namespace {
@@ -96,10 +97,14 @@ TRIREME_PROCESS(train) {
     }
     return 0;
   }
-  std::vector<std::string> algorithms = {"naive", "ring"};
-  if (job.world().transport_name() != "tcp") algorithms.push_back("direct");
+  // Three of them on every case, all of them on the first.
+  std::vector<std::string> usual = {"naive", "ring"}, all;
+  if (job.world().transport_name() != "tcp") usual.push_back("direct");
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce))
+    all.push_back(entry->name);
+  if (usual.back() == "direct") all.push_back("direct");
   for (const Case& which : cases())
-    for (const std::string& algorithm : algorithms)
+    for (const std::string& algorithm : which.name == cases().front().name ? all : usual)
       print(which, algorithm, train(job, which, with_algorithm(algorithm)));
   for (const Case& which : short_cases()) print(which, "auto", train(job, which));
   return 0;

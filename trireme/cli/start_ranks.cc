@@ -36,6 +36,7 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   std::string variable = kWorkerVariable;
   variable.append("=").append(spec.to_text());
   options.environment.push_back(variable);
+  if (spec.corpus >= 0) options.inherit.push_back(spec.corpus);
   options.rank0_direct = true;
   return launch::run(options);
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "trireme/base/error.h"
@@ -24,7 +25,7 @@ namespace {
 
 struct Options {
   TrainingJobOptions job;
-  std::string out, resume;
+  std::string out, resume, trace;
   bool json = false, help_config = false;
 };
 
@@ -65,6 +66,17 @@ Place decide_place(const Options& options) {
   return {};
 }
 
+// The timeline is written at the end: too late to say that it cannot be.
+void check_writable(const std::string& path) {
+  const bool existed = std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::app)) {
+    throw ConfigError(
+        "cannot write the timeline to " + path,
+        {.operation = "train", .advice = "Give --trace a file in a folder that is there."});
+  }
+  if (!existed) std::filesystem::remove(path);
+}
+
 void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
               int code) {
   if (code == 0) {
@@ -83,6 +95,7 @@ int train_command(Options options, const Invocation& invocation) {
     return 0;
   }
   const Place place = decide_place(options);
+  if (!options.trace.empty()) check_writable(options.trace);
   if (place.resume && options.job.config.empty()) {
     options.job.config = train::RunFolder(place.folder).config();
     options.job.name = std::filesystem::path(place.folder).filename().string();
@@ -102,10 +115,12 @@ int train_command(Options options, const Invocation& invocation) {
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const train::WorkerSpec spec{
       .folder = folder.path(),
+      .trace = options.trace,
       .resume = place.resume,
       .json = options.json,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
-      .predicted_bytes = job.plan.memory.total()};
+      .predicted_bytes = job.plan.memory.total(),
+      .corpus = job.corpus->descriptor()};
   const bool simulated = job.plan.job.simulated;
   const int code =
       simulated
@@ -125,6 +140,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
                       "Folder of the run, new or empty (default: the next free runs/NAME)");
   command->add_option("--resume", options->resume,
                       "RUN: continue it; auto: continue in --out where it has a checkpoint");
+  command->add_option("--trace", options->trace,
+                      "Write a timeline of all ranks to this file (Chrome, ui.perfetto.dev)");
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");

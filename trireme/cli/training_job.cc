@@ -59,7 +59,8 @@ TrainingJob prepare(const TrainingJobOptions& options) {
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus =
       input::load_corpus({.path = settings.data_path, .block = settings.model.block});
-  return {config, train::plan_training(settings, corpus, name, options.ranks)};
+  return {config, train::plan_training(settings, corpus, name, options.ranks),
+          input::SharedCorpus::make(corpus)};
 }
 
 }  // namespace cli

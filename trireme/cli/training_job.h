@@ -1,10 +1,12 @@
 // The part that `train` and `plan` share: options, the checked configuration, corpus and plan.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
 
 namespace CLI {
@@ -26,6 +28,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options);
 struct TrainingJob {
   config::Config config;
   plan::TrainingPlan plan;
+  std::shared_ptr<const input::SharedCorpus> corpus;
 };
 /// Reads and checks everything that can be wrong before a start. Throws ConfigError.
 TrainingJob prepare(const TrainingJobOptions& options);

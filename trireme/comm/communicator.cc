@@ -15,6 +15,9 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
+// From here a broadcast's bytes cost more than its rounds.
+constexpr std::size_t kChainBytes = 1u << 20;
+
 std::string text(std::size_t number) { return std::to_string(number); }
 
 }  // namespace
@@ -121,7 +124,8 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
-  operation.algorithm = pick(OpKind::Broadcast, options, "binomial");
+  const bool large = inout.bytes() > kChainBytes && size() > 2;
+  operation.algorithm = pick(OpKind::Broadcast, options, large ? "chain" : "binomial");
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);

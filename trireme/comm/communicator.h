@@ -36,6 +36,9 @@ namespace plan {
 class Tuning;
 }
 
+namespace observe {
+class Trace;
+}
 namespace comm {
 
 /// Leaves first ... first+count-1 of the tree sum (NUMERICS.md), already added up.
@@ -98,6 +101,8 @@ struct CommunicatorOptions {
   bool reproducible = true;
   /// Measured times that `auto` goes by; the same on all ranks. Null: the cost formulas.
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
+  /// Where every collective is recorded as spans; null = off.
+  std::shared_ptr<observe::Trace> trace = nullptr;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Told what every collective does, round by round (run_event.h); nothing is told where empty.
@@ -106,6 +111,7 @@ struct CommunicatorOptions {
 
 class Engine;
 class Chooser;
+class Negotiator;
 struct SparseRows;
 struct SparseOptions;
 
@@ -192,6 +198,7 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;

@@ -209,7 +209,9 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
   operation.recv_counts.assign(recv_counts.begin(), recv_counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(counts_before(std::move(operation), size()), options.deadline);
+  std::vector<int> names;
+  for (int peer = 0; peer < size(); ++peer) names.push_back(engine_->world_rank(peer));
+  return engine_->submit(counts_before(std::move(operation), std::move(names)), options.deadline);
 }
 
 Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,

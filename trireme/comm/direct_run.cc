@@ -82,6 +82,7 @@ bool DirectRun::reduce(Piece slice, const std::vector<std::byte*>& in,
   const std::size_t block = kBlockBytes / width_;
   std::vector<const void*> from(in.size());
   std::vector<void*> to(out.size());
+  const CallTrace::Reducing traced(engine_.trace());
   board.own().writing.store(call_->number);
   int gone = -1;
   for (std::size_t begin = 0; begin < slice.count && gone < 0; begin += block) {

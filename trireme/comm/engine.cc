@@ -80,7 +80,9 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
       hosts_(numbered(options_.host_of_rank)),
       family_(family ? std::move(family) : std::make_shared<Family>()),
       head_(family_.use_count() == 1),
-      expected_(size_, 0) {}
+      expected_(size_, 0) {
+  if (options_.trace) trace_ = std::make_unique<CallTrace>(options_.trace, waiter_, options_.name);
+}
 
 Work Engine::submit(Operation operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
@@ -92,6 +94,7 @@ Work Engine::submit(Operation operation, Deadline deadline) {
   }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
   auto call = std::make_shared<Call>(Call{std::move(operation), std::move(source)});
+  if (trace_) trace_->submitted(call->times);
   Work work = call->source.work();
   waiter_->run([self = shared_from_this(), call = std::move(call)]() mutable {
     self->enqueue(std::move(call));
@@ -145,6 +148,7 @@ void Engine::pump() {
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
+  if (trace_) trace_->begun(call->times);
   {
     std::lock_guard lock(mutex_);
     title_ = title_of(op);
@@ -210,6 +214,7 @@ void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
 
 void Engine::on_agreed(const std::shared_ptr<Call>& call,
                        std::span<const std::byte* const> payloads) {
+  if (trace_) trace_->agreed(call->times);
   if (const auto program = call->program) return program->run();
   if (const auto direct = call->direct) {
     wait_for(Waits::Direct);
@@ -280,6 +285,8 @@ bool Engine::goes_on(Call& call) {
 
 void Engine::finish(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<Call> keep = call;
+  if (trace_ && call->operation.kind != OpKind::Allocate)
+    trace_->finished(call->operation, call->times);
   running_ = false;
   wait_for(Waits::No);
   call->program = nullptr;

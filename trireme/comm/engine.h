@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trireme/comm/board.h"
+#include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
@@ -58,6 +59,7 @@ struct Call {
   bool posting = false;                  // its envelopes are just being sent and asked for
   std::uint64_t number = 0;              // on the board
   bool inlined = false;
+  CallTimes times = {};  // where a trace is taken
   std::shared_ptr<ProgramRun> program = nullptr;
   std::shared_ptr<DirectRun> direct = nullptr;
 };
@@ -96,6 +98,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   // In the progress context:
   net::Transport& transport() noexcept { return *transport_; }
   Scratch& scratch() noexcept { return scratch_; }
+  const CallTrace* trace() const noexcept { return trace_.get(); }
   Board& board() noexcept { return *board_; }
   std::byte* staging_of(int rank) const noexcept { return mapped_[0][rank] + kStagingOffset; }
   /// Start of arena number `arena` of `rank`, as this process sees it.
@@ -181,6 +184,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::atomic<bool> pending_{false};
   Waits waits_ = Waits::No;
 
+  std::unique_ptr<CallTrace> trace_;  // null = off
   Scratch scratch_;
   std::map<std::string, std::unique_ptr<Route>> routes_;
   std::map<std::uint32_t, std::unique_ptr<FoldPlan>> fold_plans_;

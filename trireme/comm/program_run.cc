@@ -25,12 +25,23 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       route_(route),
       width_(size_of(call_->operation.dtype)),
       held_(route.num_chunks) {
+  const Operation& op = call_->operation;
+  if (op.total > 1 && kernel::accumulates_wide(combine_of(op.op), op.dtype)) {
+    for (const auto& nodes : engine_.fold_plan(op.total).nodes_of) {
+      leaves_.insert(leaves_.end(), nodes.begin(), nodes.end());
+    }
+  }
   cut_chunks();
   place_inputs();
   if (!watched()) return;
   tell({.kind = RunEvent::Kind::Begin, .chunk = route_.num_chunks});
   tell_held();
   tell({.kind = RunEvent::Kind::RoundEnd});
+}
+
+bool ProgramRun::is_wide(kernel::LeafRange node) const {
+  return !leaves_.empty() && node.count != call_->operation.total &&
+         !std::binary_search(leaves_.begin(), leaves_.end(), node);
 }
 
 void ProgramRun::cut_chunks() {
@@ -104,7 +115,8 @@ std::byte* ProgramRun::out_of(int chunk) const {
 }
 
 ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {
-  return {node, engine_.scratch().take(bytes_of(chunk)), true, true};
+  const bool wide = is_wide(node);
+  return {node, engine_.scratch().take(bytes_of(chunk, wide)), true, true, wide};
 }
 
 void ProgramRun::release(const Place& place) {
@@ -133,7 +145,7 @@ void ProgramRun::tell_held() const {
       tell({.kind = RunEvent::Kind::Hold,
             .chunk = chunk,
             .node = place.node,
-            .data = {place.data, bytes_of(chunk)}});
+            .data = {place.data, bytes_of(chunk, place.wide)}});
     }
   }
 }
@@ -146,16 +158,17 @@ void ProgramRun::tell_received(const Movement& receive, const std::vector<Place>
           receive.peer,
           receive.copy,
           place.node,
-          {place.data, bytes_of(receive.chunk)}});
+          {place.data, bytes_of(receive.chunk, place.wide)}});
   }
 }
 
 void ProgramRun::post_sends(Phase& phase) {
   for (const Movement& send : route_.rounds[round_].sends) {
-    const std::size_t bytes = bytes_of(send.chunk);
-    if (bytes == 0) continue;
+    if (bytes_of(send.chunk) == 0) continue;
     for (const kernel::LeafRange& node : send.nodes) {
-      const std::byte* data = find(send.chunk, node).data;
+      const Place& place = find(send.chunk, node);
+      const std::byte* data = place.data;
+      const std::size_t bytes = bytes_of(send.chunk, place.wide);
       phase.send(send.peer, tag_of(Channel::Data), {data, bytes});
       if (watched())
         tell({RunEvent::Kind::Send, send.chunk, send.peer, false, node, {data, bytes}});
@@ -166,12 +179,12 @@ void ProgramRun::post_sends(Phase& phase) {
 void ProgramRun::post_receives(Phase& phase) {
   arriving_.clear();
   for (const Movement& receive : route_.rounds[round_].receives) {
-    const std::size_t bytes = bytes_of(receive.chunk);
     auto& places = arriving_.emplace_back();
     for (const kernel::LeafRange& node : receive.nodes) {
       std::byte* out = out_of(receive.chunk);
-      const bool straight = receive.copy && out && receive.nodes.size() == 1;
+      const bool straight = receive.copy && out && receive.nodes.size() == 1 && !is_wide(node);
       places.push_back(straight ? Place{node, out, true, false} : take(receive.chunk, node));
+      const std::size_t bytes = bytes_of(receive.chunk, places.back().wide);
       if (bytes > 0) phase.recv(receive.peer, tag_of(Channel::Data), {places.back().data, bytes});
     }
   }
@@ -230,7 +243,8 @@ bool ProgramRun::next_round_needs_merges() const {
 }
 
 void ProgramRun::merge_all() {
-  if (!unmerged_) return;
+  if (!unmerged_ || unmerged_->empty()) return;
+  const CallTrace::Reducing traced(engine_.trace());
   for (const auto& [chunk, merges] : *std::exchange(unmerged_, nullptr)) {
     for (const kernel::Merge& one : merges) merge(chunk, one);
   }
@@ -242,19 +256,26 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   Place& left = find(chunk, merge.left);
   Place& right = find(chunk, merge.right);
   const kernel::LeafRange node{merge.left.first, merge.left.count + merge.right.count};
+  const bool wide = is_wide(node);
+  const auto usable = [&](const Place& place) { return place.writable && place.wide == wide; };
   Place sum{node};
   if (node.count == op.total && out_of(chunk)) {
     sum.data = out_of(chunk);
-  } else if (left.writable || right.writable) {
-    sum = left.writable ? left : right;
+  } else if (usable(left) || usable(right)) {
+    sum = usable(left) ? left : right;
     sum.node = node;
   } else {
     sum = take(chunk, node);
   }
-  kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
-                  extents_[chunk].count);
+  if (leaves_.empty()) {
+    kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
+                    extents_[chunk].count);
+  } else {
+    kernel::combine_wide(combine_of(op.op), op.dtype, left.data, left.wide, right.data, right.wide,
+                         sum.data, wide, extents_[chunk].count);
+  }
   if (watched()) {
-    tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk)}});
+    tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk, wide)}});
   }
   for (const Place* used : {&left, &right}) {
     if (used->data != sum.data) release(*used);

@@ -28,6 +28,7 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
     std::byte* data = nullptr;
     bool writable = true;
     bool scratch = false;
+    bool wide = false;  // fp32, though the call's type has 16 bits
   };
   struct Extent {
     std::size_t in = 0, out = 0, count = 0;  // where it begins in the call's buffers
@@ -52,15 +53,20 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   Place take(int chunk, kernel::LeafRange node);
   void release(const Place& place);
   Place& find(int chunk, kernel::LeafRange node);
-  std::size_t bytes_of(int chunk) const { return extents_[chunk].count * width_; }
+  std::size_t bytes_of(int chunk, bool wide = false) const {
+    return extents_[chunk].count * (wide ? sizeof(float) : width_);
+  }
+  /// True where a node's values are fp32: a partial sum of a 16-bit type (kernel/reduce.h).
+  bool is_wide(kernel::LeafRange node) const;
   std::byte* out_of(int chunk) const;
 
   Engine& engine_;
   const std::shared_ptr<Call> call_;
   const Route& route_;
   const std::size_t width_;
-  std::vector<Extent> extents_;                                     // of the whole buffer, elements
-  std::vector<std::vector<Place>> held_;                            // per chunk
+  std::vector<kernel::LeafRange> leaves_;  // of all ranks, ascending, where partial sums are wide
+  std::vector<Extent> extents_;            // of the whole buffer, elements
+  std::vector<std::vector<Place>> held_;   // per chunk
   std::vector<std::vector<Place>> arriving_;                        // per receive of the round
   const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the round that ended
   std::size_t round_ = 0;

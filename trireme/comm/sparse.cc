@@ -36,6 +36,26 @@ SparseRows like(const SparseRows& rows) {
   return {.width = rows.width, .num_rows = rows.num_rows, .dtype = rows.dtype};
 }
 
+// In fp32, as 16-bit sums are accumulated (kernel/reduce.h). Adding +0 converts.
+SparseRows with_type(const SparseRows& rows, DType dtype) {
+  if (rows.dtype == dtype) return rows;
+  SparseRows other = like(rows);
+  other.dtype = dtype;
+  other.indices = rows.indices;
+  const bool widens = dtype == DType::F32;
+  const DType narrow = widens ? rows.dtype : dtype;
+  const std::size_t count = rows.indices.size() * rows.width;
+  other.values.resize(count * size_of(dtype));
+  const std::vector<std::byte> zeros(count * sizeof(float));
+  kernel::combine_wide(kernel::Combine::Sum, narrow, rows.values.data(), !widens, zeros.data(),
+                       !widens, other.values.data(), widens, count);
+  return other;
+}
+
+DType type_of_sums(DType dtype) {
+  return kernel::accumulates_wide(kernel::Combine::Sum, dtype) ? DType::F32 : dtype;
+}
+
 template <class Word>
 void clear_negative_zeros(std::vector<std::byte>& values) {
   constexpr Word negative_zero = Word(1) << (8 * sizeof(Word) - 1);
@@ -52,8 +72,10 @@ SparseRows coalesced(const SparseRows& rows) {
   std::iota(order.begin(), order.end(), std::size_t(0));
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return rows.indices[a] < rows.indices[b]; });
-  SparseRows leaf = like(rows);
-  for (const std::size_t position : order) append(leaf, rows, position);
+  const SparseRows wide = with_type(rows, type_of_sums(rows.dtype));
+  SparseRows sums = like(wide);
+  for (const std::size_t position : order) append(sums, wide, position);
+  SparseRows leaf = with_type(sums, rows.dtype);
   switch (rows.dtype) {
     case DType::F64:
       clear_negative_zeros<std::uint64_t>(leaf.values);
@@ -209,7 +231,9 @@ class SparseCall {
                          rows_.begin() + end * leaf_.row_bytes());
       begin = end;
     }
-    out_ = tree(leaves, {0, static_cast<std::uint32_t>(size_)});
+    for (SparseRows& leaf : leaves) leaf = with_type(leaf, type_of_sums(leaf.dtype));
+    const SparseRows sums = tree(leaves, {0, static_cast<std::uint32_t>(size_)});
+    out_ = with_type(sums, leaf_.dtype);
     if (op_ == ReduceOp::Mean) {
       kernel::divide(out_.dtype, out_.values.data(), out_.indices.size() * out_.width, size_);
     }

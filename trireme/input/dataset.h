@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,13 @@ class TextDataset final : public Dataset {
   /// Sample i starts at i * block: each token is a target once. For validation.
   static std::shared_ptr<const TextDataset> fixed_windows(
       std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block);
+  /// The same where a byte is a token: read where the text lies; `owner` keeps it there.
+  static std::shared_ptr<const TextDataset> random_windows(std::string_view text,
+                                                           std::shared_ptr<const void> owner,
+                                                           std::int64_t block, std::uint64_t seed);
+  static std::shared_ptr<const TextDataset> fixed_windows(std::string_view text,
+                                                          std::shared_ptr<const void> owner,
+                                                          std::int64_t block);
 
   std::int64_t size() const override;
   std::int64_t count_items(std::span<const std::int64_t> samples) const override;
@@ -51,10 +59,19 @@ class TextDataset final : public Dataset {
 
  private:
   enum class Windows { Random, Fixed };
-  TextDataset(std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
-              Windows windows, std::uint64_t seed);
+  // Tokens of one byte or four.
+  struct Tokens {
+    explicit Tokens(std::shared_ptr<const std::vector<std::int32_t>> tokens);
+    Tokens(std::string_view text, std::shared_ptr<const void> owner);
+    void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+    std::shared_ptr<const void> owner;
+    const unsigned char* bytes = nullptr;
+    const std::int32_t* words = nullptr;
+    std::int64_t size = 0;
+  };
+  TextDataset(Tokens tokens, std::int64_t block, Windows windows, std::uint64_t seed);
 
-  const std::shared_ptr<const std::vector<std::int32_t>> tokens_;
+  const Tokens tokens_;
   const std::int64_t block_;
   const Windows windows_;
   const std::uint64_t seed_;

@@ -188,6 +188,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.epoch = env.epoch;
   result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;
   result.reproducible = options.reproducible;
+  result.trace = options.trace;
   result.tuning = tuning;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(

@@ -21,6 +21,10 @@
 namespace trireme {
 inline namespace v0 {
 
+namespace observe {
+class Trace;
+}
+
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
@@ -32,6 +36,8 @@ struct JobOptions {
   /// Hash of what must be equal on all ranks (NUMERICS: identity), with a readable text; a rank
   /// that differs is refused with both texts. Empty: not compared.
   std::string identity = {};
+  /// Takes this rank's collectives and training steps as spans (observe/trace.h); null = off.
+  std::shared_ptr<observe::Trace> trace = nullptr;
 };
 
 class Job {

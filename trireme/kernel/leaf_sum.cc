@@ -7,9 +7,6 @@
 
 #include "trireme/base/check.h"
 
-// A product and a sum are rounded one after the other on every instruction set.
-#pragma GCC optimize("fp-contract=off")
-
 // One clone per vector width, chosen when the program is loaded. Sanitizers run before that choice
 // can be made.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -106,6 +103,22 @@ TRIREME_CLONES bool add_f64(const double* gradient, double weight,
 }
 
 template <class Sum>
+__attribute__((always_inline)) inline bool all_finite_of(const Sum* values, std::size_t count) {
+  std::size_t begin = 0;
+  for (; begin + kBlock <= count; begin += kBlock)
+    if (!finite(values + begin)) return false;
+  alignas(64) Sum rest[kBlock] = {};
+  if (begin < count) std::memcpy(rest, values + begin, (count - begin) * sizeof(Sum));
+  return finite(rest);
+}
+TRIREME_CLONES bool finite_f32(const float* values, std::size_t count) {
+  return all_finite_of(values, count);
+}
+TRIREME_CLONES bool finite_f64(const double* values, std::size_t count) {
+  return all_finite_of(values, count);
+}
+
+template <class Sum>
 void add_into_of(Sum* into, const Sum* from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) into[i] = into[i] + from[i];
 }
@@ -128,6 +141,12 @@ bool add_leaf(const void* gradient, DType gradient_type, double weight,
       TRIREME_CHECK(name_of(gradient_type) == "F32, BF16 or F64");
   }
   return false;
+}
+
+bool all_finite(const void* values, DType type, std::size_t count) {
+  TRIREME_CHECK((type == DType::F32 || type == DType::F64));
+  return type == DType::F32 ? finite_f32(static_cast<const float*>(values), count)
+                            : finite_f64(static_cast<const double*>(values), count);
 }
 
 void add_into(void* into, const void* from, DType type, std::size_t count) {

@@ -27,6 +27,9 @@ bool add_leaf(const void* gradient, DType gradient_type, double weight,
 /// into[i] = into[i] + from[i]; F32 or F64.
 void add_into(void* into, const void* from, DType type, std::size_t count);
 
+/// No infinity and no NaN among them; F32 or F64.
+bool all_finite(const void* values, DType type, std::size_t count);
+
 }  // namespace kernel
 }  // namespace v0
 }  // namespace trireme

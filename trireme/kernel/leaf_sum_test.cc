@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 using kernel::add_leaf;
+using kernel::all_finite;
 
 std::vector<float> random_floats(std::size_t count, unsigned seed) {
   std::mt19937 generator(seed);
@@ -85,6 +86,24 @@ TEST(LeafSum, AddsUses) {
   float into[] = {1, 2}, from[] = {10, 20};
   kernel::add_into(into, from, DType::F32, 2);
   EXPECT_EQ(into[1], 22);
+}
+
+TEST(LeafSum, AllFiniteFindsOneBadValueAnywhere) {
+  for (const std::size_t count : {0u, 1u, 7u, 1023u, 1024u, 1025u, 3000u}) {
+    std::vector<float> singles(count, std::numeric_limits<float>::max());
+    std::vector<double> doubles(count, -std::numeric_limits<double>::max());
+    EXPECT_TRUE(all_finite(singles.data(), DType::F32, count));
+    EXPECT_TRUE(all_finite(doubles.data(), DType::F64, count));
+    for (const std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
+      if (at >= count) continue;
+      singles[at] = -std::numeric_limits<float>::infinity();
+      doubles[at] = std::nan("");
+      EXPECT_FALSE(all_finite(singles.data(), DType::F32, count)) << at << " of " << count;
+      EXPECT_FALSE(all_finite(doubles.data(), DType::F64, count)) << at << " of " << count;
+      singles[at] = 0;
+      doubles[at] = 0;
+    }
+  }
 }
 
 }  // namespace

@@ -63,17 +63,46 @@ CombineFn combine_function(Combine op, DType dtype) {
   return chosen().table->combine[static_cast<int>(op)][kind];
 }
 
+CombineFn mixed_function(Combine op, DType dtype, bool left, bool right, bool out) {
+  return chosen()
+      .table->mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
+}
+
+// How one step is made: in the type itself, or of 16-bit leaves and fp32 partial results.
+class StepFunctions {
+ public:
+  StepFunctions(Combine op, DType dtype)
+      : op_(op),
+        dtype_(dtype),
+        wide_(accumulates_wide(op, dtype)),
+        narrow_(combine_function(op, dtype)) {}
+  bool wide() const noexcept { return wide_; }
+  CombineFn of(bool left_partial, bool right_partial, bool last) const {
+    return wide_ ? mixed_function(op_, dtype_, left_partial, right_partial, !last) : narrow_;
+  }
+
+ private:
+  const Combine op_;
+  const DType dtype_;
+  const bool wide_;
+  const CombineFn narrow_;
+};
+
 // Partial sums of one block. Slots start as the operands and move to scratch as they are combined.
-void fold_block(CombineFn function, std::span<const FoldStep> steps, const void** slots,
+void fold_block(const StepFunctions& functions, std::span<const FoldStep> steps, const void** slots,
                 std::byte* scratch, std::span<void* const> out, std::size_t count) {
+  const auto partial = [&](std::size_t slot) {
+    return slots[slot] == scratch + slot * kBlockBytes;
+  };
   for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
     const auto [left, right] = steps[s];
     void* to = scratch + left * kBlockBytes;
-    function(slots[left], slots[right], &to, 1, count);
+    functions.of(partial(left), partial(right), false)(slots[left], slots[right], &to, 1, count);
     slots[left] = to;
   }
   const auto [left, right] = steps.back();
-  function(slots[left], slots[right], out.data(), out.size(), count);
+  functions.of(partial(left), partial(right), true)(slots[left], slots[right], out.data(),
+                                                    out.size(), count);
 }
 
 }  // namespace
@@ -85,6 +114,17 @@ std::string_view instruction_set() noexcept { return chosen().name; }
 void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
              std::size_t count) {
   combine_function(op, dtype)(left, right, &out, 1, count);
+}
+
+bool accumulates_wide(Combine op, DType dtype) noexcept {
+  return (op == Combine::Sum || op == Combine::Product) &&
+         (dtype == DType::BF16 || dtype == DType::F16);
+}
+
+void combine_wide(Combine op, DType dtype, const void* left, bool left_wide, const void* right,
+                  bool right_wide, void* out, bool out_wide, std::size_t count) {
+  TRIREME_CHECK(accumulates_wide(op, dtype));
+  mixed_function(op, dtype, left_wide, right_wide, out_wide)(left, right, &out, 1, count);
 }
 
 void divide(DType dtype, void* values, std::size_t count, double by) {
@@ -110,13 +150,13 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
           std::span<void* const> out, std::size_t count, double by) {
-  const CombineFn function = combine_function(op, dtype);
+  const StepFunctions functions(op, dtype);
   const std::size_t width = size_of(dtype);
   TRIREME_CHECK(steps.size() + 1 == in.size());
   if (steps.size() == 1 && by == 0) {  // two operands: one pass, no blocks
-    return function(in[0], in[1], out.data(), out.size(), count);
+    return functions.of(false, false, true)(in[0], in[1], out.data(), out.size(), count);
   }
-  const std::size_t block = kBlockBytes / width;
+  const std::size_t block = kBlockBytes / (functions.wide() ? sizeof(float) : width);
   std::vector<const void*> slots(in.size());
   std::vector<void*> to(out.size());
   const auto scratch = std::make_unique_for_overwrite<std::byte[]>(in.size() * kBlockBytes + 64);
@@ -130,14 +170,14 @@ void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<co
       to[k] = static_cast<std::byte*>(out[k]) + begin * width;
     }
     if (by == 0 && !steps.empty()) {
-      fold_block(function, steps, slots.data(), base, to, length);
+      fold_block(functions, steps, slots.data(), base, to, length);
       continue;
     }
     void* result = base;
     if (steps.empty()) {
       std::memcpy(result, slots[0], length * width);
     } else {
-      fold_block(function, steps, slots.data(), base, {&result, 1}, length);
+      fold_block(functions, steps, slots.data(), base, {&result, 1}, length);
     }
     if (by != 0) divide(dtype, result, length, by);
     for (void* one : to) std::memcpy(one, result, length * width);

@@ -1,9 +1,10 @@
 // Element-wise reductions on raw memory, the arithmetic of every collective.
 //
 // An element's result depends on its operands alone, never on its position: tails run the vector
-// code of the body on a padded copy. 16-bit floats are added in fp32 and rounded to nearest even at
-// every node of the tree, so a partial sum may cross a wire without changing a bit. Integers wrap.
-// Min and Max return a NaN where either side is one. AVX-512, AVX2 or SSE2, chosen once at start.
+// code of the body on a padded copy. Sums and products of 16-bit floats are accumulated in fp32: a
+// node of the tree that is neither a leaf nor the root is fp32, also on a wire, and only the root
+// is rounded, to nearest even. Integers wrap. Min and Max return a NaN where either side is one.
+// AVX-512, AVX2 or SSE2, chosen once at start.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,13 @@ bool can_divide(DType dtype) noexcept;
 /// out[i] = left[i] (op) right[i]. `out` may be `left` or `right`; other overlaps are not allowed.
 void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
              std::size_t count);
+
+/// True where partial results of `dtype` are kept in fp32: Sum and Product of BF16 and F16.
+bool accumulates_wide(Combine op, DType dtype) noexcept;
+/// As combine, of values of `dtype` or, where *_wide, of fp32; accumulates_wide(op, dtype) only.
+/// `out` may be an operand of the same width, or a 16-bit operand's where `out` is 16-bit.
+void combine_wide(Combine op, DType dtype, const void* left, bool left_wide, const void* right,
+                  bool right_wide, void* out, bool out_wide, std::size_t count);
 
 /// values[i] /= by, rounded once (a Mean's last step). Floating types only.
 void divide(DType dtype, void* values, std::size_t count, double by);

@@ -191,6 +191,46 @@ void combine_any(const void* left, const void* right, void* const* outs, std::si
   }
 }
 
+// 32 elements as fp32, whether they lie so or as T; fewer at the end.
+template <class T, bool kWide>
+inline WideFloat load_wide(const void* from, std::size_t at, std::size_t count) {
+  if constexpr (kWide) {
+    WideFloat value{};
+    __builtin_memcpy(&value, static_cast<const float*>(from) + at, count * sizeof(float));
+    return value;
+  } else {
+    Halves value{};
+    __builtin_memcpy(&value, static_cast<const T*>(from) + at, count * sizeof(T));
+    return Codec<T>::decode(value);
+  }
+}
+
+template <class T, bool kWide>
+inline void store_wide(void* to, std::size_t at, std::size_t count, WideFloat value) {
+  if constexpr (kWide) {
+    __builtin_memcpy(static_cast<float*>(to) + at, &value, count * sizeof(float));
+  } else {
+    const Halves narrow = Codec<T>::encode(value);
+    __builtin_memcpy(static_cast<T*>(to) + at, &narrow, count * sizeof(T));
+  }
+}
+
+template <class Op, class T, bool kLeft, bool kRight, bool kOut>
+void combine_mixed(const void* left, const void* right, void* const* outs, std::size_t num_outs,
+                   std::size_t count) {
+  constexpr std::size_t lanes = 32;
+  for (std::size_t i = 0; i + lanes <= count; i += lanes) {
+    const WideFloat value =
+        Op::apply(load_wide<T, kLeft>(left, i, lanes), load_wide<T, kRight>(right, i, lanes));
+    for (std::size_t k = 0; k < num_outs; ++k) store_wide<T, kOut>(outs[k], i, lanes, value);
+  }
+  const std::size_t rest = count % lanes, at = count - rest;
+  if (rest == 0) return;
+  const WideFloat value =
+      Op::apply(load_wide<T, kLeft>(left, at, rest), load_wide<T, kRight>(right, at, rest));
+  for (std::size_t k = 0; k < num_outs; ++k) store_wide<T, kOut>(outs[k], at, rest, value);
+}
+
 template <class T, class Scalar>
 void divide_any(void* values, std::size_t count, double by) {
   constexpr std::size_t lanes = 64 / sizeof(T);
@@ -218,14 +258,24 @@ void divide_any(void* values, std::size_t count, double by) {
         combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                             \
         combine_any<Op, std::uint8_t>                                                             \
   }
-#define TRIREME_REDUCE_TABLE                                                         \
-  {                                                                                  \
-    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),       \
-     TRIREME_ROW(ProductOp)},                                                        \
-    {                                                                                \
-      divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
-          divide_any<F16, float>                                                     \
-    }                                                                                \
+#define TRIREME_MIXED(Op, T)                                                               \
+  {                                                                                        \
+    combine_any<Op, T>, combine_mixed<Op, T, false, false, true>,                          \
+        combine_mixed<Op, T, false, true, false>, combine_mixed<Op, T, false, true, true>, \
+        combine_mixed<Op, T, true, false, false>, combine_mixed<Op, T, true, false, true>, \
+        combine_mixed<Op, T, true, true, false>, combine_mixed<Op, T, true, true, true>    \
+  }
+#define TRIREME_REDUCE_TABLE                                                            \
+  {                                                                                     \
+    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),          \
+     TRIREME_ROW(ProductOp)},                                                           \
+        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
+         divide_any<F16, float>},                                                       \
+    {                                                                                   \
+      {TRIREME_MIXED(SumOp, BF16), TRIREME_MIXED(SumOp, F16)}, {                        \
+        TRIREME_MIXED(ProductOp, BF16), TRIREME_MIXED(ProductOp, F16)                   \
+      }                                                                                 \
+    }                                                                                   \
   }
 
 }  // namespace

@@ -109,6 +109,35 @@ TEST(Reduce, HalvesAreAddedInFp32AndRoundedToNearestEven) {
   }
 }
 
+// Leaves are 16-bit, partial results fp32, and the root is rounded once: three bf16 ones and 256
+// make 259, which is 260 in bf16; with a rounding at each node it would be 258.
+TEST(Reduce, HalvesAreAccumulatedInFp32) {
+  EXPECT_TRUE(accumulates_wide(Combine::Sum, DType::BF16));
+  EXPECT_FALSE(accumulates_wide(Combine::Min, DType::BF16));
+  EXPECT_FALSE(accumulates_wide(Combine::Sum, DType::F32));
+  const std::uint16_t one = 0x3f80, big = 0x4380, wanted = 0x4382;  // 1, 256, 260
+  for (std::size_t count : {1u, 31u, 32u, 33u, 2000u}) {
+    const std::vector<std::uint16_t> ones(count, one), bigs(count, big);
+    std::vector<std::uint16_t> out(count), also(count);
+    const LeafRange leaves[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
+    const void* in[] = {bigs.data(), ones.data(), ones.data(), ones.data()};
+    void* outs[] = {out.data(), also.data()};
+    fold(Combine::Sum, DType::BF16, fold_steps(leaves, 4), in, outs, count, 0);
+    EXPECT_EQ(out, std::vector<std::uint16_t>(count, wanted));
+    EXPECT_EQ(also, out);
+    std::vector<float> left(count), right(count);
+    combine_wide(Combine::Sum, DType::BF16, in[0], false, in[1], false, left.data(), true, count);
+    combine_wide(Combine::Sum, DType::BF16, in[2], false, in[3], false, right.data(), true, count);
+    EXPECT_EQ(left, std::vector<float>(count, 257.0f));
+    combine_wide(Combine::Sum, DType::BF16, left.data(), true, right.data(), true, also.data(),
+                 false, count);
+    EXPECT_EQ(also, out);
+    combine_wide(Combine::Sum, DType::BF16, left.data(), true, in[1], false, left.data(), true,
+                 count);
+    EXPECT_EQ(left, std::vector<float>(count, 258.0f));
+  }
+}
+
 // An element's result must not depend on its position, the count, or the instruction set.
 TEST(Reduce, TailsGiveTheBitsOfTheBody) {
   std::mt19937 random(9);

@@ -26,6 +26,7 @@ struct LaunchOptions {
   int ranks = 1;
   std::vector<std::string> command;      // program and its arguments
   std::vector<std::string> environment;  // "NAME=value", over this process's own
+  std::vector<int> inherit;              // descriptors that stay open in every rank
   std::string log_dir;                   // one file per rank: rank-K.log
   std::optional<int> only_rank;          // print this rank's lines only
   Bind bind = Bind::Core;

@@ -183,13 +183,15 @@ void Supervisor::start_rank(int rank, int secret, const CoreShare& share) {
   // A rank in its own process group may not read the terminal; rank 0 may read a pipe or a file.
   const bool reads = rank == 0 && isatty(STDIN_FILENO) == 0;
   const int nothing = reads ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::vector<int> inherit = options_.inherit;
+  inherit.insert(inherit.end(), {secret, status});
   const Process process =
       spawn({.command = options_.command,
              .environment = environment_of(rank, secret, status, share),
              .input = nothing,
              .output = output[1],
              .error = error[1],
-             .inherit = {secret, status},
+             .inherit = inherit,
              .cores = share.pinned.empty() ? std::vector<int>{} : share.pinned[rank]});
   for (const int one : {nothing, output[1], error[1], status}) {
     if (one >= 0) close(one);

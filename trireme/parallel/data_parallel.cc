@@ -17,6 +17,7 @@
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/batch_statistics.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/overflow.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/torch_optimizer.h"
@@ -161,6 +162,10 @@ struct DataParallel::Impl {
         tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
   }
 
+  observe::TracedScope traced(const char* what) const {
+    return {seat.trace.get(), *seat.world->waiter(), what};
+  }
+
   Work enter_gate() {
     return parallel::enter_gate(*seat.world, {.batch = batches, .total = total}, seat.host);
   }
@@ -252,19 +257,23 @@ struct DataParallel::Impl {
     }
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 2> works = {reduced, vote.work()};
-    Work::all(works).wait();
+    {
+      const auto wait = traced("wait for gradients");
+      Work::all(works).wait();
+    }
     const parallel::Verdict verdict = vote.result();
     const long number = static_cast<long>(batches++);
     if (!verdict.ok) statistics.drop();
     throw_if_refused(verdict, *seat.world, seat.host, number);
+    const double scale = scale_for(verdict.count, number);
     stop_signal = verdict.stop_signal;
     statistics.fold(*seat.world, total);
-    apply(verdict.count);
+    apply(scale);
   }
 
-  void apply(std::int64_t global_count) {
-    const c10::AutoGradMode no_grad(false);
-    double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
+  // What the sums are multiplied with: the mean, and clipping.
+  double scale_for(std::int64_t global_count, long number) {
+    const double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
     gradient_norm = 0;
     if (options.clip > 0) {
       std::vector<double> squares;
@@ -272,14 +281,33 @@ struct DataParallel::Impl {
       double sum = 0;
       for (const double square : squares) sum += square;
       gradient_norm = std::sqrt(sum) * scale;
-      if (gradient_norm > options.clip) scale *= options.clip / (gradient_norm + 1e-6);
     }
+    // A finite norm says that everything under it is.
+    if (options.clip <= 0 || !std::isfinite(gradient_norm)) refuse_overflow(number);
+    const bool clipped = options.clip > 0 && gradient_norm > options.clip;
+    return clipped ? scale * (options.clip / (gradient_norm + 1e-6)) : scale;
+  }
+
+  void refuse_overflow(long number) {
+    try {
+      parallel::refuse_overflow(sync.owned(), *seat.world, seat.host, number);
+    } catch (const StepRefused&) {
+      statistics.drop();
+      throw;
+    }
+  }
+
+  void apply(double scale) {
+    const c10::AutoGradMode no_grad(false);
     for (std::size_t i = 0; i < contents.trainable.size(); ++i) {
       at::Tensor& parameter = contents.trainable[i].second;
       at::Tensor gradient = tensor::view_of(sync.sum_of(i), parameter.sizes()).mul_(scale);
       parameter.mutable_grad() = gradient.to(parameter.scalar_type());
     }
-    optimizer.step();
+    {
+      const auto span = traced("optimizer");
+      optimizer.step();
+    }
     ++applied;
     for (auto& [name, parameter] : contents.trainable) parameter.mutable_grad().reset();
   }

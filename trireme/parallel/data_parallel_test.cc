@@ -8,6 +8,7 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -271,6 +272,62 @@ TEST(DataParallel, ANanIsRefusedNamingTheParameter) {
     }
     EXPECT_EQ(parallel.weights_hash(), before);
   });
+}
+
+// 2e38 is finite on every rank; two of them are not (FLT_MAX is 3.4e38).
+TEST(DataParallel, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
+  for (const int ranks : {2, 3, 5}) {
+    for (const double clip : {0.0, 1.0}) {
+      testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+        Net net(true);
+        torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+        DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, sgd, {.clip = clip});
+        const std::string before = parallel.weights_hash();
+        (net.second->bias * 2e38).sum().backward();
+        try {
+          parallel.step();
+          ADD_FAILURE() << "the step was applied";
+        } catch (const StepRefused& error) {
+          EXPECT_NE(std::string(error.what()).find("second.bias"), std::string::npos)
+              << error.what();
+          EXPECT_EQ(error.exit_code(), 21);
+        }
+        EXPECT_EQ(parallel.weights_hash(), before);
+        mean_loss(net, 0, 2).backward();
+        EXPECT_TRUE(parallel.step());
+        EXPECT_NE(parallel.weights_hash(), before);
+      });
+    }
+  }
+}
+
+// Not timing: what was called before what. Backward produces the first layer's gradient last.
+TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
+  for (const int ranks : {2, 3}) {
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      std::vector<std::string> calls;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.reduce = [&](comm::Communicator& world, std::span<const comm::Term> terms,
+                        std::uint32_t total, Buffer out, std::string_view label) {
+        calls.emplace_back(label);
+        return parallel::tree_reduce(world, terms, total, std::move(out), label);
+      };
+      Net net;
+      net.first->weight.register_hook([&](at::Tensor) { calls.emplace_back("last gradient"); });
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+      // 128 bytes: each parameter but the biases has a bucket of its own.
+      DataParallel parallel(seat, net, sgd, {.bucket_bytes = 128});
+      for (int step = 0; step < 3; ++step) {
+        calls.clear();
+        mean_loss(net, 4 * step + rank.rank, 1).backward();
+        const auto last = std::find(calls.begin(), calls.end(), "last gradient");
+        ASSERT_NE(last, calls.end());
+        // The first step learns the order in which buckets get ready.
+        EXPECT_GE(last - calls.begin(), step > 0 ? 1 : 0) << "no bucket was launched before it";
+        EXPECT_TRUE(parallel.step());
+      }
+    });
+  }
 }
 
 TEST(DataParallel, ResumesFromItsStateWithEqualBits) {

@@ -16,7 +16,8 @@ Seat seat_of(Job& job) {
       .input_plan = [&job] { return job.input_plan(); },
       .follow_input =
           [&job](std::function<void()> follower) { job.set_input_follower(std::move(follower)); },
-      .set_step = [&job](long step) { job.set_step(step); }};
+      .set_step = [&job](long step) { job.set_step(step); },
+      .trace = job.options().trace};
 }
 
 }  // namespace parallel

@@ -8,6 +8,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/job/input_plan.h"
+#include "trireme/observe/trace.h"
 #include "trireme/parallel/data/plain_sync.h"
 
 namespace trireme {
@@ -23,6 +24,7 @@ struct Seat {
   std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
   std::function<void(long step)> set_step = [](long) {};
   ReduceTerms reduce = tree_reduce;
+  std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 };
 Seat seat_of(Job& job);
 

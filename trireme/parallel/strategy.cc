@@ -12,6 +12,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/overflow.h"
 #include "trireme/parallel/replicas.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/scalar_tree.h"
@@ -86,6 +87,10 @@ struct Strategy::Impl {
     stage.train(true);
   }
 
+  observe::TracedScope traced(const char* what) const {
+    return {seat.trace.get(), *seat.world->waiter(), what};
+  }
+
   Work enter_gate() {
     return parallel::enter_gate(*seat.world, {.batch = step, .total = total}, seat.host);
   }
@@ -107,7 +112,10 @@ struct Strategy::Impl {
 
   // Forward and backward of one micro-batch; the summed loss.
   double compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
-    const at::Tensor sum = loss(stage.forward(micro, step), micro);
+    const at::Tensor sum = [&] {
+      const auto span = traced("forward");
+      return loss(stage.forward(micro, step), micro);
+    }();
     if (sum.numel() != 1)
       throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
                         {.operation = "step", .advice = "Return the summed loss, a scalar."});
@@ -116,6 +124,7 @@ struct Strategy::Impl {
       refuse(ballot, 21,
              "the loss of micro-batch " + std::to_string(micro.index) + " is " +
                  std::to_string(value));
+    const auto span = traced("backward");
     sum.backward();
     return value;
   }
@@ -162,16 +171,22 @@ struct Strategy::Impl {
   void apply(StepResult& result) {
     sync.add_uses();
     double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
-    if (options.clip > 0 && result.count > 0) {
-      result.gradient_norm = gradient_norm(result.count);
+    const bool clips = options.clip > 0 && result.count > 0;
+    if (clips) result.gradient_norm = gradient_norm(result.count);
+    // A finite norm says that everything under it is.
+    if (!clips || !std::isfinite(result.gradient_norm))
+      parallel::refuse_overflow(sync.owned(), *seat.world, seat.host, static_cast<long>(step));
+    if (clips) {
       if (result.gradient_norm > options.clip)
         scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
     }
+    const auto span = traced("optimizer");
     optimizer->apply(learning_rate, scale);
     sync.publish().wait();
   }
 
   StepResult run(const Batch& batch, const Loss& loss) {
+    const auto span = traced("step");
     const TimePoint start = seat.world->waiter()->now();
     const Duration waited = seat.world->time_waited();
     step = batch.step;
@@ -187,7 +202,10 @@ struct Strategy::Impl {
     if (const auto refusal = sync.refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
-    Work::all(works).wait();
+    {
+      const auto wait = traced("wait for gradients");
+      Work::all(works).wait();
+    }
     const parallel::Verdict verdict = vote.result();
     throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
     StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};

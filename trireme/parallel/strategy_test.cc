@@ -146,6 +146,37 @@ TEST(Strategy, ANanIsRefusedNamingRankAndReason) {
   });
 }
 
+// The output's bias gets 1e38 from each of four micro-batches: finite in each rank's own sum.
+TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
+  for (const double clip : {0.0, 1.0}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Strategy strategy(parallel::Seat{.world = rank.world.get()},
+                        models::make_mlp({.widths = {3, 2}}), {.clip = clip},
+                        optim::make_optimizer(Sgd{}));
+      const std::string before = strategy.weights_hash();
+      Batch batch{.total = 4, .global_count = 4};
+      for (std::uint32_t i = 2 * static_cast<std::uint32_t>(rank.rank); batch.micro.size() < 2; ++i)
+        batch.micro.push_back(
+            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
+      double scale = 1e38;
+      const Loss loss = [&](const models::Value& output, const MicroBatch&) {
+        return output.at(0).sum() * scale;
+      };
+      try {
+        strategy.step(batch, loss);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
+      }
+      EXPECT_EQ(strategy.weights_hash(), before);
+      scale = 1;
+      batch.step = 1;
+      strategy.step(batch, loss);
+      EXPECT_NE(strategy.weights_hash(), before);
+    });
+  }
+}
+
 TEST(Strategy, AStopSignalOfOneRankReachesAllInTheSameStep) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     int step = 0;

@@ -57,6 +57,18 @@ int ceil_log2(std::int64_t value) {
   return bits;
 }
 
+// Measured (docs/design/007-predicted-memory.md).
+constexpr double kTemporaries = 0.31;             // of the activations
+constexpr std::int64_t kKernels = 20'000'000;     // oneDNN, MKL: code, generated code, workspaces
+constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
+
+// Direct all-reduce reads and writes this rank's part of every peer's arena where it lies.
+std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
+  if (job.ranks == 1) return 0;
+  const bool shares = job.transport == "auto" || job.transport == "shm";
+  return kOwnProcess + (shares ? gradients * (job.ranks - 1) / job.ranks : 0);
+}
+
 Memory memory_of(const Job& job, int open_sums) {
   const std::int64_t n = job.parameters;
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
@@ -65,7 +77,12 @@ Memory memory_of(const Job& job, int open_sums) {
   memory.gradients = n * master * open_sums;
   memory.optimizer = n * master * job.optimizer_moments;
   memory.activations = job.activations_per_micro;
-  memory.runtime = job.runtime;
+  memory.temporaries =
+      static_cast<std::int64_t>(kTemporaries * static_cast<double>(job.activations_per_micro));
+  memory.program = job.program;
+  memory.kernels = kKernels;
+  memory.group = group_bytes(job, memory.gradients);
+  memory.text = job.text;
   return memory;
 }
 
@@ -124,8 +141,11 @@ std::string explain(const TrainingPlan& plan) {
       << "  memory   " << megabytes(memory.total()) << " a rank, predicted: weights "
       << megabytes(memory.weights) << " + gradients " << megabytes(memory.gradients)
       << " + optimizer " << megabytes(memory.optimizer) << " + activations "
-      << megabytes(memory.activations) << " + LibTorch and data " << megabytes(memory.runtime)
-      << "\n";
+      << megabytes(memory.activations) << " + temporaries " << megabytes(memory.temporaries) << "\n"
+      << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
+      << megabytes(memory.kernels);
+  if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
+  out << " + text " << megabytes(memory.text) << (job.ranks > 1 ? " (shared)" : "") << "\n";
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";

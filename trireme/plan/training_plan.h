@@ -11,14 +11,20 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// Bytes on one rank. `gradients` holds the open sums of the tree: a = max(1, ceil(log2 m)) of them
-/// for m micro-batches a rank (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a
-/// parameter in all.
+/// Bytes resident in one rank, pages that it shares with others counted whole (as VmHWM does; what
+/// ranks share is said). docs/design/007-predicted-memory.md has the measurements. `gradients`
+/// holds the open sums of the tree: a = max(1, ceil(log2 m)) of them for m micro-batches a rank
+/// (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a parameter in all.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
-  std::int64_t runtime = 0;  // LibTorch and the program, resident before anything is allocated
+  std::int64_t temporaries = 0;  // of forward and backward, and what the allocator keeps of them
+  std::int64_t program = 0;      // LibTorch and this program, before anything is allocated
+  std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
+  std::int64_t group = 0;  // joining, sockets, boards; and the peers' gradients, read in place
+  std::int64_t text = 0;   // the corpus; one copy for all ranks of a host
+  std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   std::int64_t total() const noexcept {
-    return weights + gradients + optimizer + activations + runtime;
+    return weights + gradients + optimizer + activations + temporaries + runtime();
   }
 };
 
@@ -31,7 +37,7 @@ struct Job {
   std::int64_t batch = 0, micro = 0;  // samples
   std::int64_t tokens_per_sample = 0, steps = 0;
   std::int64_t activations_per_micro = 0;  // bytes
-  std::int64_t runtime = 0;                // bytes
+  std::int64_t program = 0, text = 0;      // bytes, as in Memory
   int ranks = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;

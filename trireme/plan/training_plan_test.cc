@@ -20,7 +20,8 @@ plan::Job job(std::int64_t batch, std::int64_t micro, int ranks) {
           .tokens_per_sample = 64,
           .steps = 10,
           .activations_per_micro = 5000,
-          .runtime = 70,
+          .program = 70,
+          .text = 30,
           .ranks = ranks,
           .usable_cores = 2,
           .cores_reason = "2 of 2",
@@ -53,12 +54,32 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   const plan::TrainingPlan plan = plan::make_plan(bf16);
   EXPECT_EQ(plan.open_sums, 2);
   EXPECT_EQ(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer, 1000 * (14 + 8));
-  EXPECT_EQ(plan.memory.total(), 22000 + 5000 + 70);
+  EXPECT_EQ(plan.memory.total() - plan.memory.runtime(), 22000 + 5000 + plan.memory.temporaries);
   // fp32 has no copy: 4 + 4a + 8; fp64 doubles everything.
-  EXPECT_EQ(plan::make_plan(job(2, 1, 2)).memory.total(), 16000 + 5070);
+  const auto of_model = [](const plan::Job& one) {
+    const plan::Memory memory = plan::make_plan(one).memory;
+    return memory.weights + memory.gradients + memory.optimizer;
+  };
+  EXPECT_EQ(of_model(job(2, 1, 2)), 16000);
   plan::Job fp64 = job(2, 1, 2);
   fp64.precision = "fp64";
-  EXPECT_EQ(plan::make_plan(fp64).memory.total(), 32000 + 5070);
+  EXPECT_EQ(of_model(fp64), 32000);
+}
+
+TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
+  const plan::Memory two = plan::make_plan(job(8, 1, 2)).memory;
+  EXPECT_EQ(two.program, 70);
+  EXPECT_EQ(two.text, 30);
+  EXPECT_GT(two.kernels, 0);
+  // Peers' gradients are read in place over shared memory, half of them by each of two ranks.
+  plan::Job tcp = job(8, 1, 2);
+  tcp.transport = "tcp";
+  EXPECT_EQ(two.group - plan::make_plan(tcp).memory.group, two.gradients / 2);
+  EXPECT_EQ(plan::make_plan(job(8, 1, 1)).memory.group, 0);
+  const std::string text = plan::explain(plan::make_plan(job(8, 1, 2)));
+  for (const char* part : {"weights", "gradients", "optimizer", "activations", "temporaries",
+                           "program and LibTorch", "kernels", "the group", "text"})
+    EXPECT_THAT(text, HasSubstr(std::string(part) + " "));
 }
 
 TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {

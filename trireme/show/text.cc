@@ -141,7 +141,7 @@ std::string footer(const Recording& recording, const plan::LinkCost& link, std::
   if (holds_terms_apart(recording)) {
     text +=
         "0, 2      two terms that are not added yet: only siblings of the tree sum are "
-        "(NUMERICS.md)\n";
+        "(docs/concepts.md)\n";
   }
   for (const std::string& fault : recording.faults()) text += "wrong     " + fault + "\n";
   return text;

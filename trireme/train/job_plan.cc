@@ -38,10 +38,9 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.tokens_per_sample = settings.model.block;
   job.steps = settings.steps;
   job.activations_per_micro = models::activation_bytes(settings.model, settings.batches.micro);
-  // This process has loaded LibTorch and the corpus as every rank will; a rank also keeps the
-  // corpus as 4-byte tokens, and drops the text.
-  const auto text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
-  job.runtime = observe::resident_bytes() + 4 * text;
+  // This process has loaded LibTorch as every rank will, and holds the text itself besides.
+  job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
+  job.program = observe::resident_bytes() - job.text;
   job.ranks = ranks;
   job.kernel_threads = settings.kernel_threads;
   job.usable_cores = cores.usable;
@@ -72,7 +71,11 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("predicted_gradient_bytes", static_cast<long>(plan.memory.gradients))
       .set("predicted_optimizer_bytes", static_cast<long>(plan.memory.optimizer))
       .set("predicted_activation_bytes", static_cast<long>(plan.memory.activations))
-      .set("predicted_runtime_bytes", static_cast<long>(plan.memory.runtime));
+      .set("predicted_temporary_bytes", static_cast<long>(plan.memory.temporaries))
+      .set("predicted_program_bytes", static_cast<long>(plan.memory.program))
+      .set("predicted_kernel_bytes", static_cast<long>(plan.memory.kernels))
+      .set("predicted_group_bytes", static_cast<long>(plan.memory.group))
+      .set("predicted_text_bytes", static_cast<long>(plan.memory.text));
   return event;
 }
 

@@ -60,12 +60,15 @@ void Report::validation(long step, double loss, long tokens) {
   if (options_.silent) return;
   events_.write(observe::validation_event(step, loss, tokens, trigram_));
   progress_.validation(loss);
-  std::string text =
-      "validation after step " + observe::grouped(step) + ": loss " + fixed(loss) + " nats a byte";
-  if (step == options_.first && trigram_) {
-    text += " (a byte trigram with back-off: " + fixed(*trigram_) + ")";
-  }
-  progress_.line(text);
+  progress_.line("validation after step " + observe::grouped(step) + ": loss " + fixed(loss) +
+                 " nats a byte");
+}
+
+void Report::trigram(double loss) {
+  if (options_.silent) return;
+  trigram_ = loss;
+  progress_.line("a byte trigram with back-off, counted on the training text: " + fixed(loss) +
+                 " nats a byte");
 }
 
 void Report::expected(double seconds) {

@@ -36,7 +36,8 @@ class Report {
   void line(const std::string& text);
   void step(const observe::StepFigures& figures);
   void validation(long step, double loss, long tokens);
-  void trigram(double loss) { trigram_ = loss; }
+  /// The baseline, once it is counted.
+  void trigram(double loss);
   /// After the third step: how long the rest takes.
   void expected(double seconds);
   /// Draws loss.svg anew from the events so far.

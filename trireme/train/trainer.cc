@@ -3,14 +3,16 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "trireme/base/waiter.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/format/tokenizer.h"
+#include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
-#include "trireme/input/corpus.h"
+#include "trireme/input/shared_corpus.h"
 #include "trireme/observe/machine.h"
+#include "trireme/observe/trace.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
@@ -29,48 +31,46 @@ constexpr long kTimedSteps = 3;  // after them the expected time is printed
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-using Tokens = std::shared_ptr<const std::vector<std::int32_t>>;
+using Corpus = std::shared_ptr<const input::SharedCorpus>;
 
-Tokens encode(const std::string& text) {
-  return std::make_shared<const std::vector<std::int32_t>>(
-      format::make_tokenizer("bytes")->encode(text));
+// A rank that no launcher gave the text reads it itself.
+Corpus corpus_of(const Settings& settings, const WorkerSpec& spec) {
+  if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
+  return input::SharedCorpus::make(
+      input::load_corpus({.path = settings.data_path, .block = settings.model.block}));
 }
 
-// The corpus as this rank reads it. The text itself is dropped once it is tokens and counts.
+// The corpus as this rank reads it. Bytes are the tokens: both datasets read the shared text.
 struct Data {
+  Corpus corpus;
   std::shared_ptr<const TextDataset> train, validation;
-  std::string source, hash;
-  double trigram = 0;
 
-  Data(const Settings& settings, const WorkerSpec&) {
-    input::Corpus corpus =
-        input::load_corpus({.path = settings.data_path, .block = settings.model.block});
-    source = corpus.source;
-    hash = corpus.hash;
-    trigram = trigram_loss(corpus.train, corpus.validation);
-    train = TextDataset::random_windows(encode(corpus.train), settings.model.block,
-                                        settings.batches.seed);
-    validation = TextDataset::fixed_windows(encode(corpus.validation), settings.model.block);
+  Data(const Settings& settings, const WorkerSpec& spec) : corpus(corpus_of(settings, spec)) {
+    const std::int64_t block = settings.model.block;
+    train = TextDataset::random_windows(corpus->train(), corpus, block, settings.batches.seed);
+    validation = TextDataset::fixed_windows(corpus->validation(), corpus, block);
   }
 };
 
-JobOptions job_options(const Settings& settings, const Data& data) {
+JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
   JobOptions options = settings.job;
-  options.identity += "data = " + data.hash + "\nproducts = " + tensor::gemm_table() + "\n";
+  if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
+  options.identity +=
+      "data = " + data.corpus->hash() + "\nproducts = " + tensor::gemm_table() + "\n";
   return options;
 }
 
 CheckpointerOptions checkpoint_options(const Settings& settings, const Data& data) {
   CheckpointerOptions options = settings.checkpoints;
-  options.identity += "data = " + data.hash + "\n";
+  options.identity += "data = " + data.corpus->hash() + "\n";
   return options;
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string subtitle(const Settings& settings, const Data& data, int ranks) {
-  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.source + " · " +
-         observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
+         " · " + observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
 }
 
 // How a rank comes by its Job: it joins one, or has a seat.
@@ -99,7 +99,7 @@ class Trainer {
         folder_(spec.folder),
         settings_(resolved(folder_)),
         data_(settings_, spec),
-        job_(entry.job(job_options(settings_, data_))),
+        job_(entry.job(job_options(settings_, data_, spec_))),
         strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
@@ -109,7 +109,7 @@ class Trainer {
   int run() {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     Report report(folder_, report_options(first));
-    report.trigram(data_.trigram);
+    count_trigram();
     if (first > 0) report.line("continuing after step " + observe::grouped(first));
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
@@ -117,13 +117,17 @@ class Trainer {
     for (long step = first; step < settings_.steps; ++step) {
       const int signal = train_one(report, step);
       const bool last = step + 1 == settings_.steps;
+      tell_trigram(report, last);
       if (signal != 0 && !last) return stop(report, step + 1, signal);
       const auto every = settings_.validate_every;
       if (last || (every > 0 && (step + 1) % every == 0)) {
         outcome_.last_validation = validate(report, step + 1);
         report.plot();
       }
-      checkpointer_.after(step);
+      {
+        const auto span = traced("checkpoint");
+        checkpointer_.after(step);
+      }
       if (step + 1 == first + kTimedSteps) expect(report, first);
     }
     return finish(report, first);
@@ -151,7 +155,10 @@ class Trainer {
     const Duration input_before = batches_.time_waited();
     const double rate = optim::learning_rate(settings_.schedule, step);
     strategy_.set_learning_rate(rate);
-    const Batch batch = batches_.next();
+    const Batch batch = [&] {
+      const auto span = traced("input");
+      return batches_.next();
+    }();
     const StepResult result = strategy_.step(batch, loss_);
     const double took = seconds(job_.waiter()->now() - start);
     if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
@@ -166,8 +173,29 @@ class Trainer {
     return result.stop_signal;
   }
 
+  // The baseline that rank 0 prints. Nothing waits for it until the end.
+  void count_trigram() {
+    if (job_.rank() != 0) return;
+    trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
+  }
+
+  // At the end it is needed; a thread of low priority may be far from it on a busy machine.
+  void tell_trigram(Report& report, bool needed) {
+    if (!trigram_) return;
+    std::optional<double> loss = trigram_->result();
+    if (!loss && !needed) return;
+    trigram_.reset();
+    if (!loss) {
+      job_.activity("count a trigram");
+      loss = trigram_loss(data_.corpus->train(), data_.corpus->validation());
+      job_.activity("train");
+    }
+    report.trigram(*loss);
+  }
+
   double validate(Report& report, long step) {
     job_.activity("validation");
+    const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_sequences + batch - 1) / batch;
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
@@ -193,6 +221,7 @@ class Trainer {
 
   int stop(Report& report, long steps_done, int signal) {
     checkpointer_.save(steps_done);
+    write_trace();
     report.plot();
     report.close();
     report.line(std::string("stopped by ") + (signal == 143 ? "SIGTERM" : "Ctrl-C") +
@@ -213,9 +242,30 @@ class Trainer {
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
     }
+    write_trace();
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;
+  }
+
+  observe::TracedScope traced(const char* what) const {
+    return {job_.options().trace.get(), *job_.waiter(), what};
+  }
+
+  // Collective: rank 0 writes all ranks' spans.
+  void write_trace() {
+    const auto& trace = job_.options().trace;
+    if (!trace) return;
+    job_.activity("trace");
+    observe::RankTrace own = trace->collect();
+    own.rank = job_.rank();
+    own.host = job_.host_name();
+    const auto clock = [this] { return job_.waiter()->now().time_since_epoch().count(); };
+    const comm::ClockOffset offset = comm::measure_clock(job_.world(), job_.host_name(), clock);
+    own.clock_offset = offset.nanoseconds;
+    own.clock_error = offset.error;
+    const auto traces = comm::gather_traces(job_.world(), std::move(own));
+    if (job_.rank() == 0) write_whole(spec_.trace, observe::chrome_json(traces));
   }
 
   std::int64_t largest(std::int64_t mine) {
@@ -239,6 +289,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
 }  // namespace

@@ -5,16 +5,35 @@
 // with N(ab.) the number of different bytes seen after ab and D = n1 / (n1 + 2 n2) of each order.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <thread>
 
 namespace trireme {
 inline namespace v0 {
 namespace train {
 
 /// Nats a byte of `validation` under a trigram counted on `train`. 64 MB of counts at most, for the
-/// time of the call; 10 MB of text take some tenths of a second. Both parts must hold 3 bytes.
-double trigram_loss(std::string_view train, std::string_view validation);
+/// time of the call; 10 MB of text take some tenths of a second. Both parts must hold 3 bytes. Ends
+/// early, with a NaN, when `stop` becomes true.
+double trigram_loss(std::string_view train, std::string_view validation,
+                    const std::atomic<bool>* stop = nullptr);
+
+/// trigram_loss() on a thread of its own, at low priority, while training goes on. The texts must
+/// outlive it; the destructor stops it.
+class TrigramCount {
+ public:
+  TrigramCount(std::string_view train, std::string_view validation);
+  ~TrigramCount();
+  std::optional<double> result() const;
+
+ private:
+  std::atomic<bool> stop_{false}, done_{false};
+  double loss_ = 0;
+  std::thread thread_;
+};
 
 }  // namespace train
 }  // namespace v0

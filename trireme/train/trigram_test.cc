@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <random>
 #include <string>
+#include <thread>
+
+#include "trireme/base/clock.h"
 
 namespace trireme {
 namespace {
@@ -38,6 +42,18 @@ TEST(Trigram, ProbabilitiesSumToOne) {
   double sum = 0;
   for (int c = 0; c < 256; ++c) sum += std::exp(-trigram_loss(train, std::string("th") + char(c)));
   EXPECT_NEAR(sum, 1, 1e-9);
+}
+
+TEST(Trigram, IsCountedBesideOtherWorkOrStopped) {
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += static_cast<char>('a' + (i * i) % 7);
+  train::TrigramCount count(text, text);
+  const TimePoint limit = steady_now() + std::chrono::seconds(30);
+  while (!count.result() && steady_now() < limit) std::this_thread::yield();
+  EXPECT_EQ(count.result(), trigram_loss(text, text));
+  const std::atomic<bool> stop{true};
+  EXPECT_TRUE(std::isnan(trigram_loss(text, text, &stop)));
+  train::TrigramCount dropped(text, text);  // its end does not wait for the count
 }
 
 }  // namespace

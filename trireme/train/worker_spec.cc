@@ -8,16 +8,19 @@ namespace train {
 
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
-  out << resume << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' ' << folder;
+  out << resume << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' ' << corpus << ' '
+      << folder << '\n'
+      << trace;
   return out.str();
 }
 
 WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
-  in >> spec.resume >> spec.json >> spec.terminal >> spec.predicted_bytes;
+  in >> spec.resume >> spec.json >> spec.terminal >> spec.predicted_bytes >> spec.corpus;
   in.get();
   std::getline(in, spec.folder);
+  std::getline(in, spec.trace);
   return spec;
 }
 

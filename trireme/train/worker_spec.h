@@ -11,9 +11,12 @@ namespace train {
 /// What a worker is told beyond its run's config.toml; crosses the process boundary as one text.
 struct WorkerSpec {
   std::string folder;  // of the run
+  std::string trace;   // file that gets the merged timeline; empty = none is taken
   bool resume = false, json = false;
   bool terminal = false;             // people watch: a live line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
+  /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
+  int corpus = -1;
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

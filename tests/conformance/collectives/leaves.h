@@ -18,7 +18,8 @@ inline constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F
 
 /// Numbers that are not exact in any order: the wrong order shows.
 Bytes leaf(DType dtype, std::size_t count, std::uint64_t seed);
-/// Adds `leaves` by the recursion of NUMERICS.md, in the type itself.
+/// Adds `leaves` by the recursion of NUMERICS.md, in the type itself; 16-bit floats in fp32,
+/// rounded once at the end.
 Bytes tree(kernel::Combine op, DType dtype, const std::vector<Bytes>& leaves,
            kernel::LeafRange node);
 inline Bytes tree(kernel::Combine op, DType dtype, const std::vector<Bytes>& leaves) {

@@ -1,0 +1,36 @@
+#include "trireme/comm/call_trace.h"
+
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+CallTrace::CallTrace(std::shared_ptr<observe::Trace> trace, std::shared_ptr<Waiter> waiter,
+                     const std::string& communicator)
+    : trace_(std::move(trace)),
+      waiter_(std::move(waiter)),
+      queued_(trace_->lane("queued " + communicator, observe::Lane::Overlapping)),
+      running_(trace_->lane("communication " + communicator)) {}
+
+void CallTrace::finished(const Operation& operation, const CallTimes& times) const {
+  const TimePoint end = waiter_->now();
+  const std::string title = title_of(operation);
+  const std::uint64_t bytes = operation.count * size_of(operation.dtype);
+  if (times.begun > times.submitted)
+    trace_->span(queued_, title, times.submitted, times.begun, bytes);
+  trace_->span(running_, title, times.begun, end, bytes);
+  trace_->span(running_, "waiting for peers", times.begun, times.agreed);
+  trace_->span(running_, "transferring", times.agreed, end);
+}
+
+CallTrace::Reducing::Reducing(const CallTrace* trace)
+    : trace_(trace), begin_(trace ? trace->waiter_->now() : TimePoint{}) {}
+
+CallTrace::Reducing::~Reducing() {
+  if (trace_) trace_->trace_->span(trace_->running_, "reducing", begin_, trace_->waiter_->now());
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme
