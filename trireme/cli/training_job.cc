@@ -17,7 +17,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
                      "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
   command.add_option("--transport", options.transport,
-                     "comm.transport: auto | shm | tcp | mixed | sim");
+                     "comm.transport: auto | shm | tcp | mixed | mpi | sim");
   command.add_option(
       "--algorithm", options.algorithm,
       "comm.algorithm: auto | direct | ring | naive | central | tree | double_tree | "

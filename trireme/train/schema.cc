@@ -121,7 +121,7 @@ void add_parallel_keys(config::Schema& schema) {
               "How bytes move between ranks.",
               0,
               0,
-              {"auto", "shm", "tcp", "mixed", "sim"}});
+              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,

@@ -310,6 +310,27 @@ TEST(PrimitivesOnSim, AHundredSeedsManyAtOnce) {
   }
 }
 
+// Large enough for several segments and pieces.
+TEST(PrimitivesOnSim, LargeBuffers) {
+  test::run_group({"sim", "auto", 3, 1}, [](Communicator& world) {
+    const std::size_t count = 2'500'001;
+    std::vector<float> in(count, float(world.rank() + 1)), out(count);
+    for (const char* algorithm : {"tree", "pairwise"}) {
+      std::fill(out.begin(), out.end(), 0.0f);
+      reduce(world, in, out, Sum, 1, {.algorithm = algorithm});
+      if (world.rank() == 1) {
+        ASSERT_EQ(out, std::vector<float>(count, 6.0f));
+      }
+      ASSERT_EQ(in, std::vector<float>(count, float(world.rank() + 1)));
+    }
+    for (const char* algorithm : {"binomial", "chain"}) {
+      out = in;
+      broadcast(world, out, 2, {.algorithm = algorithm});
+      ASSERT_EQ(out, std::vector<float>(count, 3.0f));
+    }
+  });
+}
+
 class Refusals : public ::testing::TestWithParam<std::string> {
  protected:
   // All ranks must refuse, each naming both sides' call, before `untouched` changes.
