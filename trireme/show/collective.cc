@@ -37,6 +37,10 @@ OpKind kind_named(std::string_view name) {
 
 const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm) {
   if (const auto* entry = comm::find_algorithm(kind, algorithm)) return *entry;
+  if (algorithm == "direct") {
+    throw ConfigError("direct has no rounds of messages: ranks read one another's memory",
+                      {.operation = "show", .advice = "docs/algorithms.md says how it goes."});
+  }
   std::string names;
   for (const auto* one : comm::algorithms_of(kind)) {
     names += (names.empty() ? "" : ", ") + one->name;

@@ -144,6 +144,7 @@ TEST(Recording, RefusesWhatItCannotRun) {
     return "";
   };
   EXPECT_THAT(refusal({.algorithm = "rnig"}), HasSubstr("naive, ring"));
+  EXPECT_THAT(refusal({.algorithm = "direct"}), HasSubstr("one another's memory"));
   EXPECT_THAT(refusal({.algorithm = "ring", .ranks = 1}), HasSubstr("2 to 20"));
   EXPECT_THAT(refusal({.algorithm = "ring", .ranks = 4, .root = 4}), HasSubstr("no rank 4"));
   EXPECT_THAT(refusal({.algorithm = "ring", .ranks = 4, .hosts = 5}), HasSubstr("5 hosts"));
