@@ -217,6 +217,7 @@ const OpKind kKinds[] = {OpKind::Reduce,  OpKind::ReduceScatter, OpKind::AllGath
 std::vector<Param> params() {
   std::vector<Param> all;
   for (const OpKind kind : kKinds) {
+    for (const char* transport : {"sim", "shm", "tcp"}) all.push_back({transport, kind, "auto"});
     for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) {
       for (const char* transport : {"sim", "shm", "tcp"}) {
         all.push_back({transport, kind, entry->name});
