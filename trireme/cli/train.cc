@@ -87,10 +87,23 @@ void say_next(const Options& options, const Invocation& invocation, const std::s
   }
 }
 
+void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironment& place) {
+  if (!options.ranks_given || options.ranks == place.size) return;
+  throw ConfigError("--ranks " + std::to_string(options.ranks) + ", but " + place.launcher +
+                        " started " + std::to_string(place.size) + " processes",
+                    {.operation = "config", .advice = "Leave --ranks away under mpirun."});
+}
+
 int train_command(Options options, const Invocation& invocation) {
   if (options.help_config) {
     std::fputs(train::training_schema().help().c_str(), stdout);
     return 0;
+  }
+  const auto mpirun = under_mpirun();
+  if (mpirun) {
+    check_ranks(options.job, *mpirun);
+    options.job.ranks = mpirun->size;
+    if (mpirun->rank > 0) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, {});
   }
   const Place place = decide_place(options);
   if (!options.trace.empty()) check_writable(options.trace);
@@ -119,7 +132,8 @@ int train_command(Options options, const Invocation& invocation) {
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
-  const int code = start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+  const int code = mpirun ? run_under_mpirun(*mpirun, invocation.argc, invocation.argv, spec)
+                          : start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
   say_next(options, invocation, folder.path(), code);
   return code;
 }
@@ -139,7 +153,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
-  command->callback([options, &invocation] {
+  command->callback([options, command, &invocation] {
+    options->job.ranks_given = command->count("--ranks") > 0;
     invocation.action = [options, &invocation] { return train_command(*options, invocation); };
   });
 }
