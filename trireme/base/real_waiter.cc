@@ -44,8 +44,10 @@ void drain(int eventfd) noexcept {
 
 // A bound on every sleep: should a wake-up ever be lost, it costs at most this much.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-// How long run() looks for an answer to what it has just started.
+// How long run() looks for an answer to what it has just started, after each one that came; and how
+// long in all.
 constexpr Duration kLinger = std::chrono::microseconds(1);
+constexpr Duration kLongestLinger = std::chrono::microseconds(20);
 // A parked background thread looks again after the first, then ever later up to the second.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
@@ -284,8 +286,15 @@ void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
 void RealWaiter::linger() {
   step();
   if (spin_ < kLinger || !any_pending()) return;
-  const TimePoint end = now() + kLinger;
-  while (now() < end && any_pending()) step();
+  const TimePoint last = now() + kLongestLinger;
+  TimePoint end = now() + kLinger;
+  for (unsigned looks = 1; any_pending(); ++looks) {
+    const bool moved = step();
+    if (!moved && looks % 4 != 0) continue;  // the clock costs as much as a look
+    const TimePoint time = now();
+    if (moved) end = std::min(time + kLinger, last);
+    if (time >= end) return;
+  }
 }
 
 bool RealWaiter::step() {
