@@ -45,6 +45,7 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
 std::optional<launch::RankEnvironment> under_mpirun() {
   const launch::RankEnvironment place = launch::resolve_environment();
   if (place.launcher.empty()) return std::nullopt;
+  job::meet_under_mpirun(place);
   return place;
 }
 
@@ -53,7 +54,7 @@ int run_under_mpirun(const launch::RankEnvironment& place, int argc, char** argv
                      const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
   told.corpus = -1;  // a descriptor of rank 0's
-  const auto specs = job::exchange_under_mpirun(place, place.rank == 0 ? told.to_text() : "");
+  const auto specs = job::exchange_under_mpirun(place.rank == 0 ? told.to_text() : "");
   told = train::WorkerSpec::from_text(specs.front());
   if (place.rank == 0) told.corpus = spec.corpus;
   return [&]() noexcept { return train::run_training(argc, argv, told); }();

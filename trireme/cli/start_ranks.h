@@ -17,7 +17,8 @@ inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 /// One rank runs in this process; more are processes of their own. Returns the job's exit code.
 int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec);
 
-/// Where mpirun started this process as one of several: which, and how many.
+/// Where mpirun started this process as one of several: which, and how many. They meet over MPI, so
+/// that from here on the failure of one ends all.
 std::optional<launch::RankEnvironment> under_mpirun();
 /// Collective over these processes: becomes a rank of their job, told what rank 0's `spec` says.
 int run_under_mpirun(const launch::RankEnvironment& place, int argc, char** argv,
