@@ -9,9 +9,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
+#include "trireme/cli/simulate_ranks.h"
 #include "trireme/cli/start_ranks.h"
 #include "trireme/cli/training_job.h"
 #include "trireme/observe/events.h"
+#include "trireme/plan/link.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
@@ -112,6 +114,11 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
   const TrainingJob job = prepare(options.job);
+  if (mpirun && job.plan.job.simulated) {
+    throw ConfigError("transport sim runs all ranks in one process, but " + mpirun->launcher +
+                          " started " + std::to_string(mpirun->size),
+                      {.operation = "config", .advice = "Start it without mpirun."});
+  }
   const train::RunFolder folder = place.folder.empty()
                                       ? train::RunFolder::claim(options.out, job.plan.job.name)
                                       : train::RunFolder(place.folder);
@@ -132,8 +139,14 @@ int train_command(Options options, const Invocation& invocation) {
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
-  const int code = mpirun ? run_under_mpirun(*mpirun, invocation.argc, invocation.argv, spec)
-                          : start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+  const auto run = [&] {
+    if (mpirun) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, spec);
+    if (!job.plan.job.simulated) {
+      return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+    }
+    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
+  };
+  const int code = run();
   say_next(options, invocation, folder.path(), code);
   return code;
 }

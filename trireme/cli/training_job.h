@@ -21,7 +21,7 @@ struct TrainingJobOptions {
   std::string config, name;  // name: of the run; empty = the configuration's file name
   int ranks = 1;
   bool ranks_given = false;
-  std::string transport, algorithm, data;
+  std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };
 void add_training_options(CLI::App& command, TrainingJobOptions& options);

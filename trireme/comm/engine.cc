@@ -372,10 +372,14 @@ const Route& Engine::route_of(const Operation& op) {
   key += "/" + op.algorithm;
   auto& route = routes_[key];
   if (route) return *route;
-  const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
-                                 size_, op.root, hosts_, pieces);
+  const auto recorded = [&](int count) {
+    return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size_, op.root,
+                  hosts_, count);
+  };
+  const Program program = recorded(pieces);
   const Layout layout = layout_of(op.kind, size_, op.total, op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
+  route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;
 }
 

@@ -173,7 +173,7 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   call->number = ++board_number_;
   BoardMemory::Slot& slot = board_->slot(rank_, call->number);
   slot.header = call->own.header;
-  slot.hash = hash_of(slot.header);
+  slot.hash = hash_of(call->own.header);
   if (call->inlined) fill_payload(call->operation, rank_, slot.payload);
   if (call->operation.kind == OpKind::Allocate) {
     fill_announcement(call->operation, slot.payload);
