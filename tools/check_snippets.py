@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Code in the documents is cut from programs that are compiled and run: check_snippets.py [--fix]
+"""Code and pictures in the documents are those of the tree: check_snippets.py [--fix]
 
 A C++ block after the line `<!-- examples/NAME/main.cc: PIECE -->` must be what lies between
-`// [PIECE]` and `// [/PIECE]` of that file, without the common indentation. --fix writes it there.
+`// [PIECE]` and `// [/PIECE]` of that file, without the common indentation; a text block after
+`<!-- tests/show/golden/NAME.txt -->` must be that file, which the goldens test holds against what
+`trireme show` prints. --fix writes it there.
 """
 import pathlib
 import re
@@ -10,15 +12,17 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- (\S+): (\w+) -->\n```cpp\n)(.*?)(```)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (\S+?)(?:: (\w+))? -->\n```(?:cpp|text)\n)(.*?)(```)", re.DOTALL)
 
 
 def piece_of(root, path, name):
-    """The lines between the marks, or None where there are none."""
+    """The lines between the marks, the whole file without a name, or None where there is none."""
     try:
         text = (root / path).read_text()
     except FileNotFoundError:
         return None
+    if name is None:
+        return text
     found = re.search(rf"^ *// \[{name}\]\n(.*?)^ *// \[/{name}\]$", text, re.DOTALL | re.MULTILINE)
     return textwrap.dedent(found[1]) if found else None
 
@@ -30,10 +34,10 @@ def check(root, document, fix):
     def renew(match):
         wanted = piece_of(root, match[2], match[3])
         if wanted is None:
-            faults.append(f"{document.name}: there is no piece {match[3]} in {match[2]}")
+            faults.append(f"{document.name}: there is no piece {match[3] or 'at all'} in {match[2]}")
             return match[0]
         if match[4] != wanted and not fix:
-            faults.append(f"{document.name}: {match[3]} is not what {match[2]} says "
+            faults.append(f"{document.name}: {match[3] or 'a picture'} is not what {match[2]} says "
                           "(tools/check_snippets.py --fix)")
         return match[1] + wanted + match[5]
 

@@ -85,6 +85,40 @@ TEST_P(Transports, AKilledRankIsNamedAndTheOthersEndWithin2s) {
   }
 }
 
+// Broadcasts, gathers and sums of buffers large enough to be in one of them when it dies.
+TRIREME_PROCESS(mover) {
+  Job job(argc, argv);
+  std::vector<float> part(1 << 20, 1.0f), all(part.size() * 3);
+  for (long step = 0;; ++step) {
+    job.set_step(step);
+    broadcast(job.world(), part, int(step % 3));
+    all_gather(job.world(), part, all);
+    reduce_scatter(job.world(), all, part, Max);
+    if (step == 5) std::printf("running\n");
+  }
+}
+
+TEST(SharedMemory, ARankKilledWhileItsMemoryIsReadIsNamed) {
+  for (int round = 0; round < 3; ++round) {
+    ProcessOptions options = scaled();
+    options.transport = "shm";
+    Duration killed_at{};
+    options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
+      if (rank != 1 || line != "running") return;
+      sleep_without_progress(std::chrono::microseconds(700 * round));
+      killed_at = running.since_start;
+      kill(running.pids[1], SIGKILL);
+    };
+    const ProcessRun run = run_processes(3, "mover", options);
+    EXPECT_LT(run.took - killed_at, seconds(2)) << run.describe();
+    EXPECT_EQ(run.exit_code, 137) << run.describe();
+    for (const int survivor : {0, 2}) {
+      EXPECT_EQ(run.ranks[survivor].exit_code, 160) << run.describe();
+      EXPECT_TRUE(contains(run.ranks[survivor].err, "rank 1")) << run.describe();
+    }
+  }
+}
+
 TRIREME_PROCESS(sleeper) {
   Job job(argc, argv);
   std::vector<float> x{1};

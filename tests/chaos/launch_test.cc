@@ -121,7 +121,7 @@ TEST(Job, RefusesToTrainCopiesSideBySide) {
   options.environment = {"TRIREME_COORDINATOR=", "OMPI_COMM_WORLD_SIZE=4"};
   const ProcessRun run = run_processes(1, "alone", options);
   EXPECT_EQ(run.exit_code, 2) << run.describe();
-  EXPECT_NE(run.ranks[0].err.find("trireme launch -n 4"), std::string::npos) << run.describe();
+  EXPECT_NE(run.ranks[0].err.find("trireme launch"), std::string::npos) << run.describe();
 }
 
 TEST(Job, NamesABadOptionInTheLastLine) {

@@ -226,6 +226,8 @@ void run_pair(std::uint64_t seed) {
                      [&](RankContext& rank) {
                        for (int i = 0; i < before; ++i)
                          Buffers(*rank.world, usual).call(*rank.world).wait();
+                       // Else a slow rank may still be in one of them when the others end.
+                       rank.world->barrier().wait();
                        const bool differs = rank.rank == odd;
                        expect_refused(rank, differs ? other : usual, differs ? usual : other);
                        EXPECT_THROW(rank.world->barrier().wait(), MismatchError)

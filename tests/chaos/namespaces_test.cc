@@ -1,16 +1,21 @@
 // Four "hosts" with two ranks each: network namespaces behind one bridge, so that a cable can be
 // cut. Needs root and `ip netns`; CMake registers it only where one can be made.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/job.h"
+#include "trireme/launch/coordinator.h"
 #include "trireme/launch/launch.h"
+#include "trireme/net/socket.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -176,6 +181,48 @@ TEST_P(Namespaces, ACableThatIsMendedInTimeIsNotNoticed) {
     network_.mend(2);
   });
   EXPECT_EQ(outcome.result.exit_code, 0) << outcome.describe();
+}
+
+// In a namespace of its own that has three ports, all of them taken.
+TRIREME_PROCESS(no_port_left) {
+  (void)argc, (void)argv;
+  if (unshare(CLONE_NEWNET) != 0) return 2;
+  if (std::system("ip link set lo up") != 0) return 3;
+  std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40001 40003\n";
+  std::vector<net::Listener> taken;
+  try {
+    for (int port = 0; port < 4; ++port) taken.push_back(net::listen_tcp("127.0.0.1"));
+    return 4;
+  } catch (const ResourceError&) {
+  }
+  const auto text_of = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const ResourceError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  std::printf("%s\n", text_of([] { net::listen_tcp("127.0.0.1"); }).c_str());
+  std::printf("%s\n", text_of([] {
+                        launch::Coordinator({.size = 1, .secret = std::string(32, 's')});
+                      }).c_str());
+  std::printf("%s\n", text_of([] { net::listen_tcp("192.0.2.1"); }).c_str());
+  return 0;
+}
+
+TEST(Ports, AllTakenIsAClearError) {
+  const testing::ProcessRun run = testing::run_processes(1, "no_port_left");
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  std::istringstream lines(run.ranks[0].out);
+  std::string listener, coordinator, foreign;
+  std::getline(lines, listener);
+  std::getline(lines, coordinator);
+  std::getline(lines, foreign);
+  EXPECT_NE(listener.find("Address already in use"), std::string::npos) << run.describe();
+  EXPECT_NE(listener.find("Check the limits on descriptors, ports"), std::string::npos);
+  EXPECT_NE(coordinator.find("could not listen on 127.0.0.1"), std::string::npos) << run.describe();
+  EXPECT_NE(foreign.find("Cannot assign requested address"), std::string::npos) << run.describe();
 }
 
 }  // namespace

@@ -33,5 +33,17 @@ class CheckSnippets(unittest.TestCase):
         self.assertIn("no piece two", self.check("", name="two")[0][0])
 
 
+    def test_a_picture_is_the_whole_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "p.txt").write_text("0  1\n")
+            document = root / "d.md"
+            document.write_text("<!-- p.txt -->\n```text\nold\n```\n")
+            self.assertIn("a picture is not what p.txt says",
+                          check_snippets.check(root, document, False)[0])
+            self.assertEqual(check_snippets.check(root, document, True), [])
+            self.assertEqual(document.read_text(), "<!-- p.txt -->\n```text\n0  1\n```\n")
+
+
 if __name__ == "__main__":
     unittest.main()

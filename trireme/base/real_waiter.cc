@@ -1,6 +1,7 @@
 #include "trireme/base/real_waiter.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -44,8 +45,12 @@ void drain(int eventfd) noexcept {
 
 // A bound on every sleep: should a wake-up ever be lost, it costs at most this much.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-// How long run() looks for an answer to what it has just started.
+constexpr Duration kYield = std::chrono::microseconds(50);
+constexpr unsigned kLooksPerClock = 4;  // the clock costs as much as a look
+// How long run() looks for an answer to what it has just started, after each one that came; and how
+// long in all.
 constexpr Duration kLinger = std::chrono::microseconds(1);
+constexpr Duration kLongestLinger = std::chrono::microseconds(20);
 // A parked background thread looks again after the first, then ever later up to the second.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
@@ -167,18 +172,23 @@ bool RealWaiter::wait_until(const std::function<bool()>& ready, TimePoint deadli
   return result;
 }
 
+// Spins, then yields, then sleeps. Where ranks share a core the awaited one often stands next in
+// line for it: to yield costs a switch, to sleep that and a system call on either side.
 bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline) {
   TimePoint spin_until = now() + spin_;
-  for (;;) {
+  for (unsigned looks = 1;; ++looks) {
     const std::uint32_t seen = events_.load();
     const bool moved = step();
     if (ready()) return true;
+    if (!moved && looks % kLooksPerClock != 0 && spin_ > Duration::zero()) continue;
     const TimePoint time = now();
     if (time >= deadline) return false;
     if (moved) {
       spin_until = time + spin_;
     } else if (time < spin_until) {
       __builtin_ia32_pause();
+    } else if (time < spin_until + kYield) {
+      sched_yield();
     } else {
       sleep_in_epoll(ready, deadline, seen);
       spin_until = now() + spin_;
@@ -284,8 +294,15 @@ void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
 void RealWaiter::linger() {
   step();
   if (spin_ < kLinger || !any_pending()) return;
-  const TimePoint end = now() + kLinger;
-  while (now() < end && any_pending()) step();
+  const TimePoint last = now() + kLongestLinger;
+  TimePoint end = now() + kLinger;
+  for (unsigned looks = 1; any_pending(); ++looks) {
+    const bool moved = step();
+    if (!moved && looks % kLooksPerClock != 0) continue;
+    const TimePoint time = now();
+    if (moved) end = std::min(time + kLinger, last);
+    if (time >= end) return;
+  }
 }
 
 bool RealWaiter::step() {

@@ -17,7 +17,7 @@ int run(int argc, char** argv) {
   }
   const command::AddCommand commands[] = {
       add_train,  add_plan,          add_generate,        add_eval,           add_inspect,
-      add_doctor, command::add_show, command::add_verify, command::add_launch};
+      add_doctor, command::add_show, command::add_verify, command::add_bench, command::add_launch};
   return command::run(argc, argv, "trireme", "Trireme trains neural networks on many processors.",
                       "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2", commands);
 }

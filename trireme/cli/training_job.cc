@@ -16,7 +16,8 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
   command.add_option("CONFIG", options.config,
                      "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
-  command.add_option("--transport", options.transport, "comm.transport: auto | shm | tcp | mixed");
+  command.add_option("--transport", options.transport,
+                     "comm.transport: auto | shm | tcp | mixed | mpi");
   command.add_option(
       "--algorithm", options.algorithm,
       "comm.algorithm: auto | direct | ring | naive | central | tree | double_tree | "

@@ -21,6 +21,7 @@ void central_scatter(Algorithm& a);          // scatter(v) from a.root
 void pairwise_all_to_all(Algorithm& a);      // all_to_all(v) in n-1 rounds
 void naive_all_to_all(Algorithm& a);         // all_to_all(v) in one
 void binomial_broadcast(Algorithm& a);       // broadcast from a.root
+void chain_broadcast(Algorithm& a);          // broadcast from a.root in pieces, rank to rank
 void pairwise_all_gather(Algorithm& a);      // all_gather(v): everyone's piece to everyone
 void pairwise_reduce_scatter(Algorithm& a);  // reduce_scatter: everyone's piece r to rank r
 

@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <iterator>
 
 #include "trireme/base/error.h"
 
@@ -17,6 +19,34 @@ namespace {
 constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
 
 }  // namespace
+
+// In one go: a load of what was just stored would wait until the peers have let go of the line.
+void BoardMemory::Slot::put(std::span<const Location> locations) noexcept {
+  Few few{static_cast<std::uint32_t>(locations.size()), {}, {}};
+  for (std::size_t i = 0; i < locations.size(); ++i) {
+    if (i >= std::size(few.arena)) {
+      more[i] = locations[i];
+      continue;
+    }
+    few.arena[i] = locations[i].arena;
+    few.offset[i] = locations[i].offset;
+  }
+  std::memcpy(payload, &few, sizeof few);
+}
+
+std::uint32_t BoardMemory::Slot::num_locations() const noexcept {
+  std::uint32_t count;
+  std::memcpy(&count, payload + offsetof(Few, count), sizeof count);
+  return count;
+}
+
+Location BoardMemory::Slot::location(std::uint32_t index) const noexcept {
+  if (index >= std::size(Few{}.arena)) return more[index];
+  Location found;
+  std::memcpy(&found.arena, payload + offsetof(Few, arena) + 4 * index, 4);
+  std::memcpy(&found.offset, payload + offsetof(Few, offset) + 8 * index, 8);
+  return found;
+}
 
 void Board::notify_peers() noexcept {
   for (int peer = 0; peer < transport_.size(); ++peer) {

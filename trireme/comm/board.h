@@ -19,23 +19,36 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// A buffer inside the arena that all ranks allocated as number `arena`.
+/// A buffer inside the arena that all ranks allocated as number `arena`, or, for kOwnAddress, at
+/// address `offset` of its rank's own.
 struct Location {
+  static constexpr std::uint32_t kOwnAddress = ~0u;
   std::uint32_t arena = 0;
-  std::uint32_t reserved = 0;
   std::uint64_t offset = 0;
 };
 
 struct BoardMemory {
   static constexpr std::size_t kMaxLocations = 66;  // 64 terms, out, and one to spare
-  static constexpr std::uint32_t kNotMapped = ~0u;
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> ready;
     std::uint64_t hash;
     std::byte payload[Envelope::kPayload];
     Header header;
-    std::uint32_t num_locations;  // kNotMapped: some buffer is in no arena
-    Location locations[kMaxLocations];
+    Location more[kMaxLocations];
+
+    /// At most kMaxLocations.
+    void put(std::span<const Location> locations) noexcept;
+    std::uint32_t num_locations() const noexcept;
+    Location location(std::uint32_t index) const noexcept;
+
+   private:
+    // Few locations lie in the payload: then the peers read one line.
+    struct Few {
+      std::uint32_t count;
+      std::uint32_t arena[3];
+      std::uint64_t offset[3];
+    };
+    static_assert(sizeof(Few) <= Envelope::kPayload);
   };
   Slot slots[2];
   alignas(64) std::atomic<std::uint64_t> done;     // last operation whose results it has written

@@ -78,7 +78,8 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes,
     if (const auto seconds = measured(entry->name)) {
       found.push_back({entry->name, *seconds, true});
     } else if (ships(*entry)) {
-      const auto shape = shape_of(*entry, group_.size, total, 0, group_.hosts);
+      const auto shape =
+          shape_of(*entry, group_.size, total, 0, group_.hosts, pieces_for(bytes, group_.size));
       found.push_back({entry->name, shape.seconds(link, static_cast<double>(bytes)), false});
     }
   }

@@ -15,6 +15,9 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
+// From here a broadcast's bytes cost more than its rounds.
+constexpr std::size_t kChainBytes = 1u << 20;
+
 std::string text(std::size_t number) { return std::to_string(number); }
 
 }  // namespace
@@ -79,6 +82,12 @@ std::string Communicator::choose(std::string_view wanted, std::size_t bytes,
   return size() == 1 ? "naive" : std::string(wanted);
 }
 
+bool Communicator::may_be_direct(OpKind kind, const OpOptions& options) const {
+  const std::string_view wanted =
+      options.algorithm.empty() ? engine_->options().algorithm : options.algorithm;
+  return has_direct_form(kind) && (wanted == "auto" || wanted == "direct");
+}
+
 Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
   require(kernel::can_combine(inout.dtype), "all_reduce",
           std::string(trireme::name_of(inout.dtype)) + " cannot be reduced");
@@ -121,7 +130,9 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   require(root >= 0 && root < size(), "broadcast",
           "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
-  operation.algorithm = pick(OpKind::Broadcast, options, "binomial");
+  const bool large = inout.bytes() > kChainBytes && size() > 2;
+  operation.algorithm = pick(OpKind::Broadcast, options, large ? "chain" : "binomial");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);
@@ -145,6 +156,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
           "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
   operation.algorithm = pick(OpKind::AllGather, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
@@ -162,6 +174,7 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
               std::to_string(size()) + " ranks");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);

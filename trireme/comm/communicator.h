@@ -111,6 +111,7 @@ struct CommunicatorOptions {
 
 class Engine;
 class Chooser;
+class Negotiator;
 struct SparseRows;
 struct SparseOptions;
 
@@ -197,7 +198,9 @@ class Communicator final {
   Duration time_waited() const noexcept;
 
  private:
+  friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
+  bool may_be_direct(OpKind kind, const OpOptions& options) const;
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;

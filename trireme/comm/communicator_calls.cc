@@ -96,6 +96,7 @@ Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const Op
   Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes || size() == 2;
   operation.algorithm = pick(OpKind::Reduce, options, small ? "tree" : "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.root = root;
   operation.total = static_cast<std::uint32_t>(size());
@@ -115,6 +116,7 @@ Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::
               text(counts[rank()]) + " of in's type");
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.counts.assign(counts.begin(), counts.end());
@@ -142,6 +144,7 @@ Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> 
   }
   Operation operation = operation_of(OpKind::Gather, in, sum_of(counts), options);
   operation.algorithm = pick(OpKind::Gather, options, "central");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
@@ -169,6 +172,7 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
   }
   Operation operation = operation_of(OpKind::Scatter, out, sum_of(counts), options);
   operation.algorithm = pick(OpKind::Scatter, options, "central");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
@@ -186,6 +190,7 @@ Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   Operation operation = operation_of(OpKind::AllToAll, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes;
   operation.algorithm = pick(OpKind::AllToAll, options, small ? "naive" : "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.in = std::move(in);
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);
@@ -205,11 +210,14 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
               " elements, but expects " + text(recv_counts[rank()]) + " of itself");
   Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
   operation.algorithm = pick(OpKind::AllToAll, options, "pairwise");
+  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.counts.assign(send_counts.begin(), send_counts.end());
   operation.recv_counts.assign(recv_counts.begin(), recv_counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(counts_before(std::move(operation), size()), options.deadline);
+  std::vector<int> names;
+  for (int peer = 0; peer < size(); ++peer) names.push_back(engine_->world_rank(peer));
+  return engine_->submit(counts_before(std::move(operation), std::move(names)), options.deadline);
 }
 
 Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,

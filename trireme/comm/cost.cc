@@ -96,8 +96,8 @@ plan::CostShape shape_of(std::span<const Route> routes) {
 }
 
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root,
-                         const std::vector<int>& hosts) {
-  const Program program = record(entry.name, entry.generator, size, root, hosts);
+                         const std::vector<int>& hosts, int pieces) {
+  const Program program = record(entry.name, entry.generator, size, root, hosts, pieces);
   return shape_of(resolve(entry.name, program, layout_of(entry.kind, size, total, root)));
 }
 

@@ -23,7 +23,7 @@ plan::CostShape shape_of(std::span<const Route> routes);
 
 /// Records and resolves `entry` for `size` ranks with `total` leaves and counts it.
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root = 0,
-                         const std::vector<int>& hosts = {});
+                         const std::vector<int>& hosts = {}, int pieces = 1);
 
 }  // namespace comm
 }  // namespace v0

@@ -116,6 +116,7 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
     case OpKind::Broadcast: {
       const int rounds = ceil_log2(size);
       if (name == "binomial") return AlgorithmCost{rounds, rounds * bytes, 0};
+      if (name == "chain") return AlgorithmCost{size - 2 + pieces, bytes, 0};
       return std::nullopt;
     }
     case OpKind::AllGather:

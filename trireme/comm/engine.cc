@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/direct_run.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
@@ -17,7 +16,6 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kScratchKept = 64u << 20;
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
 
@@ -44,14 +42,6 @@ class OwnDeadline final : public WorkOwner {
   const Deadline deadline_;
   const std::string title_;  // empty: of the collective that runs
 };
-
-// Pipelined algorithms: pieces small enough to be added while in the caches, large enough that a
-// round's latency does not show.
-int pieces_of(std::size_t bytes, int size) noexcept {
-  int pieces = 1;
-  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
-  return pieces;
-}
 
 // Numbers the hosts in the order in which their names first appear.
 std::vector<int> numbered(const std::vector<std::string>& names) {
@@ -147,7 +137,9 @@ void Engine::pump() {
 }
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
-  const Operation& op = call->operation;
+  Operation& op = call->operation;
+  // What draws a run wants the program's rounds; a direct run has none.
+  if (op.may_be_direct && can_read_ && !options_.on_run) op.algorithm = "direct";
   if (trace_) trace_->begun(call->times);
   {
     std::lock_guard lock(mutex_);
@@ -159,7 +151,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   call->inlined = fits_header(op, fold_plan(op.total));
   try {
     if (!call->inlined && op.algorithm == "direct") {
-      call->direct = std::make_shared<DirectRun>(*this, call);
+      call->direct = make_direct(*this, call);
     } else if (!call->inlined) {
       call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
     }
@@ -173,7 +165,7 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
   if (call->inlined) fill_payload(op, rank_, call->own.payload.data());
   if (op.kind == OpKind::Allocate) {
-    std::memcpy(call->own.payload.data(), &op.region.id, sizeof op.region.id);
+    fill_announcement(op, call->own.payload.data());
   }
   call->envelopes.resize(static_cast<std::size_t>(size_));
   call->envelopes[rank_] = call->own;
@@ -372,7 +364,7 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
 
 const Route& Engine::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int pieces = pieces_of(op.count * size_of(op.dtype), size_);
+  const int pieces = pieces_for(op.count * size_of(op.dtype), size_);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
     key += "/" + std::to_string(part);
@@ -380,10 +372,14 @@ const Route& Engine::route_of(const Operation& op) {
   key += "/" + op.algorithm;
   auto& route = routes_[key];
   if (route) return *route;
-  const Program program = record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator,
-                                 size_, op.root, hosts_, pieces);
+  const auto recorded = [&](int count) {
+    return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size_, op.root,
+                  hosts_, count);
+  };
+  const Program program = recorded(pieces);
   const Layout layout = layout_of(op.kind, size_, op.total, op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
+  route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;
 }
 

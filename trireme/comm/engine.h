@@ -20,6 +20,7 @@
 #include "trireme/comm/board.h"
 #include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/direct_call.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/route.h"
@@ -47,7 +48,14 @@ struct FoldPlan {
   std::size_t most_terms = 1;  // of one rank
 };
 
-class DirectRun;
+/// Work space of a direct run, kept from call to call.
+struct DirectPointers {
+  std::vector<std::byte*> in, out;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  std::vector<Location> locations;
+};
+
 class ProgramRun;
 struct Call {
   Operation operation;
@@ -61,7 +69,7 @@ struct Call {
   bool inlined = false;
   CallTimes times = {};  // where a trace is taken
   std::shared_ptr<ProgramRun> program = nullptr;
-  std::shared_ptr<DirectRun> direct = nullptr;
+  std::shared_ptr<DirectCall> direct = nullptr;
 };
 
 class Engine final : public WorkOwner, public std::enable_shared_from_this<Engine> {
@@ -96,6 +104,12 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   bool can_map() const noexcept { return can_map_; }
 
   // In the progress context:
+  /// True where every rank reads every other's memory (Transport::read); known, and the same on all
+  /// ranks, once they have met.
+  bool can_read() const noexcept { return can_read_; }
+  /// True if all that `rank` announced for call `number` lies in arenas.
+  bool all_mapped(int rank, std::uint64_t number) const noexcept;
+  DirectPointers& direct_pointers() noexcept { return direct_pointers_; }
   net::Transport& transport() noexcept { return *transport_; }
   Scratch& scratch() noexcept { return scratch_; }
   const CallTrace* trace() const noexcept { return trace_.get(); }
@@ -139,12 +153,14 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void set_up();
   void run_and_wait(const std::function<void()>& task);
   void add_region(const net::Region& region);
+  void fill_announcement(const Operation& op, std::byte* payload);
   void map_region(const Call& call, std::span<const std::byte* const> payloads);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);
   void exchange_headers(const std::shared_ptr<Call>& call);
   void post_header(const std::shared_ptr<Call>& call);
+  bool nothing_new() const noexcept;
   bool poll_headers(const std::shared_ptr<Call>& call);
   int check_headers_here(const Call& call);
   void wait_for(Waits what) noexcept;
@@ -169,7 +185,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
   const std::vector<int> hosts_;  // number of each rank's host; empty if unknown
-  bool can_map_ = false;
+  bool can_map_ = false, can_read_ = false;
 
   struct Known {  // an arena; number 0 holds board and staging area
     std::span<std::byte> bytes;
@@ -183,9 +199,11 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::shared_ptr<ProgressSource> poller_;
   std::atomic<bool> pending_{false};
   Waits waits_ = Waits::No;
+  int headers_seen_ = 0;  // of the running call
 
   std::unique_ptr<CallTrace> trace_;  // null = off
   Scratch scratch_;
+  DirectPointers direct_pointers_;
   std::map<std::string, std::unique_ptr<Route>> routes_;
   std::map<std::uint32_t, std::unique_ptr<FoldPlan>> fold_plans_;
   const std::shared_ptr<Family> family_;

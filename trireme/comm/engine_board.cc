@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/direct_run.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/program_run.h"
@@ -17,6 +16,13 @@ namespace {
 constexpr std::size_t kLeast = 64;  // of an arena
 
 }  // namespace
+
+// What a rank says of a new arena.
+struct Announcement {
+  net::RegionId region;
+  std::uint32_t can_read;  // 1: it reads all peers' memory
+};
+static_assert(sizeof(Announcement) <= Envelope::kPayload);
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -97,20 +103,31 @@ void Engine::add_region(const net::Region& region) {
   enqueue(std::make_shared<Call>(Call{std::move(op), WorkSource(waiter_, nullptr, "allocate")}));
 }
 
+void Engine::fill_announcement(const Operation& op, std::byte* payload) {
+  Announcement mine{op.region.id, 1};
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!transport_->read(peer, 0, {})) mine.can_read = 0;
+  }
+  std::memcpy(payload, &mine, sizeof mine);
+}
+
 void Engine::map_region(const Call& call, std::span<const std::byte* const> payloads) {
   auto& starts = mapped_.emplace_back(static_cast<std::size_t>(size_), nullptr);
   auto& ids = ids_.emplace_back(static_cast<std::size_t>(size_));
+  bool can_read = true;
   for (int peer = 0; peer < size_; ++peer) {
-    net::RegionId id;
-    std::memcpy(&id, payloads[static_cast<std::size_t>(peer)], sizeof id);
-    ids[peer] = id;
+    Announcement theirs;
+    std::memcpy(&theirs, payloads[static_cast<std::size_t>(peer)], sizeof theirs);
+    can_read &= theirs.can_read == 1;
+    ids[peer] = theirs.region;
     try {
-      starts[peer] =
-          peer == rank_ ? call.operation.region.bytes.data() : transport_->map(peer, id).data();
+      starts[peer] = peer == rank_ ? call.operation.region.bytes.data()
+                                   : transport_->map(peer, theirs.region).data();
     } catch (const Error&) {  // no room for it here
       return fail(std::current_exception());
     }
   }
+  if (!board_) can_read_ = can_read;
   if (board_) return;  // an arena that a peer freed again is simply not there
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
   if (gone < size_) {
@@ -133,10 +150,18 @@ bool Engine::locate(const void* data, std::size_t bytes, Location& location) con
   for (std::size_t i = 0; i < mapped_.size(); ++i) {
     const auto [base, size] = std::pair(arenas_[i].bytes.data(), arenas_[i].bytes.size());
     if (begin < base || begin + bytes > base + size || arenas_[i].owner.expired()) continue;
-    location = {static_cast<std::uint32_t>(i), 0, static_cast<std::uint64_t>(begin - base)};
+    location = {static_cast<std::uint32_t>(i), static_cast<std::uint64_t>(begin - base)};
     return true;
   }
   return false;
+}
+
+bool Engine::all_mapped(int rank, std::uint64_t number) const noexcept {
+  const BoardMemory::Slot& slot = board_->slot(rank, number);
+  for (std::uint32_t i = 0; i < slot.num_locations(); ++i) {
+    if (slot.location(i).arena == Location::kOwnAddress) return false;
+  }
+  return true;
 }
 
 void Engine::wait_for(Waits what) noexcept {
@@ -148,17 +173,28 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   call->number = ++board_number_;
   BoardMemory::Slot& slot = board_->slot(rank_, call->number);
   slot.header = call->own.header;
-  slot.hash = hash_of(slot.header);
+  slot.hash = hash_of(call->own.header);
   if (call->inlined) fill_payload(call->operation, rank_, slot.payload);
   if (call->operation.kind == OpKind::Allocate) {
-    std::memcpy(slot.payload, &call->operation.region.id, sizeof(net::RegionId));
+    fill_announcement(call->operation, slot.payload);
   }
   if (call->direct) call->direct->announce(slot);
   slot.ready.store(call->number, std::memory_order_release);
   board_->notify_peers();
+  headers_seen_ = 0;
   wait_for(Waits::Headers);
   if (call->program && call->operation.bytes() <= kSendAhead) call->program->send_ahead();
   if (!broken()) poll_headers(call);
+}
+
+bool Engine::nothing_new() const noexcept {
+  const Call& call = *queue_.front();
+  if (waits_ == Waits::Direct) return call.direct->waits();
+  int here = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    here += board_->slot(peer, call.number).ready.load(std::memory_order_acquire) == call.number;
+  }
+  return here == headers_seen_;
 }
 
 // How many headers are here; -1 where one of them differs. That is refused at once: the ranks that
@@ -178,6 +214,7 @@ int Engine::check_headers_here(const Call& call) {
 bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   const std::uint64_t number = call->number;
   const int here = check_headers_here(*call);
+  headers_seen_ = here;
   if (here < size_) return here < 0;
   wait_for(Waits::No);
   std::vector<const std::byte*> payloads;
@@ -192,9 +229,13 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 bool Engine::poll() {
   if (waits_ == Waits::No) return false;
   const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
-  const std::shared_ptr<Call> call = queue_.front();
-  const std::shared_ptr<DirectRun> direct = call->direct;
-  const auto look = [&] { return waits_ == Waits::Headers ? poll_headers(call) : direct->poll(); };
+  const auto look = [this] {
+    if (nothing_new()) return false;
+    const std::shared_ptr<Call> call = queue_.front();  // they end in finish()
+    if (waits_ == Waits::Headers) return poll_headers(call);
+    const std::shared_ptr<DirectCall> direct = call->direct;
+    return direct->poll();
+  };
   const bool moved = look();
   if (moved || waits_ == Waits::No) return moved;
   int gone = board_->first_aborted(), lost = -1;

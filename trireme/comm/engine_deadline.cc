@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/direct_run.h"
 #include "trireme/comm/engine.h"
 
 namespace trireme {

@@ -110,8 +110,12 @@ class FusedCall {
 // Rank by rank: what it sends to each, then what it expects of each.
 class CountsTable {
  public:
-  CountsTable(Operation then, int size)
-      : then_(std::move(then)), size_(size), own_(then_.counts), all_(2ull * size * size) {
+  CountsTable(Operation then, std::vector<int> names)
+      : then_(std::move(then)),
+        names_(std::move(names)),
+        size_(static_cast<int>(names_.size())),
+        own_(then_.counts),
+        all_(2 * names_.size() * names_.size()) {
     own_.insert(own_.end(), then_.recv_counts.begin(), then_.recv_counts.end());
   }
 
@@ -145,14 +149,15 @@ class CountsTable {
     const std::size_t sent = all_[2 * width * from + to],
                       expected = all_[2 * width * to + width + from];
     if (sent == expected) return;
-    throw MismatchError("rank " + std::to_string(from) + " sends " + std::to_string(sent) +
-                            " elements to rank " + std::to_string(to) + ", which expects " +
+    throw MismatchError("rank " + std::to_string(names_[from]) + " sends " + std::to_string(sent) +
+                            " elements to rank " + std::to_string(names_[to]) + ", which expects " +
                             std::to_string(expected),
                         {.operation = "all_to_all",
                          .advice = "recv_counts[i] of rank j must be send_counts[j] of rank i."});
   }
 
   Operation then_;
+  const std::vector<int> names_;
   const int size_;
   std::vector<std::size_t> own_, all_;
   bool checked_ = false;
@@ -185,13 +190,13 @@ std::optional<Operation> fused_call(std::span<const Buffer> buffers, ReduceOp op
   return first;
 }
 
-Operation counts_before(Operation all_to_all_v, int size) {
+Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   Operation first;
   first.label = all_to_all_v.label;
   first.leaving = all_to_all_v.leaving;
   first.part_of = OpKind::AllToAll;
   first.step = 1;
-  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), size);
+  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), std::move(names));
   table->fill(first);
   first.next = [table](Operation& operation) { return table->next(operation); };
   return first;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trireme/comm/operation.h"
 
@@ -24,8 +25,8 @@ std::optional<Operation> fused_call(std::span<const Buffer> buffers, ReduceOp op
                                     const std::function<std::string(std::size_t)>& algorithm);
 
 /// A step in which all ranks learn all counts of `all_to_all_v`, then that one. MismatchError on
-/// every rank where a pair disagrees.
-Operation counts_before(Operation all_to_all_v, int size);
+/// every rank where a pair disagrees; `names`: the numbers by which it names the ranks.
+Operation counts_before(Operation all_to_all_v, std::vector<int> names);
 
 }  // namespace comm
 }  // namespace v0

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,10 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
+/// Calls `once` again and again for about `budget` and returns the seconds of one call: the median
+/// over batches, of the slowest rank in each. The same number on all ranks.
+double measure(Communicator& group, Duration budget, const std::function<void()>& once);
+
 struct MeasureOptions {
   OpKind kind = OpKind::AllReduce;
   std::vector<std::size_t> sizes;  // bytes
@@ -27,7 +32,7 @@ struct MeasureOptions {
 
 struct Measured {
   std::size_t bytes = 0;
-  double seconds = 0;  // a call: the median of five batches
+  double seconds = 0;  // a call: the median of the batches
 };
 
 /// The collectives that can be measured, in the order in which they are listed.

@@ -39,7 +39,8 @@ struct Operation {
   net::Region region;        // allocate
   std::string label;
   std::string algorithm;
-  bool leaving = false;  // OpOptions
+  bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
+  bool leaving = false;        // OpOptions
 
   /// A call of several steps (fused, sparse, all_to_all_v) keeps its place in the order of the
   /// calls: when a step has ended, `next` fills in the one that follows, or returns false. It may

@@ -37,6 +37,13 @@ Algorithm::Step Algorithm::round() {
   return Step(*this, rounds_.size() - 1);
 }
 
+int pieces_for(std::size_t bytes, int size) noexcept {
+  constexpr std::size_t kPieceBytes = 512u << 10;
+  int pieces = 1;
+  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
+  return pieces;
+}
+
 Program record(std::string_view name, const Generator& generator, int size, int root,
                const std::vector<int>& hosts, int pieces) {
   Program program;

@@ -92,6 +92,10 @@ class Algorithm {
 
 using Generator = std::function<void(Algorithm&)>;
 
+/// Algorithm::pieces for a buffer of `bytes`: small enough that a piece is added while it is in the
+/// caches, large enough that a round's latency does not show.
+int pieces_for(std::size_t bytes, int size) noexcept;
+
 /// Runs `generator` for every rank. ConfigError if the ranks disagree about the number of chunks or
 /// a peer is out of range. `hosts`, `pieces`: as in Algorithm.
 Program record(std::string_view name, const Generator& generator, int size, int root = 0,

@@ -1,5 +1,6 @@
 // ProgramRun: executes one rank's Route over the transport. Rounds follow one another; the terms of
-// a chunk travel one message each, straight out of where they lie. Progress context only.
+// a chunk travel one message each, straight out of where they lie. A large sum goes through all
+// rounds in segments, so that what is added is still in the caches. Progress context only.
 #pragma once
 
 #include <memory>
@@ -33,6 +34,8 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   struct Extent {
     std::size_t in = 0, out = 0, count = 0;  // where it begins in the call's buffers
   };
+  std::size_t segment_count() const;
+  void cut_segment();
   void cut_chunks();
   void cut_pieces();
   void cut_all_to_all();
@@ -65,6 +68,8 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   const Route& route_;
   const std::size_t width_;
   std::vector<kernel::LeafRange> leaves_;  // of all ranks, ascending, where partial sums are wide
+  const std::size_t segment_;              // elements that go through all rounds at a time
+  std::size_t segment_begin_ = 0;          // of the one under way
   std::vector<Extent> extents_;            // of the whole buffer, elements
   std::vector<std::vector<Place>> held_;   // per chunk
   std::vector<std::vector<Place>> arriving_;                        // per receive of the round

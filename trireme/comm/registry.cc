@@ -43,6 +43,8 @@ Registry& registry() {
            hierarchical},
           {OpKind::Broadcast, "binomial", "those who have it send it on; ceil(log2 n) rounds",
            binomial_broadcast},
+          {OpKind::Broadcast, "chain", "piece by piece from rank to rank; n-2+pieces rounds",
+           chain_broadcast},
           {OpKind::AllGather, "pairwise", "rank r sends its piece to r+1, r+2, ...; n-1 rounds",
            pairwise_all_gather},
           {OpKind::ReduceScatter, "pairwise", "everyone's piece r to rank r; n-1 rounds",

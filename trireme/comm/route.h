@@ -37,6 +37,7 @@ struct RouteRound {
 
 struct Route {
   int num_chunks = 1;
+  bool pipelined = false;  // cut into Algorithm::pieces: runs over the whole buffer at once
   std::vector<std::vector<kernel::LeafRange>> initial;  // per chunk: what this rank starts with
   std::vector<bool> wanted;                             // per chunk: must end as the root here
   std::vector<RouteRound> rounds;

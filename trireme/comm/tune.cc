@@ -13,22 +13,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr int kBatches = 7;
 constexpr double kHopeless = 100;
-
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-double slowest(Communicator& group, double seconds) {
-  all_reduce(group, std::span(&seconds, 1), ReduceOp::Max, {.label = "measure"});
-  return seconds;
-}
-
-double timed(Communicator& group, int calls, const std::function<void()>& once) {
-  barrier(group, {.label = "measure"});
-  const TimePoint start = group.waiter()->now();
-  for (int i = 0; i < calls; ++i) once();
-  return slowest(group, seconds_of(group.waiter()->now() - start)) / calls;
-}
 
 // One way of a message of `bytes` between ranks 0 and 1; the others wait.
 double one_way(Communicator& group, std::size_t bytes, Duration budget) {
@@ -47,18 +32,6 @@ double one_way(Communicator& group, std::size_t bytes, Duration budget) {
 }
 
 }  // namespace
-
-double measure(Communicator& group, Duration budget, const std::function<void()>& once) {
-  once();  // first calls resolve routes, map memory, fault pages in
-  const double first = timed(group, 3, once);
-  // A simulated clock stands still where no message moves: then one call is as good as many.
-  const double per_batch = first > 0 ? seconds_of(budget) / kBatches / first : 1;
-  const int calls = static_cast<int>(std::clamp(per_batch, 1.0, 10'000.0));
-  std::vector<double> batches;
-  for (int i = 0; i < kBatches; ++i) batches.push_back(timed(group, calls, once));
-  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
-  return batches[kBatches / 2];
-}
 
 plan::LinkCost measure_link(Communicator& group, Duration budget) {
   if (group.size() == 1) return {};

@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/measure.h"
 #include "trireme/comm/op_kind.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
-
-/// Calls `once` again and again for about `budget` and returns the seconds of one call: the median
-/// over batches, of the slowest rank in each. The same number on all ranks.
-double measure(Communicator& group, Duration budget, const std::function<void()>& once);
 
 struct TuneOptions {
   std::vector<std::size_t> sizes = {8, 512, 4096, 32768, 262144, 2097152, 16777216};  // bytes

@@ -28,6 +28,7 @@ using AddCommand = void (*)(CLI::App& app, Invocation& invocation);
 
 void add_show(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
+void add_bench(CLI::App& app, Invocation& invocation);
 void add_launch(CLI::App& app, Invocation& invocation);
 
 /// Parses the command line and runs the command that it names. Errors end as one sentence on

@@ -11,6 +11,7 @@
 #include "trireme/comm/choice.h"
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
+#include "trireme/job/mpi_meeting.h"
 #include "trireme/job/options.h"
 #include "trireme/job/own_address.h"
 #include "trireme/job/places.h"
@@ -57,11 +58,12 @@ class PatientWatch final : public comm::PeerWatch {
 }  // namespace
 
 struct Job::Impl {
-  explicit Impl(JobOptions given);
+  Impl(JobOptions given, MpiComm communicator);
   Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
        std::shared_ptr<const plan::Tuning> measured);
   ~Impl();
   void be_alone();
+  void meet(MpiComm communicator);
   void join();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
@@ -77,6 +79,7 @@ struct Job::Impl {
   int cores = 1;
   std::string secret;
   std::shared_ptr<RealWaiter> waiter;
+  std::unique_ptr<job::MpiMeeting> meeting;           // under mpirun
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
   job::Places places;
@@ -90,7 +93,7 @@ struct Job::Impl {
   std::function<void()> input_follower;   // guarded by mutex
 };
 
-Job::Impl::Impl(JobOptions given)
+Job::Impl::Impl(JobOptions given, MpiComm communicator)
     : env(launch::resolve_environment()),
       host(env.host.empty() ? observe::host_name() : env.host),
       status(env.status_descriptor) {
@@ -98,7 +101,9 @@ Job::Impl::Impl(JobOptions given)
   try {
     options = job::resolve_options(std::move(given));
     cores = job::resolve_cores(env);
+    env.shared_cores = job::share_cores(env);
     waiter = RealWaiter::make(spin_of(env));
+    if (communicator.address || !env.launcher.empty()) meet(communicator);
     env.coordinator.empty() ? be_alone() : join();
   } catch (...) {
     // The launcher's last line; this process ends by the exception or lives on without a Job.
@@ -142,10 +147,17 @@ void Job::Impl::leave() {
   own_host.reset();
   world.reset();
   if (client) client->leave();
+  if (meeting) meeting->stay(*waiter, options.timeout);
+}
+
+void Job::Impl::meet(MpiComm communicator) {
+  meeting = std::make_unique<job::MpiMeeting>(communicator.address, env, host, *waiter,
+                                              options.timeout_user_code);
+  secret = meeting->secret();
 }
 
 void Job::Impl::join() {
-  secret = secret_of(env);
+  if (!meeting) secret = secret_of(env);
   client = std::make_unique<launch::CoordinatorClient>(
       launch::ClientOptions{.endpoint = env.coordinator,
                             .secret = secret,
@@ -155,7 +167,7 @@ void Job::Impl::join() {
                             .host = host,
                             .identity = options.identity,
                             .timeout = options.timeout});
-  job::set_reporter({env.rank, env.size, host, client.get(), &status});
+  job::set_reporter({env.rank, env.size, host, client.get(), &status, meeting != nullptr});
   client->watch([this](const launch::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
@@ -232,8 +244,18 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   };
   const std::string& chosen = options.transport;
   if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
+  const auto over_mpi = [&](auto&&...) { return meeting->connect(waiter); };
+  if (chosen == "mpi" && meeting) return over_mpi();
+  if (chosen == "mpi") {
+    throw ConfigError("transport mpi needs ranks that mpirun started",
+                      {.rank = env.rank,
+                       .operation = "join",
+                       .label = "comm.transport",
+                       .advice = "Start it by mpirun, or use transport auto."});
+  }
   if (chosen == "mixed" || (chosen == "auto" && places.num_hosts > 1)) {
-    return net::connect_mixed(waiter, connect_options, gather, hosts);
+    return meeting ? net::connect_mixed(waiter, connect_options, gather, hosts, over_mpi)
+                   : net::connect_mixed(waiter, connect_options, gather, hosts);
   }
   return net::connect_shm(waiter, connect_options, gather);
 }
@@ -246,6 +268,7 @@ void Job::Impl::on_news(const launch::News& news) {
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
   if (news.kind == Kind::Failure) {
+    job::note_first_failure(news.failure.exit_code);
     context.peer = news.failure.rank;
     context.operation = status.read(steady_now()).operation;
     error = std::make_exception_ptr(
@@ -267,7 +290,11 @@ void Job::Impl::on_news(const launch::News& news) {
 Job::Job(int, char**, JobOptions options) {
   // From here on an exception of this very constructor keeps the exit-code contract too.
   job::set_reporter({.host = observe::host_name()});
-  impl_ = std::make_unique<Impl>(std::move(options));
+  impl_ = std::make_unique<Impl>(std::move(options), MpiComm{});
+}
+Job::Job(MpiComm communicator, JobOptions options) {
+  job::set_reporter({.host = observe::host_name()});
+  impl_ = std::make_unique<Impl>(std::move(options), communicator);
 }
 Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
          std::shared_ptr<const plan::Tuning> tuning)

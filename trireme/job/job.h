@@ -1,10 +1,11 @@
 // Job: this process's membership in a distributed run. Joins on construction, leaves on
 // destruction.
 //
-// Started by `trireme launch` or `trireme train`, it is one rank of n; started alone it is a job of
-// one rank. No LibTorch. One Job per process; its accessors are const and thread safe. A failure
-// to join throws; a lost peer breaks the communicators with PeerLost. The constructor installs a
-// terminate handler, so that an exception in the user's own main keeps the exit-code contract.
+// Started by `trireme launch`, `trireme train` or `mpirun`, it is one rank of n; started alone it
+// is a job of one rank. No LibTorch. One Job per process; its accessors are const and thread safe.
+// A failure to join throws; a lost peer breaks the communicators with PeerLost. The constructor
+// installs a terminate handler, so that an exception in the user's own main keeps the exit-code
+// contract.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class Trace;
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
-  std::string transport = "auto";  // auto | shm | tcp | mixed (environment TRIREME_COMM_TRANSPORT)
+  std::string transport = "auto";  // auto | shm | tcp | mixed | mpi (TRIREME_COMM_TRANSPORT)
   std::string algorithm = "auto";  // environment TRIREME_COMM_ALGORITHM
   Duration timeout = std::chrono::seconds(30);            // TRIREME_TIMEOUT, seconds
   Duration timeout_user_code = std::chrono::minutes(30);  // TRIREME_TIMEOUT_USER_CODE, seconds
@@ -40,9 +41,18 @@ struct JobOptions {
   std::shared_ptr<observe::Trace> trace = nullptr;
 };
 
+/// A caller's communicator; no mpi.h is needed here: `MPI_Comm comm; Job job(MpiComm{&comm});`
+struct MpiComm {
+  const void* address = nullptr;  // of an MPI_Comm
+};
+
 class Job {
  public:
   Job(int argc, char** argv, JobOptions options = {});
+  /// One rank for each of the communicator's, which is duplicated: collective over it. MPI must run
+  /// with at least MPI_THREAD_SERIALIZED (MULTIPLE where the program calls MPI while the Job lives
+  /// and transport mpi is in use) until the Job has ended; it is not finalised here.
+  explicit Job(MpiComm communicator, JobOptions options = {});
   /// A seat in a group that is there already, such as a simulated one: rank and size are the
   /// transport's, and every rank counts as a host of its own. Reads no environment, installs no
   /// handler, and a process may have several. `tuning`: for the choice of algorithms; may be null.

@@ -30,6 +30,9 @@ void take_text(const launch::Getenv& get, const char* name, std::string& value) 
   if (text && !text->empty() && value == "auto") value = *text;
 }
 
+// mpirun may have bound each rank to cores of its own; where it has not, the ranks share.
+bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; }
+
 }  // namespace
 
 JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
@@ -39,21 +42,29 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT", standard.timeout, options.timeout);
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
-  const std::initializer_list<std::string_view> known = {"auto", "shm", "tcp", "mixed"};
+  const std::initializer_list<std::string_view> known = {"auto", "shm", "tcp", "mixed", "mpi"};
   if (std::find(known.begin(), known.end(), options.transport) == known.end()) {
     throw ConfigError("unknown transport '" + options.transport + "'",
                       {.operation = "config",
                        .label = "comm.transport",
-                       .advice = "Use auto, shm, tcp or mixed."});
+                       .advice = "Use auto, shm, tcp, mixed or mpi."});
   }
   return options;
+}
+
+bool share_cores(const launch::RankEnvironment& rank) {
+  if (rank.launcher.empty()) return rank.shared_cores;
+  const observe::Cores cores = observe::usable_cores();
+  return rank.local_size > (bound(cores) ? cores.online : cores.usable);
 }
 
 int resolve_cores(const launch::RankEnvironment& rank, const launch::Getenv& get) {
   if (const auto text = get("OMP_NUM_THREADS")) {
     if (const int threads = std::atoi(text->c_str()); threads > 0) return threads;
   }
-  return rank.cores > 0 ? rank.cores : observe::usable_cores().usable;
+  if (rank.cores > 0) return rank.cores;
+  const observe::Cores cores = observe::usable_cores();
+  return bound(cores) ? cores.usable : std::max(1, cores.usable / std::max(1, rank.local_size));
 }
 
 }  // namespace job

@@ -11,6 +11,8 @@ namespace job {
 
 JobOptions resolve_options(JobOptions options,
                            const launch::Getenv& get = launch::process_environment);
+/// More ranks than cores, as the launcher says or, under mpirun, as it looks from here.
+bool share_cores(const launch::RankEnvironment& rank);
 /// OMP_NUM_THREADS, else what the launcher gave, else what this process may use.
 int resolve_cores(const launch::RankEnvironment& rank,
                   const launch::Getenv& get = launch::process_environment);

@@ -1,7 +1,9 @@
 #include "trireme/job/terminate.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -10,6 +12,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/net/mpi/mpi_library.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -19,6 +22,17 @@ namespace {
 std::mutex mutex;
 Reporter reporter;  // guarded by mutex
 std::terminate_handler before = nullptr;
+std::atomic<int> first_code{0};
+
+// The news of the cause may come a moment after its consequence.
+int adopted(int code) {
+  constexpr int kPatience = 50, kMilliseconds = 10;
+  const bool secondary = launch::Failure{.exit_code = code}.secondary();
+  for (int i = 0; secondary && i < kPatience && first_code.load() == 0; ++i) {
+    poll(nullptr, 0, kMilliseconds);
+  }
+  return secondary && first_code.load() != 0 ? first_code.load() : code;
+}
 
 // An Error that knows its rank says everything itself; others get the place in front or behind.
 launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
@@ -55,6 +69,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   const ErrorReport report = describe(error);
   std::cout.flush();
   std::fflush(stdout);
+  int code = report.exit_code;
   {
     std::lock_guard lock(mutex);
     const launch::Failure failure = make_failure(report, reporter);
@@ -62,8 +77,10 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
     [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
     if (reporter.status) reporter.status->set_last_words(failure.sentence);
     if (reporter.client) reporter.client->report(failure);
+    if (reporter.adopt_code) code = adopted(code);
   }
-  _exit(report.exit_code);
+  net::abort_mpi(code);  // else mpirun might give another code, or wait for the rest
+  _exit(code);
 }
 
 }  // namespace
@@ -76,6 +93,11 @@ void set_reporter(Reporter next) {
     return true;
   }();
   static_cast<void>(installed);
+}
+
+void note_first_failure(int exit_code) noexcept {
+  int none = 0;
+  first_code.compare_exchange_strong(none, exit_code);
 }
 
 void clear_reporter() noexcept {

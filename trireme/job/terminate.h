@@ -19,10 +19,15 @@ struct Reporter {
   std::string host;
   launch::CoordinatorClient* client = nullptr;
   launch::StatusPage* status = nullptr;
+  /// No launcher of ours sets the job's exit code: a rank that ends because of another's failure
+  /// ends with that one's code.
+  bool adopt_code = false;
 };
 
 /// Installs the handler (once) and sets whom it reports to. Thread safe.
 void set_reporter(Reporter reporter);
+/// What the job's first failure ends with, once that is known.
+void note_first_failure(int exit_code) noexcept;
 /// The coordinator and the page go away now; rank and host stay for the sentence.
 void clear_reporter() noexcept;
 /// The Failure that `error` is for this process.

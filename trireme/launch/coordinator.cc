@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -97,6 +98,14 @@ void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
 void Coordinator::forgive_silence() {
   std::lock_guard lock(impl_->service.mutex_);
   impl_->service.members_.forgive(steady_now());
+}
+
+bool Coordinator::awaits_anybody(Duration silence) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  const Table table = impl_->service.members_.table(steady_now());
+  return std::any_of(table.peers.begin(), table.peers.end(), [&](const PeerState& peer) {
+    return peer.phase == Phase::Joined && (peer.stopped || peer.silent < silence);
+  });
 }
 
 bool Coordinator::has_joined(int rank) const {

@@ -49,6 +49,8 @@ class Coordinator {
   /// This process was stopped for a while: silence of that time counts for nothing.
   void forgive_silence();
   bool has_joined(int rank) const;
+  /// Some rank has not left yet, nor ended, nor been silent for `silence`.
+  bool awaits_anybody(Duration silence) const;
 
  private:
   struct Impl;

@@ -48,6 +48,29 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get) {
   return rank;
 }
 
+// Each MPI's launcher by the variables that it gives to every process.
+std::optional<RankEnvironment> from_mpirun(const Getenv& get) {
+  struct Mpirun {
+    const char *name, *size, *rank, *local_size, *local_rank;
+  };
+  static constexpr Mpirun kMpiruns[] = {
+      {"mpirun (Open MPI)", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"mpirun (MPICH)", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"}};
+  for (const Mpirun& one : kMpiruns) {
+    RankEnvironment rank;
+    rank.size = number(get, one.size, 1);
+    if (rank.size < 2) continue;
+    rank.launcher = one.name;
+    rank.rank = number(get, one.rank, 0);
+    rank.local_size = number(get, one.local_size, rank.size);
+    rank.local_rank = number(get, one.local_rank, rank.rank);
+    rank.host = get("TRIREME_HOST").value_or("");
+    return rank;
+  }
+  return std::nullopt;
+}
+
 // Each foreign launcher by the variable that says how many processes it started.
 std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
   struct Foreign {
@@ -55,9 +78,7 @@ std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
     const char* with;  // must be set too; null: nothing
     const char* name;
   };
-  static constexpr Foreign kForeign[] = {{"OMPI_COMM_WORLD_SIZE", nullptr, "mpirun (Open MPI)"},
-                                         {"PMI_SIZE", nullptr, "mpiexec"},
-                                         {"SLURM_NTASKS", "SLURM_PROCID", "srun"},
+  static constexpr Foreign kForeign[] = {{"SLURM_NTASKS", "SLURM_PROCID", "srun"},
                                          {"WORLD_SIZE", "RANK", "torchrun"}};
   for (const Foreign& one : kForeign) {
     if (one.with && !get(one.with)) continue;
@@ -78,7 +99,7 @@ std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
 
 std::optional<RankEnvironment> alone(const Getenv&) { return RankEnvironment{}; }
 
-constexpr Resolver kResolvers[] = {from_trireme_launch, from_foreign_launcher, alone};
+constexpr Resolver kResolvers[] = {from_trireme_launch, from_mpirun, from_foreign_launcher, alone};
 
 }  // namespace
 

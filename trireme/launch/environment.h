@@ -1,7 +1,7 @@
 // Where a process learns which rank of which job it is: one resolver per way of starting.
 //
-// Order: our own launcher; foreign launchers (refused until their resolvers exist, so that n copies
-// never train silently side by side); alone. Pure functions over a getter, for tests.
+// Order: our own launcher; mpirun; other launchers (refused until their resolvers exist, so that n
+// copies never train silently side by side); alone. Pure functions over a getter, for tests.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct RankEnvironment {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // as the launcher says; Job counts by the ranks' hosts
   std::string host;                    // name of this host; empty: the system's
-  std::string coordinator;             // "127.0.0.1:40123"; empty: alone
+  std::string coordinator;             // "127.0.0.1:40123"; empty: alone, or under mpirun
+  std::string launcher;                // "mpirun (Open MPI)": the ranks meet over MPI; empty: not
   std::string job = "job";
   std::uint32_t epoch = 0;
   int secret_descriptor = -1;  // else the file

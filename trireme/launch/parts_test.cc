@@ -105,11 +105,33 @@ TEST(Environment, ReadsWhatTheLauncherGives) {
                ConfigError);
 }
 
+TEST(Environment, KnowsWhatMpirunGives) {
+  RankEnvironment rank = resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "4"},
+                                                   {"OMPI_COMM_WORLD_RANK", "3"},
+                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}));
+  EXPECT_EQ(rank.launcher, "mpirun (Open MPI)");
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.coordinator, "");
+  rank = resolve_environment(from({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}));
+  EXPECT_EQ(rank.launcher, "mpirun (MPICH)");
+  EXPECT_EQ(rank.rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(resolve_environment(from({{"PMI_SIZE", "1"}})).launcher, "");
+  rank = resolve_environment(from({{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                                   {"TRIREME_RANK", "0"},
+                                   {"TRIREME_SIZE", "1"},
+                                   {"PMI_SIZE", "2"}}));
+  EXPECT_EQ(rank.launcher, "");
+}
+
 TEST(Environment, RefusesForeignLaunchersInsteadOfTrainingCopies) {
   using Variables = std::map<std::string, std::string>;
   for (const Variables& foreign :
-       {Variables{{"OMPI_COMM_WORLD_SIZE", "2"}}, Variables{{"PMI_SIZE", "2"}},
-        Variables{{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}},
+       {Variables{{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}},
         Variables{{"WORLD_SIZE", "2"}, {"RANK", "0"}},
         Variables{{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}}) {
     EXPECT_THROW(resolve_environment(from(foreign)), ConfigError) << foreign.begin()->first;

@@ -98,9 +98,16 @@ Descriptor open_socket(int family) {
   return socket;
 }
 
-void no_delay(int socket, int family) {
+void set_options(int socket, int family) {
   const int on = 1;
-  if (family != AF_UNIX) setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (family == AF_UNIX) return;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // A host that vanished without a word is noticed while nobody sends, after 10 + 3 x 5 s.
+  const int idle = 10, interval = 5, probes = 3;
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 Descriptor listening(const Address& address) {
@@ -206,7 +213,7 @@ bool is_loopback(const std::string& host) { return host == "::1" || host.rfind("
 Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
   const Address address = parse(text);
   Descriptor socket = open_socket(address.family);
-  no_delay(socket.get(), address.family);
+  set_options(socket.get(), address.family);
   while (connect(socket.get(), address.get(), address.length) != 0) {
     if (errno == EINPROGRESS) {
       wait_for(waiter, socket.get(), POLLOUT, deadline, text);
@@ -237,7 +244,7 @@ Descriptor accept_now(const Listener& listener) {
                               SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       if (from.ss_family == AF_UNIX && !same_user(socket.get())) continue;
-      no_delay(socket.get(), from.ss_family);
+      set_options(socket.get(), from.ss_family);
       return socket;
     }
     if (would_block()) return socket;

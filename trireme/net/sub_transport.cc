@@ -53,6 +53,9 @@ class SubTransport final : public Transport {
   }
   void unmap(int peer, RegionId region) noexcept override { parent_->unmap(of(peer), region); }
   bool can_map(int peer) const noexcept override { return parent_->can_map(of(peer)); }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return parent_->read(of(peer), address, to);
+  }
   void notify(int peer) noexcept override { parent_->notify(of(peer)); }
   bool lost(int peer) const noexcept override { return parent_->lost(of(peer)); }
   void abort(std::exception_ptr error) noexcept override { parent_->abort(std::move(error)); }

@@ -71,6 +71,12 @@ class Transport {
   /// Whether regions that the transport provides for `peer` can be mapped here: true between all
   /// ranks of a set or between none, if it is true for one of them to all others.
   virtual bool can_map(int peer) const noexcept = 0;
+  /// Copies what lies at `address` of a peer's own address space to `to`, without its help. False
+  /// where that is not possible, or the peer is gone. An empty `to` asks whether it ever is.
+  virtual bool read(int peer, std::uintptr_t address, std::span<std::byte> to) {
+    (void)peer, (void)address, (void)to;
+    return false;
+  }
   /// Tells `peer` that mapped memory which it watches has changed: if it sleeps, it wakes and its
   /// ProgressSources are polled. Write the memory first. Costs a fence when the peer is awake.
   virtual void notify(int peer) noexcept = 0;

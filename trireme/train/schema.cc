@@ -120,7 +120,7 @@ void add_parallel_keys(config::Schema& schema) {
               "How bytes move between ranks.",
               0,
               0,
-              {"auto", "shm", "tcp", "mixed"}});
+              {"auto", "shm", "tcp", "mixed", "mpi"}});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
               names_of_algorithms()});
   schema.add({.name = "comm.compression",

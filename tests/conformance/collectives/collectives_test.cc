@@ -190,11 +190,11 @@ TEST_P(Collectives, MovingOperations) {
   }
 }
 
-// Several staged pieces and several blocks; the last of each is cut short.
+// Several staged pieces, blocks and segments; the last of each is cut short.
 TEST_P(Collectives, LargeBuffers) {
   for (int size : {2, 3}) {
     run(size, [&](Communicator& world) {
-      const std::size_t count = 700'001;
+      const std::size_t count = 1'200'001;
       comm::Arena arena = world.allocate(count * 4);
       std::vector<float> own(count);
       for (std::size_t i = 0; i < count; ++i) own[i] = float(i % 1000 + world.rank());
@@ -314,8 +314,8 @@ TEST(CollectivesOnSim, AHundredSeedsOfEveryAlgorithm) {
   }
 }
 
-// Large enough for several pieces per part.
-TEST(CollectivesOnSim, PipelinedPieces) {
+// Large enough for several pieces per part, or several segments; the last is cut short.
+TEST(CollectivesOnSim, PiecesAndSegments) {
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
     for (int size : {2, 3}) {
       test::run_group({"sim", entry->name, size, 1}, [&](Communicator& world) {

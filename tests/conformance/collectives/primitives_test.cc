@@ -217,6 +217,7 @@ const OpKind kKinds[] = {OpKind::Reduce,  OpKind::ReduceScatter, OpKind::AllGath
 std::vector<Param> params() {
   std::vector<Param> all;
   for (const OpKind kind : kKinds) {
+    for (const char* transport : {"sim", "shm", "tcp"}) all.push_back({transport, kind, "auto"});
     for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) {
       for (const char* transport : {"sim", "shm", "tcp"}) {
         all.push_back({transport, kind, entry->name});
@@ -308,6 +309,27 @@ TEST(PrimitivesOnSim, AHundredSeedsManyAtOnce) {
       }
     });
   }
+}
+
+// Large enough for several segments and pieces.
+TEST(PrimitivesOnSim, LargeBuffers) {
+  test::run_group({"sim", "auto", 3, 1}, [](Communicator& world) {
+    const std::size_t count = 2'500'001;
+    std::vector<float> in(count, float(world.rank() + 1)), out(count);
+    for (const char* algorithm : {"tree", "pairwise"}) {
+      std::fill(out.begin(), out.end(), 0.0f);
+      reduce(world, in, out, Sum, 1, {.algorithm = algorithm});
+      if (world.rank() == 1) {
+        ASSERT_EQ(out, std::vector<float>(count, 6.0f));
+      }
+      ASSERT_EQ(in, std::vector<float>(count, float(world.rank() + 1)));
+    }
+    for (const char* algorithm : {"binomial", "chain"}) {
+      out = in;
+      broadcast(world, out, 2, {.algorithm = algorithm});
+      ASSERT_EQ(out, std::vector<float>(count, 3.0f));
+    }
+  });
 }
 
 class Refusals : public ::testing::TestWithParam<std::string> {

@@ -60,6 +60,9 @@ class MixedTransport final : public Transport {
   bool can_map(int peer) const noexcept override {
     return local_rank(peer) >= 0 && local_->can_map(local_rank(peer));
   }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return local_rank(peer) >= 0 && local_->read(local_rank(peer), address, to);
+  }
   void notify(int peer) noexcept override {
     local_rank(peer) >= 0 ? local_->notify(local_rank(peer)) : between_->notify(peer);
   }

@@ -25,7 +25,8 @@ typedef struct TriremeMpi {
   /* "Open MPI v4.1.4, ..." */
   const char* (*library)(void);
   const char* (*error)(void);
-  /* Starts MPI unless the program has; what it started it ends when the process exits with 0. */
+  /* Starts MPI unless the program has; what it started it ends when the process exits: with a
+   * code other than 0, by abort(). */
   int (*start)(void);
   /* A group of its own over `communicator` (an MPI_Comm*; null: the world), of its first `size`
    * ranks (0: all; null for the others). Collective over the communicator. */
@@ -46,6 +47,8 @@ typedef struct TriremeMpi {
   void (*hold)(TriremeMpiGroup* group, int peer, int on);
   /* Ends the group here; `clean`: nothing more comes from any peer. */
   void (*close)(TriremeMpiGroup* group, int clean);
+  /* Ends all processes of the job, this one with them, with `code`; may be called by any thread. */
+  void (*abort)(int code);
 } TriremeMpi;
 
 /* The one symbol that the library exports. */

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -78,12 +79,15 @@ Loaded load() {
     tried += (tried.empty() ? "" : " or ") + name;
   }
   refuse("this build has no MPI: found no " + tried,
-         "Build it with the mpicc of your MPI: make mpi MPICC=mpicc");
+         "Build it with the mpicc of your MPI (make mpi MPICC=mpicc), or use `trireme launch`.");
 }
+
+std::atomic<const TriremeMpi*> in_use{nullptr};
 
 const Loaded& loaded() {
   static const Loaded one = [] {
     Loaded result = load();
+    in_use = result.functions;
     if (result.functions->start() != 0) {
       refuse(std::string(result.functions->library()) + ": " + result.functions->error(),
              "See TRIREME_MPI_LIBRARY, and start MPI with at least MPI_THREAD_SERIALIZED.");
@@ -94,6 +98,10 @@ const Loaded& loaded() {
 }
 
 }  // namespace
+
+void abort_mpi(int code) noexcept {
+  if (const TriremeMpi* functions = in_use.load()) functions->abort(code);
+}
 
 const TriremeMpi& mpi() { return *loaded().functions; }
 

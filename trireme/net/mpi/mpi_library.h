@@ -23,6 +23,8 @@ namespace net {
 const TriremeMpi& mpi();
 /// Which MPI mpi() uses ("Open MPI v4.1.4, ..."), and from which file.
 std::string mpi_description();
+/// Ends all processes with `code` where mpi() has been used; else returns. Any thread.
+void abort_mpi(int code) noexcept;
 
 class MpiGroup {
  public:

@@ -15,8 +15,8 @@ typedef struct {
 
 typedef struct {
   Slot in[kIn], out[kOut];
-  unsigned next_in;           /* whose message comes next */
-  unsigned first_out, outs;   /* the ring of messages on their way out */
+  unsigned next_in;         /* whose message comes next */
+  unsigned first_out, outs; /* the ring of messages on their way out */
   int held;
 } Peer;
 
@@ -51,12 +51,21 @@ static const char* library(void) {
   return text;
 }
 
+static void abort_all(int code) {
+  int running = 0, over = 0;
+  MPI_Initialized(&running);
+  MPI_Finalized(&over);
+  if (running && !over) MPI_Abort(MPI_COMM_WORLD, code);
+}
+
 static void finish(int status, void* unused) {
-  int done = 0;
+  int over = 0;
   (void)unused;
-  MPI_Finalized(&done);
-  /* After a failure mpirun ends the others; to meet them in MPI_Finalize might take for ever. */
-  if (!done && status == 0) MPI_Finalize();
+  MPI_Finalized(&over);
+  /* After a failure the others may never come to MPI_Finalize; and without MPI_Abort some mpiruns
+   * give another code than this one. */
+  if (status != 0) abort_all(status);
+  if (!over && status == 0) MPI_Finalize();
 }
 
 static int start(void) {
@@ -236,7 +245,22 @@ static void close_group(TriremeMpiGroup* group, int clean) {
 
 __attribute__((visibility("default"))) const TriremeMpi* trireme_mpi(void) {
   static const TriremeMpi functions = {
-      TRIREME_MPI_ABI, library, error,  start,   open_group,      rank_of, size_of,    gather,
-      gathered,        send_message, unsent, receive, release_message, hold,    close_group};
+      .abi = TRIREME_MPI_ABI,
+      .library = library,
+      .error = error,
+      .start = start,
+      .open = open_group,
+      .rank = rank_of,
+      .size = size_of,
+      .gather = gather,
+      .gathered = gathered,
+      .send = send_message,
+      .unsent = unsent,
+      .receive = receive,
+      .release = release_message,
+      .hold = hold,
+      .close = close_group,
+      .abort = abort_all,
+  };
   return &functions;
 }

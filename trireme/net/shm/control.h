@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace net {
 
 inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;  // "rimeshm1"
-inline constexpr std::uint32_t kShmVersion = 1;
+inline constexpr std::uint32_t kShmVersion = 2;
 
 enum class ControlKind : std::uint32_t { Hello = 1, Region };
 struct Control {
@@ -24,8 +24,10 @@ struct Control {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::uint32_t region = 0;
-  std::uint64_t bytes = 0;  // of the segment or region
-  std::uint64_t reserved[3] = {};
+  std::uint64_t bytes = 0;   // of the segment or region
+  std::int64_t process = 0;  // Hello: the sender's id and where its segment's header lies, so that
+  std::uint64_t header = 0;  // the other may try whether it can read the sender's memory
+  std::uint64_t reserved = 0;
 };
 static_assert(sizeof(Control) == 64);
 

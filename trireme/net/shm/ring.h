@@ -47,6 +47,7 @@ struct SegmentHeader {
   std::uint32_t version;
   std::int32_t rank;
   std::int32_t size;
+  std::uint64_t nonce;                              // random
   alignas(64) std::atomic<std::uint32_t> sleeping;  // 1: peers must ring the doorbell
 };
 

@@ -27,6 +27,7 @@ class ShmCore final : public ProgressSource {
   std::span<std::byte> map(int peer, RegionId region);
   void unmap(int peer, RegionId region) noexcept;
   void notify(int peer) noexcept;
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) noexcept;
 
   bool poll() override;
   bool pending() const noexcept override { return messenger_.pending(); }
@@ -64,6 +65,7 @@ class ShmCore final : public ProgressSource {
     std::unique_ptr<ShmLink> link;
     std::unique_ptr<RingReader> reader;
     std::unordered_map<std::uint32_t, PeerRegion> regions;
+    pid_t process = 0;  // 0: its memory cannot be read
   };
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }

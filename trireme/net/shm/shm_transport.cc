@@ -40,6 +40,9 @@ class ShmTransport final : public Transport {
     return core_->register_memory(bytes, peers);
   }
   std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return core_->read(peer, address, to);
+  }
   void unmap(int peer, RegionId region) noexcept override { core_->unmap(peer, region); }
   bool can_map(int) const noexcept override { return true; }
   void notify(int peer) noexcept override { core_->notify(peer); }

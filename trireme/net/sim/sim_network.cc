@@ -103,6 +103,11 @@ class SimTransport final : public Transport {
   Region register_memory(std::span<std::byte> bytes, Device device,
                          std::span<const int> peers) override;
   std::span<std::byte> map(int peer, RegionId region) override;
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    if (lost(peer)) return false;
+    if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    return true;  // ranks are threads of one process
+  }
   void unmap(int peer, RegionId region) noexcept override;
   bool can_map(int) const noexcept override { return state_->options.shared_memory; }
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }

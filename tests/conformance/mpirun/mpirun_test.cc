@@ -1,0 +1,195 @@
+// Programs under every mpirun that is here: one job, the right exit code, and what is refused.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/job.h"
+#include "trireme/testing/process_bodies.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;
+  std::chrono::nanoseconds took{};
+};
+
+// This program under mpirun, as the process `body`. `variables`: "NAME=value NAME=value".
+Outcome mpirun(const std::string& mpi, int ranks, const std::string& body,
+               const std::string& variables = {}, const std::string& argument = {}) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command =
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TRIREME_TEST_PROCESS=" + body +
+      " TRIREME_TIMEOUT=10 " + variables + " timeout -k 5 50 mpirun." + mpi + " -n " +
+      std::to_string(ranks) + (mpi == "openmpi" ? " --oversubscribe " : " ") + program + " " +
+      argument + " 2>&1";
+  Outcome outcome;
+  const TimePoint start = steady_now();
+  FILE* const pipe = popen(command.c_str(), "r");
+  char line[4096];
+  while (std::fgets(line, sizeof line, pipe)) outcome.text += line;
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.took = steady_now() - start;
+  return outcome;
+}
+
+std::vector<std::string> all_mpis() {
+  std::vector<std::string> names;
+  std::string rest = TRIREME_MPIS;
+  for (std::size_t end = 0; end != rest.npos; rest = rest.substr(end + 1)) {
+    names.push_back(rest.substr(0, end = rest.find(',')));
+    if (end == rest.npos) break;
+  }
+  return names;
+}
+
+class Mpirun : public ::testing::TestWithParam<std::string> {};
+
+TRIREME_PROCESS(sums) {  // argv[1]: the transport that is expected; argv[2]: ranks a host
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK") ? std::getenv("OMPI_COMM_WORLD_RANK")
+                                                               : std::getenv("PMI_RANK");
+  const std::string name = "host" + std::to_string(std::atoi(rank) / std::atoi(argv[2]));
+  setenv("TRIREME_HOST", name.c_str(), 1);
+  Job job(argc, argv);
+  if (job.world().transport_name() != argv[1]) return 3;
+  if (job.rank() != std::atoi(rank)) return 4;
+  for (const std::size_t count : {1u, 1000u, 300000u}) {
+    std::vector<double> x(count, job.rank() + 1), y(count, 1);
+    all_reduce(job.world(), x, Sum);
+    all_reduce(job.host(), y, Sum);
+    if (x != std::vector<double>(count, job.size() * (job.size() + 1) / 2)) return 5;
+    if (y != std::vector<double>(count, job.local_size())) return 6;
+  }
+  std::printf("rank %d of %d is done\n", job.rank(), job.size());
+  return 0;
+}
+
+TEST_P(Mpirun, RanksAreOneJobOverEveryTransport) {
+  struct Case {
+    const char *wanted, *got, *per_host;
+    int ranks;
+  };
+  for (const Case& one : {Case{"auto", "shm", "9", 4}, Case{"tcp", "tcp", "9", 3},
+                          Case{"mpi", "mpi", "9", 3}, Case{"auto", "mixed", "2", 3}}) {
+    const Outcome outcome =
+        mpirun(GetParam(), one.ranks, "sums", std::string("TRIREME_COMM_TRANSPORT=") + one.wanted,
+               std::string(one.got) + " " + one.per_host);
+    EXPECT_EQ(outcome.exit_code, 0) << one.wanted << ": " << outcome.text;
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      EXPECT_THAT(outcome.text, HasSubstr("rank " + std::to_string(rank) + " of " +
+                                          std::to_string(one.ranks) + " is done"));
+    }
+  }
+}
+
+TEST_P(Mpirun, TheLibraryOfAnotherMpiIsRefusedWithBothNumbers) {
+  for (const std::string& other : all_mpis()) {
+    if (other == GetParam()) continue;
+    const Outcome outcome = mpirun(
+        GetParam(), 3, "sums",
+        "TRIREME_MPI_LIBRARY=" TRIREME_MPI_FOLDER "/libtrireme_mpi_" + other + ".so", "shm 9");
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("started 3 processes, but 1 joined through "));
+    EXPECT_THAT(outcome.text, HasSubstr("libtrireme_mpi_" + other + ".so"));
+    EXPECT_THAT(outcome.text, HasSubstr("make mpi MPICC="));
+  }
+}
+
+TEST_P(Mpirun, ABuildWithoutMpiSaysSo) {
+  const Outcome outcome =
+      mpirun(GetParam(), 2, "sums", "TRIREME_MPI_LIBRARY=/nowhere/libtrireme_mpi.so", "shm 9");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("cannot open /nowhere/libtrireme_mpi.so"));
+}
+
+TRIREME_PROCESS(throws) {
+  Job job(argc, argv);
+  barrier(job.world());
+  if (job.rank() == 1) throw std::out_of_range("no such batch");
+  std::vector<float> x(100000);
+  for (;;) all_reduce(job.world(), x, Sum);
+}
+
+TEST_P(Mpirun, AnExceptionEndsAllWithItsCode) {
+  for (const char* transport : {"shm", "mpi"}) {
+    const Outcome outcome =
+        mpirun(GetParam(), 3, "throws", std::string("TRIREME_COMM_TRANSPORT=") + transport);
+    EXPECT_EQ(outcome.exit_code, 20) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("rank 1 threw std::out_of_range: no such batch"));
+    EXPECT_LT(outcome.took, std::chrono::seconds(10)) << outcome.text;
+  }
+}
+
+TRIREME_PROCESS(killed) {
+  Job job(argc, argv);
+  barrier(job.world());
+  if (job.rank() == 2) raise(SIGKILL);
+  std::vector<float> x(100000);
+  for (;;) all_reduce(job.world(), x, Sum);
+}
+
+TEST_P(Mpirun, AKilledRankEndsAll) {
+  for (const char* transport : {"shm", "mpi"}) {
+    const Outcome outcome =
+        mpirun(GetParam(), 3, "killed", std::string("TRIREME_COMM_TRANSPORT=") + transport);
+    EXPECT_NE(outcome.exit_code, 0) << outcome.text;
+    EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.text;
+  }
+}
+
+TRIREME_PROCESS(caller) {  // argv[1]: the caller's library; argv[2]: its thread level
+  void* const library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+  if (!library) return 9;
+  const auto function = [&](const char* name) {
+    return reinterpret_cast<int (*)(int)>(dlsym(library, name));
+  };
+  const bool enough = std::string(argv[2]) == "serialized";
+  const int world_rank =
+      function("caller_start")(function(enough ? "caller_serialized" : "caller_single")(0));
+  const auto communicator =
+      reinterpret_cast<const void* (*)()>(dlsym(library, "caller_communicator"))();
+  for (int time = 0; time < 2; ++time) {  // one after the other
+    Job job{MpiComm{communicator}, {.transport = time == 0 ? "auto" : "mpi"}};
+    if (job.size() != 2 || job.rank() != 1 - world_rank / 2) return 3;
+    std::vector<float> x(5000, float(world_rank));
+    all_reduce(job.world(), x, Sum);
+    if (x != std::vector<float>(5000, world_rank % 2 == 0 ? 2.0f : 4.0f)) return 4;
+  }
+  if (!function("caller_works")(0)) return 5;
+  function("caller_finish")(0);
+  std::printf("world rank %d is done\n", world_rank);
+  return 0;
+}
+
+TEST_P(Mpirun, AJobOfACallersCommunicator) {
+  const std::string library = TRIREME_MPI_FOLDER "/libcaller_" + GetParam() + ".so ";
+  const Outcome outcome = mpirun(GetParam(), 4, "caller", "", library + "serialized");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(outcome.text, HasSubstr("world rank " + std::to_string(rank) + " is done"));
+  }
+  const Outcome refused = mpirun(GetParam(), 4, "caller", "", library + "single");
+  EXPECT_EQ(refused.exit_code, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("MPI_THREAD_SERIALIZED"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Mpirun, ::testing::ValuesIn(all_mpis()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,89 @@
+// What ranks and rank 0 tell each other in a negotiation: records in a stream of fixed messages,
+// since a receive names its length. Values; only for negotiate.cc and its tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/dtype.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/comm/op_kind.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+/// What must be equal under one name.
+struct Signature {
+  OpKind kind = OpKind::AllReduce;
+  ReduceOp op = ReduceOp::Sum;
+  DType dtype = DType::U8;
+  std::uint8_t reserved = 0;
+  std::int32_t root = 0;
+  std::uint64_t count = 0;
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+static_assert(sizeof(Signature) == 16);
+/// "all_reduce(Sum, F32, 100)".
+std::string text_of(const Signature& signature);
+
+/// To rank 0: Ready, ReadyByNumber, Overdue, Bye. From it: Go, GoByNumber, Refuse, Bye.
+enum class RecordKind : std::uint8_t {
+  Ready = 1,
+  ReadyByNumber,
+  Overdue,
+  Go,
+  GoByNumber,
+  Refuse,
+  Bye
+};
+
+struct Record {
+  static constexpr std::uint32_t kNoNumber = 0;
+  RecordKind kind = RecordKind::Bye;
+  std::uint32_t number = kNoNumber;  // of name and signature in the response cache
+  Signature signature;               // Ready, Go
+  std::int32_t code = 0;             // Refuse: the ExitCode
+  std::string name = {}, text = {};  // text: Refuse
+  int to = -1;                       // from rank 0: to whom; -1: all. Does not travel
+};
+
+/// One message: how much of it is used, and records, which may be cut anywhere.
+struct Parcel {
+  static constexpr std::size_t kBytes = 254;
+  std::uint16_t used = 0;
+  std::array<char, kBytes> bytes = {};
+};
+static_assert(sizeof(Parcel) == 256);
+
+class RecordWriter {
+ public:
+  void put(const Record& record);
+  bool empty() const noexcept { return at_ == stream_.size(); }
+  /// The next parcel; only where not empty.
+  Parcel take();
+
+ private:
+  std::string stream_;
+  std::size_t at_ = 0;
+};
+
+class RecordReader {
+ public:
+  void put(const Parcel& parcel);
+  /// The next whole record. Throws RefusedError where it cannot be one.
+  std::optional<Record> take();
+
+ private:
+  std::string stream_;
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme
