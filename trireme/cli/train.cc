@@ -9,9 +9,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
+#include "trireme/cli/simulate_ranks.h"
 #include "trireme/cli/start_ranks.h"
 #include "trireme/cli/training_job.h"
 #include "trireme/observe/events.h"
+#include "trireme/plan/link.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
@@ -119,7 +121,11 @@ int train_command(Options options, const Invocation& invocation) {
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
-  const int code = start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+  const bool simulated = job.plan.job.simulated;
+  const int code =
+      simulated
+          ? simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec)
+          : start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
   say_next(options, invocation, folder.path(), code);
   return code;
 }

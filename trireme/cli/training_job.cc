@@ -17,11 +17,13 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
                      "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
   command.add_option("--transport", options.transport,
-                     "comm.transport: auto | shm | tcp | mixed | mpi");
+                     "comm.transport: auto | shm | tcp | mixed | mpi | sim");
   command.add_option(
       "--algorithm", options.algorithm,
       "comm.algorithm: auto | direct | ring | naive | central | tree | double_tree | "
       "halving_doubling | hierarchical");
+  command.add_option("--link", options.link,
+                     "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
   command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");
   command.add_option("--set", options.set, "key=value, as often as wanted")
       ->allow_extra_args(false);
@@ -45,6 +47,7 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   };
   flag("comm.transport", options.transport, "--transport");
   flag("comm.algorithm", options.algorithm, "--algorithm");
+  flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   // The run's own configuration must mean the same from any folder.
   if (const std::string path = config.text("data.path"); !path.empty()) {

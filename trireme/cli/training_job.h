@@ -20,7 +20,7 @@ namespace cli {
 struct TrainingJobOptions {
   std::string config, name;  // name: of the run; empty = the configuration's file name
   int ranks = 1;
-  std::string transport, algorithm, data;
+  std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };
 void add_training_options(CLI::App& command, TrainingJobOptions& options);

@@ -53,19 +53,6 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
   }
 }
 
-bool reads(const Operation& op, int reader, int rank) noexcept {
-  if (reader == rank) return false;
-  switch (op.kind) {
-    case OpKind::Broadcast:
-    case OpKind::Scatter:
-      return rank == op.root;
-    case OpKind::Gather:
-      return reader == op.root;
-    default:
-      return true;
-  }
-}
-
 DirectMove::DirectMove(Engine& engine, std::shared_ptr<Call> call)
     : engine_(engine), call_(std::move(call)), memory_(engine) {}
 
@@ -112,9 +99,10 @@ void DirectMove::run() {
   poll();
 }
 
+// All ranks, not those alone that read from this one: who has ended may leave the group, and that
+// must not meet a rank that is still at it.
 bool DirectMove::owes(int peer) const {
-  return reads(call_->operation, peer, engine_.rank()) &&
-         engine_.board().of(peer).done.load(std::memory_order_acquire) < call_->number;
+  return engine_.board().of(peer).done.load(std::memory_order_acquire) < call_->number;
 }
 
 bool DirectMove::waits() const {

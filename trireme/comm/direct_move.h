@@ -1,7 +1,7 @@
 // DirectMove: a collective that only moves data, where ranks reach one another's memory. Every rank
 // copies what it shall have straight out of its peers' inputs: one copy, nobody writes into another
-// rank's memory. One round of headers (with the inputs' places), then a flag to those who were read
-// from, who wait for it because their buffers are theirs again when the Work is done.
+// rank's memory. One round of headers (with the inputs' places), then a flag that all wait for: the
+// buffers are their owners' again, and nobody leaves the group while another is still at it.
 //
 //     broadcast     everyone reads the root's input          n - 1 reads of S
 //     all_gather    everyone reads everyone's input          n reads of S/n a rank
@@ -46,8 +46,6 @@ class DirectMove final : public DirectCall {
 
 /// What `rank` of `size` reads in `operation`, one's own input included.
 std::vector<Part> parts_of(const Operation& operation, int rank, int size);
-/// True if `reader` reads the input of `rank`.
-bool reads(const Operation& operation, int reader, int rank) noexcept;
 
 }  // namespace comm
 }  // namespace v0

@@ -87,6 +87,12 @@ Memory memory_of(const Job& job, int open_sums) {
 }
 
 std::string core_line(const Job& job) {
+  if (job.simulated) {
+    return "one: " + counted(job.ranks, "simulated rank") +
+           " take turns, in one process; on the virtual clock, which all times are of, they "
+           "compute "
+           "side by side";
+  }
   const int wanted = job.ranks * job.kernel_threads;
   const int used = std::min(wanted, job.usable_cores);
   std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +

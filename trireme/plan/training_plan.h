@@ -41,6 +41,7 @@ struct Job {
   int ranks = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
+  bool simulated = false;  // ranks are threads of one process on a virtual clock
 };
 
 struct TrainingPlan {

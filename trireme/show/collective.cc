@@ -18,8 +18,9 @@ std::string title_of(OpKind kind) {
 }
 
 const std::vector<OpKind>& drawn_kinds() {
-  static const std::vector<OpKind> kinds = {OpKind::AllReduce, OpKind::ReduceScatter,
-                                            OpKind::AllGather, OpKind::Broadcast};
+  static const std::vector<OpKind> kinds = {
+      OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather, OpKind::Broadcast,
+      OpKind::Reduce,    OpKind::Gather,        OpKind::Scatter,   OpKind::AllToAll};
   return kinds;
 }
 
@@ -36,6 +37,10 @@ OpKind kind_named(std::string_view name) {
 
 const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm) {
   if (const auto* entry = comm::find_algorithm(kind, algorithm)) return *entry;
+  if (algorithm == "direct") {
+    throw ConfigError("direct has no rounds of messages: ranks read one another's memory",
+                      {.operation = "show", .advice = "docs/algorithms.md says how it goes."});
+  }
   std::string names;
   for (const auto* one : comm::algorithms_of(kind)) {
     names += (names.empty() ? "" : ", ") + one->name;
@@ -63,6 +68,7 @@ std::vector<std::int64_t> call(comm::SimulatedRank& rank, OpKind kind, std::stri
   const auto buffer = [](std::vector<std::int64_t>& values) {
     return Buffer::of(std::span(values));
   };
+  const bool is_root = rank.rank == root;
   const comm::OpOptions options{.algorithm = algorithm};
   std::vector<std::int64_t> in, out;
   switch (kind) {
@@ -81,8 +87,28 @@ std::vector<std::int64_t> call(comm::SimulatedRank& rank, OpKind kind, std::stri
       rank.world->all_gather(buffer(in), buffer(out), options).wait();
       break;
     case OpKind::Broadcast:
-      out = rank.rank == root ? filled(count) : std::vector<std::int64_t>(count);
+      out = is_root ? filled(count) : std::vector<std::int64_t>(count);
       rank.world->broadcast(buffer(out), root, options).wait();
+      break;
+    case OpKind::Reduce:
+      in = filled(count);
+      if (is_root) out.resize(count);
+      rank.world->reduce(buffer(in), buffer(out), Sum, root, options).wait();
+      break;
+    case OpKind::Gather:
+      in = filled(piece);
+      if (is_root) out.resize(count);
+      rank.world->gather(buffer(in), buffer(out), root, options).wait();
+      break;
+    case OpKind::Scatter:
+      if (is_root) in = filled(count);
+      out.resize(piece);
+      rank.world->scatter(buffer(in), buffer(out), root, options).wait();
+      break;
+    case OpKind::AllToAll:
+      in = filled(count);
+      out.resize(count);
+      rank.world->all_to_all(buffer(in), buffer(out), options).wait();
       break;
     default:
       throw ConfigError(title_of(kind) + " has no rounds", {.operation = "show"});

@@ -32,9 +32,8 @@ bool has_root(comm::OpKind kind);
 /// Leaves of the sum over `ranks` plain buffers; 1 where nothing is added.
 std::uint32_t leaves_of(comm::OpKind kind, int ranks);
 
-/// Calls `kind` on `rank` and waits for it. `count`: elements of the whole (all_gather: of out,
-/// reduce_scatter: of in; a multiple of the ranks where each has a piece). `value`: what this rank
-/// brings.
+/// Calls `kind` on `rank` and waits for it. `count`: elements of the whole (a multiple of the ranks
+/// where each has a piece; all_to_all: of one rank's in). `value`: what this rank brings.
 std::vector<std::int64_t> call(comm::SimulatedRank& rank, comm::OpKind kind,
                                std::string_view algorithm, int root, std::size_t count,
                                std::int64_t value);

@@ -27,8 +27,12 @@ std::string coefficient(double value) {
 
 plan::CostShape shape_of(const Recording& recording) {
   const auto* entry = comm::find_algorithm(recording.kind, recording.algorithm);
-  return comm::shape_of(*entry, recording.ranks, leaves_of(recording.kind, recording.ranks),
-                        recording.root, recording.host_of_rank);
+  plan::CostShape shape =
+      comm::shape_of(*entry, recording.ranks, leaves_of(recording.kind, recording.ranks),
+                     recording.root, recording.host_of_rank);
+  // The routes' buffer has a chunk for every pair of ranks, S is one rank's.
+  if (recording.kind == comm::OpKind::AllToAll) shape.sent *= recording.ranks;
+  return shape;
 }
 
 std::string formula_of(const plan::CostShape& shape) {

@@ -176,6 +176,28 @@ std::vector<std::vector<Parts>> wanted(const RecordOptions& options, int num_chu
   return all;
 }
 
+// All-to-all has a chunk for every pair; what a rank's chunk for itself or from another is called
+// after is its place in that rank's `out`, so n columns show all there is to see.
+void keep_places_of_out(Recording& recording) {
+  const int n = recording.ranks;
+  const auto own = [n](auto& rows) {  // of rank j: chunks (0, j) ... (n-1, j)
+    for (int rank = 0; rank < n; ++rank) {
+      auto& row = rows[static_cast<std::size_t>(rank)];
+      for (int from = 0; from < n; ++from) {
+        row[static_cast<std::size_t>(from)] = row[static_cast<std::size_t>(from * n + rank)];
+      }
+      row.resize(static_cast<std::size_t>(n));
+    }
+  };
+  for (Step& step : recording.steps) {
+    own(step.cells);
+    for (Message& message : step.messages) message.chunk /= n;
+  }
+  own(recording.out);
+  own(recording.want);
+  recording.num_chunks = n;
+}
+
 void require(bool condition, const std::string& what, const std::string& advice) {
   if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
 }
@@ -211,7 +233,9 @@ Recording record(const RecordOptions& options) {
   const comm::Program program = comm::record(entry.name, entry.generator, options.ranks,
                                              recording.root, recording.host_of_rank);
   recording.num_chunks = program.num_chunks;
-  const std::size_t count = kChunkElements * static_cast<std::size_t>(program.num_chunks);
+  const bool pairs = options.kind == comm::OpKind::AllToAll;
+  const std::size_t count = kChunkElements * static_cast<std::size_t>(program.num_chunks) /
+                            static_cast<std::size_t>(pairs ? options.ranks : 1);
   recording.buffer_bytes = count * sizeof(std::int64_t);
 
   std::vector<OwnRun> runs(static_cast<std::size_t>(options.ranks));
@@ -230,6 +254,7 @@ Recording record(const RecordOptions& options) {
   recording.steps = steps_of(runs);
   for (OwnRun& run : runs) recording.out.push_back(std::move(run.out));
   recording.want = wanted(options, program.num_chunks);
+  if (pairs) keep_places_of_out(recording);
   return recording;
 }
 

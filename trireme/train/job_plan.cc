@@ -46,6 +46,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.usable_cores = cores.usable;
   job.cores_reason = cores.reason;
   job.transport = settings.job.transport;
+  job.simulated = job.transport == "sim";
   job.algorithm = settings.job.algorithm;
   if (settings.strategy.data > 0 && settings.strategy.data != ranks) {
     throw ConfigError("parallel.data = " + std::to_string(settings.strategy.data) + ", but " +

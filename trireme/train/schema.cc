@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/parallel/data/compression/compressor.h"
+#include "trireme/plan/link.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -120,7 +121,9 @@ void add_parallel_keys(config::Schema& schema) {
               "How bytes move between ranks.",
               0,
               0,
-              {"auto", "shm", "tcp", "mixed", "mpi"}});
+              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
+  schema.add({"comm.link", text("25us,1GB/s"),
+              "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
               names_of_algorithms()});
   schema.add({.name = "comm.compression",
@@ -217,6 +220,7 @@ Settings::Settings(const config::Config& config) {
          .timeout_user_code = seconds(number("timeout.user_code")),
          .reproducible = config.boolean("train.reproducible"),
          .identity = config.identity()};
+  link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");
   validate_sequences = integer("train.validate_sequences");

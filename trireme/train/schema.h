@@ -14,6 +14,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/parallel/strategy.h"
+#include "trireme/plan/tuning.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -34,6 +35,7 @@ struct Settings {
   optim::Schedule schedule;
   BatchesOptions batches;
   JobOptions job;
+  plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
   std::string data_path;  // empty: the compiler's headers
   std::int64_t steps = 0;

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "trireme/base/waiter.h"
 #include "trireme/checkpoint/checkpointer.h"
@@ -71,16 +73,35 @@ std::string subtitle(const Settings& settings, const Data& data, int ranks) {
          " · " + observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
 }
 
+// How a rank comes by its Job: it joins one, or has a seat.
+struct Entry {
+  int argc = 0;
+  char** argv = nullptr;
+  std::shared_ptr<net::Transport> seat = nullptr;
+  std::shared_ptr<const plan::Tuning> tuning = nullptr;
+
+  Job job(JobOptions options) const {
+    return seat ? Job(seat, std::move(options), tuning) : Job(argc, argv, std::move(options));
+  }
+};
+
+// A seat's clock knows nothing of a thread that reads ahead.
+BatchesOptions batch_options(const Settings& settings, const Entry& entry) {
+  BatchesOptions options = settings.batches;
+  if (entry.seat) options.prefetch = 0;
+  return options;
+}
+
 class Trainer {
  public:
-  Trainer(int argc, char** argv, const WorkerSpec& spec)
+  Trainer(const Entry& entry, const WorkerSpec& spec)
       : spec_(spec),
         folder_(spec.folder),
         settings_(resolved(folder_)),
         data_(settings_, spec),
-        job_(argc, argv, job_options(settings_, data_, spec_)),
+        job_(entry.job(job_options(settings_, data_, spec_))),
         strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
-        batches_(batches(job_, data_.train, settings_.batches)),
+        batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
     checkpointer_.add("train", strategy_).add("data", batches_);
   }
@@ -273,12 +294,21 @@ class Trainer {
 
 }  // namespace
 
-int run_training(int argc, char** argv, const WorkerSpec& spec) {
+void set_up_training(const WorkerSpec& spec) {
   const Settings settings(
       read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
   tensor::set_up_process(
       {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
-  return Trainer(argc, argv, spec).run();
+}
+
+int run_training(int argc, char** argv, const WorkerSpec& spec) {
+  set_up_training(spec);
+  return Trainer({.argc = argc, .argv = argv}, spec).run();
+}
+
+int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
+             const WorkerSpec& spec) {
+  return Trainer({.seat = std::move(seat), .tuning = std::move(tuning)}, spec).run();
 }
 
 }  // namespace train

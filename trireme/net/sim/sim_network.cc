@@ -104,7 +104,7 @@ class SimTransport final : public Transport {
                          std::span<const int> peers) override;
   std::span<std::byte> map(int peer, RegionId region) override;
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
-    if (lost(peer)) return false;
+    if (!state_->options.shared_memory || lost(peer)) return false;
     if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
     return true;  // ranks are threads of one process
   }
