@@ -131,7 +131,8 @@ void Report::finish(const Outcome& outcome) {
   };
   row("memory", observe::bytes_text(outcome.predicted_bytes),
       observe::bytes_text(outcome.measured_bytes) +
-          (outcome.one_process ? " (all ranks" : " (the rank with most") + ", at its highest)");
+          (outcome.one_process ? " (the process of all ranks" : " (the rank with most") +
+          ", at its highest)");
   row("time", outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
       observe::duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +
