@@ -89,6 +89,12 @@ void say_next(const Options& options, const Invocation& invocation, const std::s
   }
 }
 
+// Ranks that are threads share the program and the text.
+std::int64_t in_one_process(const plan::TrainingPlan& plan) {
+  const std::int64_t shared = plan.memory.runtime();
+  return shared + plan.job.ranks * (plan.memory.total() - shared);
+}
+
 int train_command(Options options, const Invocation& invocation) {
   if (options.help_config) {
     std::fputs(train::training_schema().help().c_str(), stdout);
@@ -113,15 +119,15 @@ int train_command(Options options, const Invocation& invocation) {
     events.write(train::plan_event(job.plan));
   }
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
+  const bool simulated = job.plan.job.simulated;
   const train::WorkerSpec spec{
       .folder = folder.path(),
       .trace = options.trace,
       .resume = place.resume,
       .json = options.json,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
-      .predicted_bytes = job.plan.memory.total(),
+      .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
-  const bool simulated = job.plan.job.simulated;
   const int code =
       simulated
           ? simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec)
