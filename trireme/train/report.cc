@@ -130,7 +130,9 @@ void Report::finish(const Outcome& outcome) {
     progress_.line(out);
   };
   row("memory", observe::bytes_text(outcome.predicted_bytes),
-      observe::bytes_text(outcome.measured_bytes) + " (the rank with most, at its highest)");
+      observe::bytes_text(outcome.measured_bytes) +
+          (outcome.one_process ? " (the process of all ranks" : " (the rank with most") +
+          ", at its highest)");
   row("time", outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
       observe::duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +

@@ -27,6 +27,7 @@ struct Outcome {
   std::optional<double> predicted_seconds;
   double measured_seconds = 0;
   double predicted_bytes = 0, measured_bytes = 0;  // of the rank with most
+  bool one_process = false;                        // or of all ranks, which are threads
   std::string sample;
 };
 

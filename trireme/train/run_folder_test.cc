@@ -72,13 +72,20 @@ TEST_F(RunFolderTest, ConfigCanBeReadBack) {
 }
 
 TEST(WorkerSpec, CrossesAsText) {
-  const train::WorkerSpec spec{"runs/with space", true, false, true, 12345};
+  const train::WorkerSpec spec{.folder = "runs/with space",
+                               .trace = "a trace.json",
+                               .resume = true,
+                               .terminal = true,
+                               .predicted_bytes = 12345,
+                               .corpus = 7};
   const train::WorkerSpec again = train::WorkerSpec::from_text(spec.to_text());
   EXPECT_EQ(again.folder, spec.folder);
   EXPECT_EQ(again.resume, true);
   EXPECT_EQ(again.json, false);
   EXPECT_EQ(again.terminal, true);
   EXPECT_EQ(again.predicted_bytes, 12345);
+  EXPECT_EQ(again.trace, spec.trace);
+  EXPECT_EQ(again.corpus, 7);
 }
 
 }  // namespace

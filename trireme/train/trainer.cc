@@ -235,6 +235,7 @@ class Trainer {
         settings_.checkpoints.every > 0 && settings_.steps % settings_.checkpoints.every == 0;
     if (!saved && first < settings_.steps) checkpointer_.save(settings_.steps);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
+    outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
     if (job_.rank() == 0 && settings_.sample_bytes > 0) {
