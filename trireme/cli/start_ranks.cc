@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/job/mpi_meeting.h"
 #include "trireme/launch/launch.h"
 
 namespace trireme {
@@ -39,6 +40,24 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   if (spec.corpus >= 0) options.inherit.push_back(spec.corpus);
   options.rank0_direct = true;
   return launch::run(options);
+}
+
+std::optional<launch::RankEnvironment> under_mpirun() {
+  const launch::RankEnvironment place = launch::resolve_environment();
+  if (place.launcher.empty()) return std::nullopt;
+  job::meet_under_mpirun(place);
+  return place;
+}
+
+// Like a rank that train started: its Job reports whatever is thrown, so nothing is caught.
+int run_under_mpirun(const launch::RankEnvironment& place, int argc, char** argv,
+                     const train::WorkerSpec& spec) {
+  train::WorkerSpec told = spec;
+  told.corpus = -1;  // a descriptor of rank 0's
+  const auto specs = job::exchange_under_mpirun(place.rank == 0 ? told.to_text() : "");
+  told = train::WorkerSpec::from_text(specs.front());
+  if (place.rank == 0) told.corpus = spec.corpus;
+  return [&]() noexcept { return train::run_training(argc, argv, told); }();
 }
 
 }  // namespace cli

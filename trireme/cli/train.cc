@@ -89,6 +89,13 @@ void say_next(const Options& options, const Invocation& invocation, const std::s
   }
 }
 
+void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironment& place) {
+  if (!options.ranks_given || options.ranks == place.size) return;
+  throw ConfigError("--ranks " + std::to_string(options.ranks) + ", but " + place.launcher +
+                        " started " + std::to_string(place.size) + " processes",
+                    {.operation = "config", .advice = "Leave --ranks away under mpirun."});
+}
+
 // Ranks that are threads share the program and the text.
 std::int64_t in_one_process(const plan::TrainingPlan& plan) {
   const std::int64_t shared = plan.memory.runtime();
@@ -100,6 +107,12 @@ int train_command(Options options, const Invocation& invocation) {
     std::fputs(train::training_schema().help().c_str(), stdout);
     return 0;
   }
+  const auto mpirun = under_mpirun();
+  if (mpirun) {
+    check_ranks(options.job, *mpirun);
+    options.job.ranks = mpirun->size;
+    if (mpirun->rank > 0) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, {});
+  }
   const Place place = decide_place(options);
   if (!options.trace.empty()) check_writable(options.trace);
   if (place.resume && options.job.config.empty()) {
@@ -107,6 +120,11 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
   const TrainingJob job = prepare(options.job);
+  if (mpirun && job.plan.job.simulated) {
+    throw ConfigError("transport sim runs all ranks in one process, but " + mpirun->launcher +
+                          " started " + std::to_string(mpirun->size),
+                      {.operation = "config", .advice = "Start it without mpirun."});
+  }
   const train::RunFolder folder = place.folder.empty()
                                       ? train::RunFolder::claim(options.out, job.plan.job.name)
                                       : train::RunFolder(place.folder);
@@ -128,10 +146,12 @@ int train_command(Options options, const Invocation& invocation) {
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
-  const int code =
-      simulated
-          ? simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec)
-          : start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+  const auto run = [&] {
+    if (mpirun) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, spec);
+    if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
+  };
+  const int code = run();
   say_next(options, invocation, folder.path(), code);
   return code;
 }
@@ -151,7 +171,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
-  command->callback([options, &invocation] {
+  command->callback([options, command, &invocation] {
+    options->job.ranks_given = command->count("--ranks") > 0;
     invocation.action = [options, &invocation] { return train_command(*options, invocation); };
   });
 }

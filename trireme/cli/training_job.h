@@ -20,6 +20,7 @@ namespace cli {
 struct TrainingJobOptions {
   std::string config, name;  // name: of the run; empty = the configuration's file name
   int ranks = 1;
+  bool ranks_given = false;
   std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };

@@ -85,11 +85,15 @@ void MpiMeeting::stay(Waiter& waiter, Duration timeout) const {
   }
 }
 
-std::vector<std::string> exchange_under_mpirun(const launch::RankEnvironment& env,
-                                               const std::string& mine) {
-  const auto waiter = RealWaiter::make();
+void meet_under_mpirun(const launch::RankEnvironment& env) {
   net::MpiGroup group;
   check_size(group, env);
+  group.set_clean();
+}
+
+std::vector<std::string> exchange_under_mpirun(const std::string& mine) {
+  const auto waiter = RealWaiter::make();
+  net::MpiGroup group;
   auto all = group.exchange(*waiter, mine, std::chrono::minutes(30));
   group.set_clean();
   return all;

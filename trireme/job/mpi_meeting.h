@@ -40,9 +40,11 @@ class MpiMeeting {
   std::string secret_;
 };
 
-/// One text per process that mpirun started; for programs that have to agree before they are a Job.
-std::vector<std::string> exchange_under_mpirun(const launch::RankEnvironment& env,
-                                               const std::string& mine);
+/// Programs that have to agree before they are a Job: all processes that mpirun started meet, as a
+/// Job would make them (ConfigError). After it, one that exits with a code ends all.
+void meet_under_mpirun(const launch::RankEnvironment& env);
+/// One text per process.
+std::vector<std::string> exchange_under_mpirun(const std::string& mine);
 
 }  // namespace job
 }  // namespace v0

@@ -128,8 +128,9 @@ void add_parallel_keys(config::Schema& schema) {
               names_of_algorithms()});
   schema.add({.name = "comm.compression",
               .fallback = text("none"),
-              .meaning = "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
-                         "powersgd:RANK, onebit. Any but none changes bits with the layout.",
+              .meaning =
+                  "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
+                  "powersgd:RANK[,STEPS], onebit. Any but none changes bits with the layout.",
               .identity = true});
   schema.add(
       {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});

@@ -343,7 +343,8 @@ TEST(CollectivesOnSim, SixteenRanks) {
 }
 
 std::vector<Pair> pairs() {
-  std::vector<Pair> all = {{"sim", "direct"}, {"shm", "direct"}, {"shm", "auto"}, {"tcp", "auto"}};
+  std::vector<Pair> all = {{"sim", "direct"}, {"shm", "direct"},         {"shm", "auto"},
+                           {"tcp", "auto"},   {"mixed", "hierarchical"}, {"mixed", "auto"}};
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
     for (const char* transport : {"sim", "shm", "tcp"}) all.push_back({transport, entry->name});
   }

@@ -43,14 +43,26 @@ double share_of(std::string_view spec, std::string_view argument) {
   return share;
 }
 
-int rank_of(std::string_view spec, std::string_view argument) {
+struct PowerSpec {
   int rank = 0;
-  const auto end = argument.data() + argument.size();
-  const auto [stop, error] = std::from_chars(argument.data(), end, rank);
-  if (error != std::errc() || stop != end || rank < 1 || rank > 64) {
-    refuse(spec, "the rank must be an integer from 1 to 64");
+  std::int64_t exact_steps = 0;
+};
+
+// "4" or "4,1000".
+PowerSpec power_of(std::string_view spec, std::string_view argument) {
+  PowerSpec power;
+  const char* const end = argument.data() + argument.size();
+  auto [stop, error] = std::from_chars(argument.data(), end, power.rank);
+  if (error == std::errc() && stop != end && *stop == ',') {
+    const auto rest = std::from_chars(stop + 1, end, power.exact_steps);
+    stop = rest.ptr;
+    error = rest.ec;
   }
-  return rank;
+  if (error != std::errc() || stop != end || power.rank < 1 || power.rank > 64 ||
+      power.exact_steps < 0) {
+    refuse(spec, "the rank must be an integer from 1 to 64, after it (,STEPS) the exact steps");
+  }
+  return power;
 }
 
 // bf16 pays where half the bytes save more than the two conversions cost. Measured on a bucket of
@@ -75,7 +87,7 @@ bool half_the_bytes_pay(comm::Communicator& world, std::int64_t count) {
 void check_compression(std::string_view spec) {
   const auto [name, argument] = split(spec);
   if (name == "topk" || name == "randomk") return void(share_of(spec, argument));
-  if (name == "powersgd") return void(rank_of(spec, argument));
+  if (name == "powersgd") return void(power_of(spec, argument));
   if (!argument.empty()) refuse(spec, std::string(name) + " takes no argument");
   for (const char* known : {"none", "auto", "bf16", "f16", "onebit"}) {
     if (name == known) return;
@@ -98,7 +110,8 @@ std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communi
     return make_random_k_compressor(world, share_of(spec, argument), seed, std::move(buckets));
   }
   if (name == "powersgd") {
-    return make_power_compressor(world, rank_of(spec, argument), seed, std::move(buckets));
+    const PowerSpec power = power_of(spec, argument);
+    return make_power_compressor(world, power.rank, power.exact_steps, seed, std::move(buckets));
   }
   std::int64_t largest = 0;
   for (const BucketShape& bucket : buckets) largest = std::max(largest, bucket.count);

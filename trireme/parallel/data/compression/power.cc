@@ -3,8 +3,10 @@
 //
 //     P = M Q, all_reduce, orthonormalise · Q = M^T P, all_reduce · the sum is P Q^T
 //
-// Vectors, and matrices that would not shrink, go uncompressed beside P. Two reductions a bucket;
-// the second starts in finish(), since all ranks must submit them in one order.
+// The first `exact_steps` go uncompressed (PyTorch's hook: start_powerSGD_iter, 1,000 by default):
+// early gradients change most, and Adam's second moments are learned from whole ones. Vectors, and
+// matrices that would not shrink, go uncompressed beside P. Two reductions a bucket; the second
+// starts in finish(), since all ranks must submit them in one order.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -46,8 +48,9 @@ void orthonormalise(at::Tensor& p) {
 
 class Power final : public Compressor {
  public:
-  Power(comm::Communicator& world, int rank, std::uint64_t seed, std::vector<BucketShape> buckets)
-      : world_(world), residuals_(buckets) {
+  Power(comm::Communicator& world, int rank, std::int64_t exact_steps, std::uint64_t seed,
+        std::vector<BucketShape> buckets)
+      : world_(world), exact_steps_(exact_steps), residuals_(buckets) {
     for (const BucketShape& bucket : buckets) {
       Plan& plan = plans_.emplace_back();
       for (const BucketShape::Part& part : bucket.parts) {
@@ -70,6 +73,13 @@ class Power final : public Compressor {
   void launch(std::size_t bucket, at::Tensor local) override {
     Plan& plan = plans_[bucket];
     Open open{bucket, local, at::empty({plan.first}, at::kFloat), {}, {}};
+    if (plan.launched++ < exact_steps_) {
+      open.exact = true;
+      open.first = local.clone();
+      open.work = reduce(open.first, bucket, "exact");
+      open_.push_back(std::move(open));
+      return;
+    }
     const at::Tensor& kept = residuals_.add(bucket, local);
     std::int64_t at = 0;
     for (const Matrix& matrix : plan.matrices) {
@@ -106,11 +116,13 @@ class Power final : public Compressor {
     std::vector<Matrix> matrices;
     std::vector<Range> plain;
     std::int64_t first = 0, second = 0;  // elements of the two reductions
+    std::int64_t launched = 0;
   };
   struct Open {
     std::size_t bucket;
     at::Tensor local, first, second;
     Work work;
+    bool exact = false;  // one of the first steps
   };
 
   static at::Tensor view(const at::Tensor& flat, const Matrix& matrix) {
@@ -126,6 +138,10 @@ class Power final : public Compressor {
 
   void second_round(Open& one) {
     one.work.wait();
+    if (one.exact) {
+      one.local.copy_(one.first);
+      return;
+    }
     Plan& plan = plans_[one.bucket];
     const at::Tensor& kept = residuals_.of(one.bucket);
     one.second = at::empty({plan.second}, at::kFloat);
@@ -142,6 +158,7 @@ class Power final : public Compressor {
   }
 
   void rebuild(Open& one) {
+    if (one.exact) return;
     one.work.wait();
     Plan& plan = plans_[one.bucket];
     at::Tensor& kept = residuals_.of(one.bucket);
@@ -166,6 +183,7 @@ class Power final : public Compressor {
   }
 
   comm::Communicator& world_;
+  const std::int64_t exact_steps_;
   int rank_ = 1;
   Residuals residuals_;
   std::vector<Plan> plans_;
@@ -176,9 +194,9 @@ class Power final : public Compressor {
 }  // namespace
 
 std::unique_ptr<Compressor> make_power_compressor(comm::Communicator& world, int rank,
-                                                  std::uint64_t seed,
+                                                  std::int64_t exact_steps, std::uint64_t seed,
                                                   std::vector<BucketShape> buckets) {
-  return std::make_unique<Power>(world, rank, seed, std::move(buckets));
+  return std::make_unique<Power>(world, rank, exact_steps, seed, std::move(buckets));
 }
 
 }  // namespace parallel

@@ -1,0 +1,88 @@
+// `mpirun -n N trireme train` is one job of N: the same weights as `trireme train --ranks N`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::string> mpis() {
+  std::vector<std::string> names;
+  std::istringstream list(TRIREME_MPIS);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
+
+class Mpirun : public ::testing::TestWithParam<std::string> {
+ protected:
+  CommandResult train(int ranks, const std::string& folder, std::vector<std::string> arguments) {
+    std::vector<std::string> all{"mpirun." + GetParam(), "-n", std::to_string(ranks)};
+    if (GetParam() == "openmpi") all.push_back("--oversubscribe");
+    all.insert(all.end(), {TRIREME_PROGRAM, "train"});
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return Command(all)
+        .in(folder)
+        .with("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .with("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .run(120);
+  }
+};
+
+// The weights of the newest checkpoint of a run.
+std::string weights(const Folder& folder, const std::string& run) {
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder.file("runs/" + run + "/checkpoint"))) {
+    if (entry.path().filename() == "model.safetensors") return read_file(entry.path().string());
+  }
+  return "";
+}
+
+TEST_P(Mpirun, TrainsOneJobWithTheSameWeights) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 6\n");
+  const CommandResult plain =
+      trireme_command({"train", config, "--ranks", "4"}).in(folder.path()).run(120);
+  ASSERT_EQ(plain.code, 0) << plain.out << plain.err;
+  const CommandResult result = train(4, folder.path(), {config});
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Plan for tiny on 4 ranks"), HasSubstr("step 6 of 6"),
+                                HasSubstr("the run is in runs/tiny-2")));
+  EXPECT_EQ(result.out.find("Plan for"), result.out.rfind("Plan for")) << "rank 0 alone speaks";
+  const std::string expected = weights(folder, "tiny");
+  EXPECT_GT(expected.size(), 1000u);
+  EXPECT_TRUE(weights(folder, "tiny-2") == expected);
+  EXPECT_FALSE(fs::exists(folder.file("runs/tiny-3")));
+}
+
+TEST_P(Mpirun, RefusesRanksThatContradict) {
+  Folder folder;
+  const CommandResult result = train(3, folder.path(), {tiny_config(folder), "--ranks", "2"});
+  EXPECT_EQ(result.code, 2) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err,
+              AllOf(HasSubstr("--ranks 2, but mpirun"), HasSubstr("started 3 processes")));
+  EXPECT_FALSE(fs::exists(folder.file("runs")));
+}
+
+TEST_P(Mpirun, ABadConfigurationIsToldOnce) {
+  Folder folder;
+  const CommandResult result =
+      train(2, folder.path(), {tiny_config(folder), "--set", "train.stepps=3"});
+  EXPECT_EQ(result.code, 2) << result.out << result.err;
+  const std::string text = result.out + result.err;
+  EXPECT_THAT(text, HasSubstr("train.steps?"));
+  EXPECT_EQ(text.find("train.steps?"), text.rfind("train.steps?")) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Mpirun, ::testing::ValuesIn(mpis()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace trireme::testing
