@@ -54,6 +54,14 @@ TEST(Goldens, AreWhatIsRecorded) {
   }
 }
 
+TEST(Goldens, DirectIsWhatIsRecorded) {
+  for (int ranks : {2, 3, 4, 5, 8}) {
+    compare(
+        fs::path(GOLDEN_FOLDER) / ("all-reduce-direct-" + std::to_string(ranks) + ".txt"),
+        text_of(recorded(comm::OpKind::AllReduce, "direct", ranks), plan::kDefaultLink, 1 << 20));
+  }
+}
+
 // Those that documents show.
 TEST(Goldens, PicturesAreWhatIsRecorded) {
   for (const char* algorithm : {"ring", "hierarchical"}) {

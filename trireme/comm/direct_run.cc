@@ -63,6 +63,7 @@ DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
 // Terms (all_reduce) or the input, then the output if peers have to reach it.
 void DirectRun::announce(BoardMemory::Slot& slot) {
   const Operation& op = call_->operation;
+  if (watched()) tell_start();  // before the peers may write here
   bool mapped = true;
   for (const Term& term : op.terms) mapped &= memory_.add(term.value);
   if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
@@ -167,7 +168,10 @@ void DirectRun::reduce_in_place() {
   if (kind() == OpKind::ReduceScatter) {
     pointers_.out.push_back(static_cast<std::byte*>(call_->operation.out.data));
   }
-  if (fold_blocks(slice.count, nullptr)) declare_done();
+  if (watched()) tell_reads();
+  if (!fold_blocks(slice.count, nullptr)) return;
+  if (watched()) tell_reduced();
+  declare_done();
 }
 
 void DirectRun::declare_done() {
@@ -230,6 +234,7 @@ bool DirectRun::waits() const {
 bool DirectRun::poll() {
   if (way_ == Way::Staged) return poll_staged();
   if (!engine_.board().all_reached(&BoardMemory::done, call_->number)) return false;
+  if (watched()) tell_end();
   engine_.finish(call_);
   return true;
 }

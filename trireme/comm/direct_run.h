@@ -63,6 +63,15 @@ class DirectRun final : public DirectCall {
   bool poll_staged();
   std::uint64_t mark(std::size_t index) const;
 
+  // For CommunicatorOptions::on_run; all_reduce only:
+  bool watched() const noexcept {
+    return kind() == OpKind::AllReduce && engine_.options().on_run != nullptr;
+  }
+  void tell_start() const;
+  void tell_reads() const;
+  void tell_reduced() const;
+  void tell_end() const;
+
   Engine& engine_;
   const std::shared_ptr<Call> call_;
   const int rank_, size_;

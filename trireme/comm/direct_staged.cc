@@ -100,7 +100,9 @@ bool DirectRun::poll_staged() {
     }
     moved |= again;
   }
-  if (unstaged_ == num_pieces_) engine_.finish(call_);
+  if (unstaged_ < num_pieces_) return moved;
+  if (watched()) tell_end();
+  engine_.finish(call_);
   return moved;
 }
 

@@ -26,6 +26,7 @@ struct RunEvent {
   bool copy = false;                     // Receive: replaces what was held
   kernel::LeafRange node = {};           // which leaves the data are the sum of
   std::span<const std::byte> data = {};  // Add: the sum
+  bool read = false;  // Receive: out of the peer's memory, which tells no Send (direct)
 };
 
 }  // namespace comm

@@ -38,6 +38,9 @@ void list(const Options& options) {
       std::printf("%-15s %-16s %s\n", show::title_of(kind).c_str(), entry->name.c_str(),
                   entry->about.c_str());
     }
+    if (kind == comm::OpKind::AllReduce) {
+      std::printf("%-15s %-16s in shared memory\n", "all-reduce", "direct");
+    }
   }
 }
 

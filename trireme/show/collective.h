@@ -27,6 +27,8 @@ std::string title_of(comm::OpKind kind);
 
 /// ConfigError that lists what there is.
 const comm::AlgorithmEntry& entry_named(comm::OpKind kind, std::string_view algorithm);
+/// The all-reduce in shared memory, which is no program of rounds and in no registry.
+bool is_direct(comm::OpKind kind, std::string_view algorithm);
 /// Broadcast, reduce, gather, scatter.
 bool has_root(comm::OpKind kind);
 /// Leaves of the sum over `ranks` plain buffers; 1 where nothing is added.

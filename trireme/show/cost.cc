@@ -26,6 +26,7 @@ std::string coefficient(double value) {
 }  // namespace
 
 plan::CostShape shape_of(const Recording& recording) {
+  if (is_direct(recording.kind, recording.algorithm)) return {.rounds = recording.rounds()};
   const auto* entry = comm::find_algorithm(recording.kind, recording.algorithm);
   plan::CostShape shape =
       comm::shape_of(*entry, recording.ranks, leaves_of(recording.kind, recording.ranks),

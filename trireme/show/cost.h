@@ -14,7 +14,8 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// The shape of the algorithm that was recorded, from its routes.
+/// The shape of the algorithm that was recorded, from its routes; direct has none and sends
+/// nothing.
 plan::CostShape shape_of(const Recording& recording);
 
 /// "6 α + 1.75 S β + 0.75 S γ".

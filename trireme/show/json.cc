@@ -21,7 +21,8 @@ Json round_of(const Recording& recording, int index) {
                         {"chunk", one.chunk},
                         {"parts", one.parts},
                         {"bytes", one.bytes},
-                        {"copy", one.copy}});
+                        {"copy", one.copy},
+                        {"read", one.read}});
   }
   return {{"event", "round"},
           {"round", index},

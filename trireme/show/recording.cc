@@ -85,7 +85,7 @@ class Listener {
 
  private:
   static Message message(const RunEvent& event, int from, int to) {
-    return {from, to, event.chunk, event.copy, parts_in(event.data), event.data.size()};
+    return {from, to, event.chunk, event.copy, event.read, parts_in(event.data), event.data.size()};
   }
 
   OwnRun& run_;
@@ -118,12 +118,15 @@ class Alignment {
       }
     }
     std::map<int, std::size_t> needed;
-    for (const Message& received : round.received) ++needed[received.from];
+    for (const Message& received : round.received) {
+      if (!received.read) ++needed[received.from];
+    }
     for (const auto& [from, count] : needed) {
       if (under_way_[{from, static_cast<int>(rank)}].size() < count) return false;
     }
     std::size_t end = ends_[rank].back() + 1;
     for (const Message& received : round.received) {
+      if (received.read) continue;
       auto& queue = under_way_[{received.from, received.to}];
       end = std::max(end, queue.front());
       queue.pop_front();
@@ -202,7 +205,7 @@ void require(bool condition, const std::string& what, const std::string& advice)
   if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
 }
 
-const comm::AlgorithmEntry& entry_of(const RecordOptions& options) {
+void check(const RecordOptions& options) {
   require(options.ranks >= 2 && options.ranks <= kMostRanks,
           std::to_string(options.ranks) + " ranks cannot be shown",
           "Give 2 to " + std::to_string(kMostRanks) + ".");
@@ -211,7 +214,6 @@ const comm::AlgorithmEntry& entry_of(const RecordOptions& options) {
   require(options.hosts >= 1 && options.hosts <= options.ranks,
           std::to_string(options.hosts) + " hosts for " + std::to_string(options.ranks) + " ranks",
           "Give at least 1 and at most as many as there are ranks.");
-  return entry_named(options.kind, options.algorithm);
 }
 
 }  // namespace
@@ -223,18 +225,25 @@ std::vector<int> hosts_of(int ranks, int hosts) {
 }
 
 Recording record(const RecordOptions& options) {
-  const comm::AlgorithmEntry& entry = entry_of(options);
+  check(options);
   Recording recording{.kind = options.kind,
-                      .algorithm = entry.name,
-                      .about = entry.about,
+                      .algorithm = options.algorithm,
                       .ranks = options.ranks,
                       .root = has_root(options.kind) ? options.root : 0,
                       .host_of_rank = hosts_of(options.ranks, options.hosts)};
-  const comm::Program program = comm::record(entry.name, entry.generator, options.ranks,
-                                             recording.root, recording.host_of_rank);
-  recording.num_chunks = program.num_chunks;
+  int chunks = options.ranks;
+  if (is_direct(options.kind, options.algorithm)) {
+    recording.about = "in shared memory: rank r adds slice r of everybody's and gives it to all";
+  } else {
+    const comm::AlgorithmEntry& entry = entry_named(options.kind, options.algorithm);
+    recording.about = entry.about;
+    chunks = comm::record(entry.name, entry.generator, options.ranks, recording.root,
+                          recording.host_of_rank)
+                 .num_chunks;
+  }
+  recording.num_chunks = chunks;
   const bool pairs = options.kind == comm::OpKind::AllToAll;
-  const std::size_t count = kChunkElements * static_cast<std::size_t>(program.num_chunks) /
+  const std::size_t count = kChunkElements * static_cast<std::size_t>(chunks) /
                             static_cast<std::size_t>(pairs ? options.ranks : 1);
   recording.buffer_bytes = count * sizeof(std::int64_t);
 
@@ -248,12 +257,12 @@ Recording record(const RecordOptions& options) {
     world.on_run = Listener(runs[static_cast<std::size_t>(rank.rank)], rank.rank);
   };
   comm::simulate(options.ranks, simulation, [&](comm::SimulatedRank& rank) {
-    call(rank, options.kind, entry.name, recording.root, count,
+    call(rank, options.kind, options.algorithm, recording.root, count,
          std::int64_t{1} << (kBits * rank.rank));
   });
   recording.steps = steps_of(runs);
   for (OwnRun& run : runs) recording.out.push_back(std::move(run.out));
-  recording.want = wanted(options, program.num_chunks);
+  recording.want = wanted(options, chunks);
   if (pairs) keep_places_of_out(recording);
   return recording;
 }
@@ -261,7 +270,19 @@ Recording record(const RecordOptions& options) {
 std::vector<std::size_t> Recording::sent() const {
   std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));
   for (const Step& step : steps) {
-    for (const Message& one : step.messages) bytes[static_cast<std::size_t>(one.from)] += one.bytes;
+    for (const Message& one : step.messages) {
+      if (!one.read) bytes[static_cast<std::size_t>(one.from)] += one.bytes;
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::size_t> Recording::read() const {
+  std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));
+  for (const Step& step : steps) {
+    for (const Message& one : step.messages) {
+      if (one.read) bytes[static_cast<std::size_t>(one.to)] += one.bytes;
+    }
   }
   return bytes;
 }

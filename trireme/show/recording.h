@@ -29,6 +29,7 @@ using Cell = std::vector<Parts>;
 struct Message {
   int from = 0, to = 0, chunk = 0;
   bool copy = false;  // replaces what the receiver held
+  bool read = false;  // the receiver took it out of the sender's memory
   Parts parts;
   std::size_t bytes = 0;
 };
@@ -52,7 +53,8 @@ struct Recording {
   std::vector<std::vector<Parts>> want;  // [rank][chunk] what it must be; empty: not wanted
 
   int rounds() const noexcept { return static_cast<int>(steps.size()) - 1; }
-  std::vector<std::size_t> sent() const;  // [rank] bytes
+  std::vector<std::size_t> sent() const;  // [rank] bytes; direct: written to others' memory
+  std::vector<std::size_t> read() const;  // [rank] bytes out of others' memory
   /// A sentence for each chunk that does not end as it must.
   std::vector<std::string> faults() const;
 };

@@ -120,6 +120,13 @@ std::string sent_text(const Recording& recording) {
 }
 
 std::string footer(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {
+  if (is_direct(recording.kind, recording.algorithm)) {
+    return "recorded  " + std::to_string(recording.rounds()) + " rounds; each rank read " +
+           count_text(recording.read().front()) + " B of the others' memory and wrote " +
+           count_text(recording.sent().front()) +
+           " B to it; S = " + count_text(recording.buffer_bytes) +
+           " B\nformula   no messages; (n-1)/n S read and (n-1)/n S written a rank\n";
+  }
   const plan::CostShape shape = shape_of(recording);
   const auto sent = recording.sent();
   const auto buffers = [&](double of) {
