@@ -1,5 +1,6 @@
 // 16-bit floats on the wire. Each rank rounds its sum once to the wire's type; the reduction adds
-// in fp32 and rounds at every node of the tree (kernel/reduce.h). Half the bytes, no residual.
+// in fp32 and rounds the whole sum once (docs/algorithms.md). Half the bytes for a rank's own sum
+// and for the result; partial sums that algorithms forward are fp32. No residual.
 #include <ATen/Functions.h>
 
 #include "trireme/parallel/data/compression/compressor.h"
