@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/negotiate.h"
+#include "trireme/comm/negotiate/negotiate.h"
 #include "trireme/comm/registry.h"
 #include "trireme/comm/sparse.h"
 #include "trireme/command/commands.h"

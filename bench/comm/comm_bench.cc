@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
-#include "trireme/comm/measure.h"
+#include "trireme/comm/choice/measure.h"
 #include "trireme/net/connect.h"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "trireme/comm/board.h"
 #include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/direct_call.h"
+#include "trireme/comm/direct/direct_call.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/route.h"

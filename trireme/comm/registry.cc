@@ -7,7 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/algorithms.h"
+#include "trireme/comm/algorithms/algorithms.h"
 #include "trireme/comm/operation.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/algorithms.h"
+#include "trireme/comm/algorithms/algorithms.h"
 
 namespace trireme {
 inline namespace v0 {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/choice.h"
+#include "trireme/comm/choice/choice.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
 #include "trireme/kernel/reduce.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/choice.h"
-#include "trireme/comm/measure.h"
-#include "trireme/comm/tune.h"
+#include "trireme/comm/choice/choice.h"
+#include "trireme/comm/choice/measure.h"
+#include "trireme/comm/choice/tune.h"
 #include "trireme/command/command.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/environment.h"

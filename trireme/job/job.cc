@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/alone_transport.h"
-#include "trireme/comm/choice.h"
+#include "trireme/comm/choice/choice.h"
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/mpi_meeting.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "trireme/comm/cost.h"
+#include "trireme/comm/choice/cost.h"
 #include "trireme/show/collective.h"
 
 namespace trireme {

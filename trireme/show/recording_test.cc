@@ -9,8 +9,8 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/cost.h"
-#include "trireme/comm/cost_formula.h"
+#include "trireme/comm/choice/cost.h"
+#include "trireme/comm/choice/cost_formula.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 

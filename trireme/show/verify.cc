@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/cost.h"
+#include "trireme/comm/choice/cost.h"
 #include "trireme/comm/registry.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/recording.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/cost.h"
+#include "trireme/comm/choice/cost.h"
 #include "trireme/comm/run_event.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/kernel/tree_sum.h"

@@ -1,5 +1,5 @@
 // Negotiation between real processes: two threads of each rank submit in orders of their own.
-#include "trireme/comm/negotiate.h"
+#include "trireme/comm/negotiate/negotiate.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/choice/tune.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/tune.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {

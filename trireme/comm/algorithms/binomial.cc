@@ -1,0 +1,24 @@
+// Binomial tree: in round s the 2^s ranks that have the buffer send it to the next 2^s.
+// ceil(log2 n) rounds; the root sends the buffer once per round.
+#include "trireme/comm/algorithms/algorithms.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+void binomial_broadcast(Algorithm& a) {
+  a.chunks(1);
+  const int virtual_rank = (a.rank - a.root + a.size) % a.size;  // the root counts as 0
+  const auto real = [&](int v) { return (v + a.root) % a.size; };
+  for (int have = 1; have < a.size; have *= 2) {
+    if (virtual_rank < have) {
+      if (virtual_rank + have < a.size) a.send(real(virtual_rank + have), a.chunk(0));
+    } else if (virtual_rank < 2 * have) {
+      a.round().copy_from(real(virtual_rank - have), a.chunk(0));
+    }
+  }
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// Pairwise exchange: in round s rank r sends to r+s and receives from r-s. n-1 rounds; every rank
+// sends and receives each piece once, which no algorithm can undercut.
+#include "trireme/comm/algorithms/algorithms.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+void pairwise_all_gather(Algorithm& a) {
+  for (int s = 1; s < a.size; ++s) {
+    const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
+    a.send(to, a.chunk(a.rank)).copy_from(from, a.chunk(from));
+  }
+}
+
+void pairwise_reduce_scatter(Algorithm& a) {
+  for (int s = 1; s < a.size; ++s) {
+    const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
+    a.send(to, a.chunk(to)).add_from(from, a.chunk(a.rank));
+  }
+}
+
+// Rank r adds chunk r, and sends it to the root.
+void pairwise_reduce(Algorithm& a) {
+  pairwise_reduce_scatter(a);
+  auto last = a.round();
+  if (a.rank != a.root) last.send(a.root, a.chunk(a.rank));
+  for (int s = 1; s < a.size && a.rank == a.root; ++s) {
+    const int from = (a.rank + s) % a.size;
+    last.copy_from(from, a.chunk(from));
+  }
+}
+
+void pairwise_all_to_all(Algorithm& a) {
+  a.chunks(a.size * a.size);
+  for (int s = 1; s < a.size; ++s) {
+    const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
+    a.send(to, a.chunk(a.rank * a.size + to)).copy_from(from, a.chunk(from * a.size + a.rank));
+  }
+}
+
+void naive_all_to_all(Algorithm& a) {
+  a.chunks(a.size * a.size);
+  auto round = a.round();
+  for (int s = 1; s < a.size; ++s) {  // start with the neighbour
+    const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
+    round.send(to, a.chunk(a.rank * a.size + to));
+    round.copy_from(from, a.chunk(from * a.size + a.rank));
+  }
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,136 @@
+#include "trireme/comm/choice/choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "trireme/comm/choice/cost.h"
+#include "trireme/comm/registry.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+const std::string kDirect = "direct";
+
+std::string time_text(double seconds) {
+  char text[32];
+  if (seconds < 1e-3) {
+    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
+  } else {
+    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  }
+  return text;
+}
+
+std::string bytes_text(std::size_t bytes) {
+  if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
+  if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return std::to_string(bytes >> 10) + " KiB";
+  return std::to_string(bytes) + " B";
+}
+
+plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport) {
+  if (tuning) {
+    if (const auto link = tuning->links.find(transport); link != tuning->links.end()) {
+      return link->second;
+    }
+  }
+  return plan::typical_link(transport);
+}
+
+}  // namespace
+
+const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t total) const {
+  const bool common = total == static_cast<std::uint32_t>(group_.size) || total == 1;
+  if (!common) return decide(kind, bytes, total);
+  auto& known = known_[static_cast<std::size_t>(kind)][std::bit_width(bytes)];
+  if (const std::string* name = known.load(std::memory_order_acquire)) return *name;
+  const std::string& name = decide(kind, bytes, total);
+  known.store(&name, std::memory_order_release);
+  return name;
+}
+
+const std::string& Chooser::decide(OpKind kind, std::size_t bytes, std::uint32_t total) const {
+  const std::size_t rounded = bytes == 0 ? 0 : std::bit_ceil(bytes);
+  std::lock_guard lock(mutex_);
+  const std::string*& chosen = chosen_[{kind, rounded, total}];
+  if (!chosen) {
+    const auto all = candidates(kind, rounded, total);
+    names_.push_back(all.empty() ? std::string() : all.front().algorithm);
+    chosen = &names_.back();
+  }
+  return *chosen;
+}
+
+std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes,
+                                           std::uint32_t total) const {
+  const plan::Tuning* tuning = group_.tuning.get();
+  const plan::LinkCost link = link_of(tuning, group_.transport);
+  std::vector<Candidate> found;
+  const auto measured = [&](std::string_view name) {
+    return tuning ? tuning->seconds(name_of(kind), name, group_.transport, group_.size, bytes)
+                  : std::nullopt;
+  };
+  for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+    if (const auto seconds = measured(entry->name)) {
+      found.push_back({entry->name, *seconds, true});
+    } else if (ships(*entry)) {
+      const auto shape =
+          shape_of(*entry, group_.size, total, 0, group_.hosts, pieces_for(bytes, group_.size));
+      found.push_back({entry->name, shape.seconds(link, static_cast<double>(bytes)), false});
+    }
+  }
+  if (group_.can_map) {
+    const auto seconds = measured(kDirect);
+    // Unmeasured, shared memory goes first: it copies nothing and takes two rounds of flags.
+    found.push_back({kDirect, seconds.value_or(0), seconds.has_value()});
+  }
+  // What was measured goes before what a formula promises; by name where times are equal, so that
+  // all ranks choose alike.
+  std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tuple(!a.measured, a.seconds, a.algorithm) <
+           std::tuple(!b.measured, b.seconds, b.algorithm);
+  });
+  return found;
+}
+
+std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total) const {
+  const auto all = candidates(kind, bytes == 0 ? 0 : std::bit_ceil(bytes), total);
+  std::string text(name_of(kind));
+  text += " of " + bytes_text(bytes) + " on " + std::to_string(group_.size) + " ranks over " +
+          group_.transport + ": ";
+  if (all.empty()) return text + "no algorithm";
+  const auto time = [](const Candidate& one) {
+    if (one.algorithm == kDirect && !one.measured) return std::string("shared memory");
+    return time_text(one.seconds) + (one.measured ? " measured" : " by the formula");
+  };
+  text += all.front().algorithm + " (" + time(all.front()) + ")";
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    text += (i == 1 ? "; then " : ", ") + all[i].algorithm + " (" + time(all[i]) + ")";
+  }
+  const plan::LinkCost link = link_of(group_.tuning.get(), group_.transport);
+  char constants[96];
+  std::snprintf(constants, sizeof constants, "; alpha %.3g us, beta %.3g ns/B, gamma %.3g ns/B, ",
+                link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9);
+  const bool known = group_.tuning && group_.tuning->links.contains(group_.transport);
+  return text + constants + (known ? "measured on " + group_.tuning->machine : "typical values");
+}
+
+std::string read_tuning_file() {
+  const std::string path = plan::tuning_path();
+  if (path.empty()) return {};
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text) {
+  if (text.empty()) return nullptr;
+  return std::make_shared<const plan::Tuning>(plan::Tuning::from_toml(text, plan::tuning_path()));
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,82 @@
+#include "trireme/comm/choice/choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/comm/choice/cost.h"
+#include "trireme/comm/registry.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr OpKind kKind = OpKind::AllReduce;
+
+// One message round for a few bytes, bandwidth for many: what α and β are for.
+TEST(Choice, FormulaTakesFewRoundsForLittleAndFewBytesForMuch) {
+  const Chooser chooser({.size = 8, .transport = "tcp"});
+  const auto shape = [](const std::string& name) {
+    return shape_of(*find_algorithm(kKind, name), 8, 8);
+  };
+  const auto small = shape(chooser.choose(kKind, 8, 8)),
+             large = shape(chooser.choose(kKind, 64 << 20, 8));
+  for (const AlgorithmEntry* entry : algorithms_of(kKind)) {
+    if (!ships(*entry)) continue;
+    EXPECT_LE(small.seconds(plan::typical_link("tcp"), 8),
+              shape(entry->name).seconds(plan::typical_link("tcp"), 8));
+    EXPECT_LE(large.seconds(plan::typical_link("tcp"), 64 << 20),
+              shape(entry->name).seconds(plan::typical_link("tcp"), 64 << 20));
+  }
+  EXPECT_LT(large.sent, small.sent);
+}
+
+TEST(Choice, SharedMemoryGoesFirstUntilMeasuredOtherwise) {
+  Chooser::Group group{.size = 2, .transport = "shm", .can_map = true};
+  EXPECT_EQ(Chooser(group).choose(kKind, 1 << 20, 2), "direct");
+  auto tuning = std::make_shared<plan::Tuning>();
+  tuning->add({"all_reduce", "direct", "shm", 2, 1 << 20, 1e-3});
+  tuning->add({"all_reduce", "ring", "shm", 2, 1 << 20, 5e-4});
+  group.tuning = tuning;
+  EXPECT_EQ(Chooser(group).choose(kKind, 1 << 20, 2), "ring");
+}
+
+TEST(Choice, OnesOwnTakesPartOnceItWasMeasured) {
+  register_all_reduce("choice_own", find_algorithm(kKind, "naive")->generator);
+  Chooser::Group group{.size = 3, .transport = "tcp"};
+  for (const Candidate& one : Chooser(group).candidates(kKind, 1 << 10, 3)) {
+    EXPECT_NE(one.algorithm, "choice_own");
+  }
+  auto tuning = std::make_shared<plan::Tuning>();
+  tuning->add({"all_reduce", "choice_own", "tcp", 3, 1 << 10, 1e-9});
+  group.tuning = tuning;
+  EXPECT_EQ(Chooser(group).choose(kKind, 1 << 10, 3), "choice_own");
+}
+
+TEST(Choice, SizesWithinAPowerOfTwoChooseAlike) {
+  const Chooser chooser({.size = 5, .transport = "tcp"});
+  EXPECT_EQ(&chooser.choose(kKind, 4097, 5), &chooser.choose(kKind, 8000, 5));
+  EXPECT_EQ(chooser.choose(kKind, 4097, 5), chooser.choose(kKind, 4097, 5));
+  EXPECT_FALSE(chooser.choose(kKind, 0, 5).empty());
+}
+
+TEST(Choice, SaysWhy) {
+  auto tuning = std::make_shared<plan::Tuning>();
+  tuning->machine = "a test";
+  tuning->links["tcp"] = {1e-5, 1e-9, 1e-10};
+  tuning->add({"all_reduce", "ring", "tcp", 4, 1 << 20, 1e-9});
+  const Chooser chooser({.size = 4, .transport = "tcp", .tuning = tuning});
+  EXPECT_THAT(
+      chooser.explain(kKind, 1 << 20, 4),
+      AllOf(HasSubstr("all_reduce of 1 MiB on 4 ranks over tcp: ring ("),
+            HasSubstr("measured); then "), HasSubstr("naive ("), HasSubstr("by the formula"),
+            HasSubstr("alpha 10 us"), HasSubstr("measured on a test")));
+}
+
+}  // namespace
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,106 @@
+#include "trireme/comm/choice/cost.h"
+
+#include <algorithm>
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+struct Load {  // of one rank in one round
+  double messages = 0, sent = 0, added = 0;
+};
+
+Load load_of(const Route& route, const RouteRound& round) {
+  const double chunk = 1.0 / route.num_chunks;
+  Load load;
+  for (const Movement& send : round.sends) {
+    const double terms = static_cast<double>(send.nodes.size());
+    load.messages += terms;
+    load.sent += terms * chunk;
+  }
+  for (const auto& merges : round.merges) {
+    load.added += static_cast<double>(merges.merges.size()) * chunk;
+  }
+  return load;
+}
+
+// Runs the rounds as the executor does: a send leaves when its round begins, a round ends when
+// all its receives have arrived and been added. `member` says what counts.
+double longest_way(std::span<const Route> routes, double Load::*member, int* rounds = nullptr) {
+  const bool after = member == &Load::added;
+  const int size = static_cast<int>(routes.size());
+  std::vector<std::size_t> at(size, 0);
+  std::vector<double> now(size, 0);
+  std::vector<int> depth(size, 0);
+  struct Sent {
+    double when;
+    int depth;
+  };
+  std::vector<std::vector<std::vector<Sent>>> sent(size, std::vector<std::vector<Sent>>(size));
+  std::vector<std::vector<std::size_t>> taken(size, std::vector<std::size_t>(size, 0));
+  std::vector<bool> begun(size, false);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int rank = 0; rank < size; ++rank) {
+      if (at[rank] == routes[rank].rounds.size()) continue;
+      const RouteRound& round = routes[rank].rounds[at[rank]];
+      const double own = load_of(routes[rank], round).*member;
+      if (!begun[rank]) {
+        if (!after) now[rank] += own;
+        ++depth[rank];
+        for (const Movement& send : round.sends) {
+          sent[rank][send.peer].push_back({now[rank], depth[rank]});
+        }
+        begun[rank] = moved = true;
+      }
+      std::vector<std::size_t> need(size, 0);
+      bool there = true;
+      for (const Movement& receive : round.receives) {
+        there &=
+            taken[receive.peer][rank] + ++need[receive.peer] <= sent[receive.peer][rank].size();
+      }
+      if (!there) continue;
+      for (const Movement& receive : round.receives) {
+        const Sent& message = sent[receive.peer][rank][taken[receive.peer][rank]++];
+        now[rank] = std::max(now[rank], message.when);
+        depth[rank] = std::max(depth[rank], message.depth);
+      }
+      if (after) now[rank] += own;
+      begun[rank] = false;
+      ++at[rank];
+      moved = true;
+    }
+  }
+  if (rounds) *rounds = *std::max_element(depth.begin(), depth.end());
+  return *std::max_element(now.begin(), now.end());
+}
+
+}  // namespace
+
+std::vector<double> buffers_sent(std::span<const Route> routes) {
+  std::vector<double> sent;
+  for (const Route& route : routes) {
+    sent.push_back(static_cast<double>(terms_sent(route)) / route.num_chunks);
+  }
+  return sent;
+}
+
+plan::CostShape shape_of(std::span<const Route> routes) {
+  plan::CostShape shape;
+  if (routes.empty()) return shape;
+  shape.messages = longest_way(routes, &Load::messages, &shape.rounds);
+  shape.sent = longest_way(routes, &Load::sent);
+  shape.added = longest_way(routes, &Load::added);
+  return shape;
+}
+
+plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root,
+                         const std::vector<int>& hosts, int pieces) {
+  const Program program = record(entry.name, entry.generator, size, root, hosts, pieces);
+  return shape_of(resolve(entry.name, program, layout_of(entry.kind, size, total, root)));
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,102 @@
+#include "trireme/comm/choice/cost_formula.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/choice/cost.h"
+#include "trireme/comm/registry.h"
+
+namespace trireme::comm {
+namespace {
+
+std::vector<Route> routes_of(const AlgorithmEntry& entry, int size, int pieces,
+                             const std::vector<int>& hosts = {}) {
+  const Program program = record(entry.name, entry.generator, size, 0, hosts, pieces);
+  return resolve(entry.name, program,
+                 layout_of(entry.kind, size, static_cast<std::uint32_t>(size), 0));
+}
+
+// Most merges on one rank, in chunks.
+std::size_t most_added(const std::vector<Route>& routes) {
+  std::size_t most = 0;
+  for (const Route& route : routes) {
+    std::size_t added = 0;
+    for (const RouteRound& round : route.rounds) {
+      for (const auto& chunk : round.merges) added += chunk.merges.size();
+    }
+    most = std::max(most, added);
+  }
+  return most;
+}
+
+// `bytes` are `chunks` chunks.
+void expect_equal(const std::vector<Route>& routes, const AlgorithmCost& formula, double bytes,
+                  double chunks, const std::string& what) {
+  const std::vector<double> sent = buffers_sent(routes);
+  const double all_bytes = bytes / chunks * routes[0].num_chunks;
+  EXPECT_EQ(shape_of(routes).rounds, formula.rounds) << what;
+  EXPECT_NEAR(*std::max_element(sent.begin(), sent.end()) * all_bytes, formula.bytes_sent_max_rank,
+              1e-6)
+      << what;
+  EXPECT_NEAR(static_cast<double>(most_added(routes)) * bytes / chunks, formula.bytes_added, 1e-6)
+      << what;
+}
+
+double chunks_of(OpKind kind, const std::vector<Route>& routes, int size) {
+  return kind == OpKind::AllToAll ? size : routes[0].num_chunks;
+}
+
+// What docs/algorithms.md says of every algorithm that ships is what its program does.
+TEST(CostFormula, FormulasEqualWhatTheRoutesDo) {
+  const double bytes = 960;
+  for (const OpKind kind :
+       {OpKind::AllReduce, OpKind::Reduce, OpKind::ReduceScatter, OpKind::AllGather, OpKind::Gather,
+        OpKind::Scatter, OpKind::Broadcast, OpKind::AllToAll}) {
+    for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+      for (int size : {2, 3, 4, 5, 6, 7, 8, 13, 16}) {
+        for (int pieces : {1, 4}) {
+          const auto formula = cost_formula(kind, entry->name, size, bytes, pieces);
+          const std::string what = std::string(name_of(kind)) + " " + entry->name + " on " +
+                                   std::to_string(size) + " in " + std::to_string(pieces);
+          ASSERT_TRUE(formula) << what;
+          const auto routes = routes_of(*entry, size, pieces);
+          expect_equal(routes, *formula, bytes, chunks_of(kind, routes, size), what);
+        }
+      }
+    }
+  }
+}
+
+TEST(CostFormula, HierarchicalOverHosts) {
+  const AlgorithmEntry& entry = *find_algorithm(OpKind::AllReduce, "hierarchical");
+  for (int local : {1, 2, 3, 4}) {
+    for (int num_hosts : {1, 2, 3, 4, 5}) {
+      std::vector<int> hosts;
+      for (int rank = 0; rank < local * num_hosts; ++rank) hosts.push_back(rank / local);
+      const int size = static_cast<int>(hosts.size());
+      const bool exact = num_hosts == 1 || local == 1 ||
+                         std::has_single_bit(static_cast<unsigned>(local * num_hosts));
+      if (size == 1 || !exact) continue;
+      const auto routes = routes_of(entry, size, 1, hosts);
+      expect_equal(routes, *cost_formula(OpKind::AllReduce, "hierarchical", size, 960, 1, hosts),
+                   960, routes[0].num_chunks,
+                   std::to_string(local) + " ranks on " + std::to_string(num_hosts) + " hosts");
+    }
+  }
+}
+
+TEST(CostFormula, KnownValues) {
+  // Two buffers' worth less a fraction: the bound of every all-reduce, reached for n = 2^k.
+  const auto halving = cost_formula(OpKind::AllReduce, "halving_doubling", 8, 800);
+  EXPECT_EQ(halving->rounds, 6);
+  EXPECT_DOUBLE_EQ(halving->bytes_sent_max_rank, 1400);
+  EXPECT_DOUBLE_EQ(cost_formula(OpKind::AllReduce, "double_tree", 16, 800, 8)->bytes_sent_max_rank,
+                   2400);
+  EXPECT_FALSE(cost_formula(OpKind::AllReduce, "no such", 4, 1));
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,148 @@
+#include "trireme/comm/choice/measure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/collectives.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+using Step = std::function<void()>;
+
+constexpr int kBatches = 7;
+
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+constexpr OpKind kMeasurable[] = {OpKind::AllReduce,     OpKind::Broadcast, OpKind::AllGather,
+                                  OpKind::ReduceScatter, OpKind::AllToAll,  OpKind::Reduce,
+                                  OpKind::Gather,        OpKind::Scatter,   OpKind::Barrier};
+
+// Two buffers of the largest size, in an arena or on the heap.
+class Memory {
+ public:
+  Memory(Communicator& world, std::size_t bytes, bool arena) {
+    const std::size_t each = (bytes + 63) / 64 * 64;
+    if (arena) arena_ = world.allocate(2 * each);
+    if (!arena) heap_.resize(2 * each / sizeof(float));
+    const Buffer all =
+        arena ? arena_.buffer(0, 2 * each / sizeof(float), DType::F32) : buffer_of(heap_);
+    std::memset(all.data, 0, all.bytes());  // every page is there
+    in_ = all.slice(0, each / sizeof(float));
+    out_ = all.slice(each / sizeof(float), each / sizeof(float));
+  }
+  Buffer in(std::size_t count) const { return in_.slice(0, count); }
+  Buffer out(std::size_t count) const { return out_.slice(0, count); }
+
+ private:
+  Arena arena_;
+  std::vector<float> heap_;
+  Buffer in_, out_;
+};
+
+Step step_of(Communicator& world, const Memory& memory, std::size_t bytes,
+             const MeasureOptions& options) {
+  const std::size_t count = bytes / sizeof(float);
+  const std::size_t part = count / static_cast<std::size_t>(world.size());
+  const std::size_t whole = part * static_cast<std::size_t>(world.size());
+  const OpOptions how{.algorithm = options.algorithm};
+  Communicator* const group = &world;
+  switch (options.kind) {
+    case OpKind::Broadcast:
+      return [=, out = memory.out(count)] { group->broadcast(out, 0, how).wait(); };
+    case OpKind::AllGather:
+      return [=, in = memory.in(part), out = memory.out(whole)] {
+        group->all_gather(in, out, how).wait();
+      };
+    case OpKind::ReduceScatter:
+      return [=, in = memory.in(whole), out = memory.out(part)] {
+        group->reduce_scatter(in, out, Sum, how).wait();
+      };
+    case OpKind::AllToAll:
+      return [=, in = memory.in(whole), out = memory.out(whole)] {
+        group->all_to_all(in, out, how).wait();
+      };
+    case OpKind::Reduce:
+      return [=, in = memory.in(count), out = memory.out(count)] {
+        group->reduce(in, out, Sum, 0, how).wait();
+      };
+    case OpKind::Gather:
+      return [=, in = memory.in(part), out = memory.out(whole)] {
+        group->gather(in, out, 0, how).wait();
+      };
+    case OpKind::Scatter:
+      return [=, in = memory.in(whole), out = memory.out(part)] {
+        group->scatter(in, out, 0, how).wait();
+      };
+    case OpKind::Barrier:
+      return [=] { group->barrier(how).wait(); };
+    default:
+      return [=, out = memory.out(count)] { group->all_reduce(out, Sum, how).wait(); };
+  }
+}
+
+double slowest(Communicator& group, double seconds) {
+  trireme::all_reduce(group, std::span(&seconds, 1), ReduceOp::Max, {.label = "measure"});
+  return seconds;
+}
+
+double timed(Communicator& group, int calls, const std::function<void()>& once) {
+  trireme::barrier(group, {.label = "measure"});
+  const TimePoint start = group.waiter()->now();
+  for (int i = 0; i < calls; ++i) once();
+  return slowest(group, seconds_of(group.waiter()->now() - start)) / calls;
+}
+
+}  // namespace
+
+double measure(Communicator& group, Duration budget, const std::function<void()>& once) {
+  once();  // first calls resolve routes, map memory, fault pages in
+  const double first = timed(group, 3, once);
+  // A simulated clock stands still where no message moves: then one call is as good as many.
+  const double per_batch = first > 0 ? seconds_of(budget) / kBatches / first : 1;
+  const int calls = static_cast<int>(std::clamp(per_batch, 1.0, 10'000.0));
+  std::vector<double> batches;
+  for (int i = 0; i < kBatches; ++i) batches.push_back(timed(group, calls, once));
+  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
+  return batches[kBatches / 2];
+}
+
+std::vector<OpKind> measurable() { return {std::begin(kMeasurable), std::end(kMeasurable)}; }
+
+OpKind measurable_kind(std::string_view name) {
+  std::string names;
+  for (OpKind kind : kMeasurable) {
+    if (name_of(kind) == name) return kind;
+    names += (names.empty() ? "" : ", ") + std::string(name_of(kind));
+  }
+  throw ConfigError("unknown collective " + std::string(name),
+                    {.operation = "bench", .advice = "Choose among " + names + "."});
+}
+
+std::vector<std::size_t> usual_sizes(std::size_t most) {
+  std::vector<std::size_t> sizes{8,        64,       1u << 10, 4u << 10,  16u << 10, 64u << 10,
+                                 1u << 18, 1u << 20, 4u << 20, 16u << 20, 64u << 20, 128u << 20};
+  std::erase_if(sizes, [&](std::size_t size) { return size > most; });
+  return sizes;
+}
+
+std::vector<Measured> measure(Communicator& world, const MeasureOptions& options) {
+  const std::size_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
+  const Memory memory(world, most, options.arena);
+  const auto budget =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.seconds));
+  std::vector<Measured> result;
+  for (const std::size_t bytes : options.sizes) {
+    const Step step = step_of(world, memory, bytes, options);
+    result.push_back({bytes, measure(world, budget, step)});
+  }
+  return result;
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,244 @@
+#include "trireme/comm/direct/direct_run.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/combine.h"
+#include "trireme/comm/direct/direct_move.h"
+#include "trireme/kernel/prefetch.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+// Between two looks at the peers' `aborted`; also keeps all operands of a block in the caches.
+constexpr std::size_t kBlockBytes = 256u << 10;
+constexpr std::size_t kSharedBytes = 8u << 10;  // where lines are fetched ahead
+// Of one operand that is read from a peer: small enough to be folded out of the second-level cache,
+// large enough that the system call's own microsecond does not show.
+constexpr std::size_t kPullBytes = 64u << 10;
+
+}  // namespace
+
+bool has_direct_form(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::Reduce:
+    case OpKind::ReduceScatter:
+    case OpKind::AllGather:
+    case OpKind::Gather:
+    case OpKind::Scatter:
+    case OpKind::Broadcast:
+    case OpKind::AllToAll:
+      return true;
+    default:
+      return false;  // all_reduce has a form without it
+  }
+}
+
+std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Call>& call) {
+  const OpKind kind = call->operation.kind;
+  if (kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::Reduce) {
+    return std::make_shared<DirectRun>(engine, call);
+  }
+  return std::make_shared<DirectMove>(engine, call);
+}
+
+DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
+    : engine_(engine),
+      call_(std::move(call)),
+      rank_(engine.rank()),
+      size_(engine.size()),
+      width_(size_of(call_->operation.dtype)),
+      plan_(engine.fold_plan(call_->operation.total)),
+      memory_(engine),
+      pointers_(engine.direct_pointers()) {
+  const std::size_t per_piece = kStagingBytes / 2 / (plan_.most_terms + 1) / 4096 * 4096 / width_;
+  piece_count_ = std::max<std::size_t>(per_piece, 1);
+  num_pieces_ = (call_->operation.count + piece_count_ - 1) / piece_count_;
+}
+
+// Terms (all_reduce) or the input, then the output if peers have to reach it.
+void DirectRun::announce(BoardMemory::Slot& slot) {
+  const Operation& op = call_->operation;
+  if (watched()) tell_start();  // before the peers may write here
+  bool mapped = true;
+  for (const Term& term : op.terms) mapped &= memory_.add(term.value);
+  if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
+  if (writes_to(rank_)) mapped &= memory_.add(op.out);
+  memory_.announce(slot);
+  if (mapped || kind() != OpKind::AllReduce) return;
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
+}
+
+// Whether every rank writes its slice to the output of `rank`.
+bool DirectRun::writes_to(int rank) const noexcept {
+  if (kind() == OpKind::Reduce) return rank == call_->operation.root;
+  return kind() == OpKind::AllReduce;
+}
+
+DirectRun::Way DirectRun::choose_way() const {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!engine_.all_mapped(rank, call_->number)) {
+      return kind() == OpKind::AllReduce ? Way::Staged : Way::Pulled;
+    }
+  }
+  return Way::InPlace;
+}
+
+void DirectRun::run() {
+  memory_.open(call_->number);
+  way_ = choose_way();
+  if (way_ == Way::InPlace) reduce_in_place();
+  if (way_ == Way::Pulled) reduce_pulled();
+  if (!engine_.broken()) poll();
+}
+
+// Equal parts that begin at a cache line of the whole.
+DirectRun::Slice DirectRun::slice_of(Slice whole, int rank) const {
+  const std::size_t line = 64 / width_, ranks = static_cast<std::size_t>(size_);
+  const std::size_t part = ((whole.count + ranks - 1) / ranks + line - 1) / line * line;
+  const std::size_t begin = std::min(part * static_cast<std::size_t>(rank), whole.count);
+  return {whole.begin + begin, std::min(part, whole.count - begin)};
+}
+
+// What `rank` computes, in elements of the terms.
+DirectRun::Slice DirectRun::result_slice(int rank) const {
+  const Operation& op = call_->operation;
+  const auto at = static_cast<std::size_t>(rank);
+  if (kind() == OpKind::Reduce && way_ == Way::Pulled) {
+    return {0, rank == op.root ? op.count : 0};  // nobody else may write to the root's output
+  }
+  if (kind() != OpKind::ReduceScatter) return slice_of({0, op.count}, rank);
+  if (op.counts.empty()) {
+    const std::size_t piece = op.count / static_cast<std::size_t>(size_);
+    return {piece * at, piece};
+  }
+  return {std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t{0}),
+          op.counts[at]};
+}
+
+// `count` elements from `begin` on behind every one of pointers_.
+void DirectRun::fold(std::size_t begin, std::size_t count) {
+  const Operation& op = call_->operation;
+  pointers_.from.clear();
+  pointers_.to.clear();
+  for (const std::byte* in : pointers_.in) pointers_.from.push_back(in + begin * width_);
+  for (std::byte* out : pointers_.out) pointers_.to.push_back(out + begin * width_);
+  kernel::fold(combine_of(op.op), op.dtype, plan_.steps, pointers_.from, pointers_.to, count,
+               op.op == ReduceOp::Mean ? op.total : 0);
+}
+
+// Folds in blocks, looking between them whether a peer gave up (its memory is then its own again).
+// False if one did. `shared`: an output whose lines the peers have read; those of the next block
+// are taken from them while this one is computed.
+bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
+  BoardMemory& own = engine_.board().own();
+  const std::size_t block = (shared ? kSharedBytes : kBlockBytes) / width_;
+  const CallTrace::Reducing traced(engine_.trace());
+  own.writing.store(call_->number);  // before the first look at `aborted`: Board::abort
+  bool going = true;
+  if (shared) kernel::prefetch_for_writing(shared, std::min(block, count) * width_);
+  for (std::size_t begin = 0; begin < count && going; begin += block) {
+    const std::size_t next = std::min(begin + block, count);
+    if (shared) {
+      kernel::prefetch_for_writing(shared + next * width_, std::min(block, count - next) * width_);
+    }
+    going = engine_.board().first_aborted() < 0;
+    if (going) fold(begin, next - begin);
+  }
+  own.writing.store(0, std::memory_order_release);
+  return going || memory_.look();
+}
+
+void DirectRun::reduce_in_place() {
+  const Slice slice = result_slice(rank_);
+  const std::size_t skip = slice.begin * width_;
+  pointers_.in.clear();
+  pointers_.out.clear();
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto terms = static_cast<std::uint32_t>(terms_of(rank));
+    for (std::uint32_t i = 0; i < terms; ++i) {
+      pointers_.in.push_back(memory_.at(rank, i) + skip);
+    }
+    if (writes_to(rank)) pointers_.out.push_back(memory_.at(rank, terms) + skip);
+  }
+  if (kind() == OpKind::ReduceScatter) {
+    pointers_.out.push_back(static_cast<std::byte*>(call_->operation.out.data));
+  }
+  if (watched()) tell_reads();
+  if (!fold_blocks(slice.count, nullptr)) return;
+  if (watched()) tell_reduced();
+  declare_done();
+}
+
+void DirectRun::declare_done() {
+  engine_.board().own().done.store(call_->number, std::memory_order_release);
+  engine_.board().notify_peers();
+}
+
+// Operands that are not in this process are read to `scratch`, one after the other.
+bool DirectRun::fold_block(Slice block, std::byte* scratch) {
+  pointers_.in.clear();
+  const std::size_t skip = block.begin * width_;
+  for (int rank = 0; rank < size_; ++rank) {
+    for (std::uint32_t i = 0; i < terms_of(rank); ++i) {
+      std::byte* here = memory_.at(rank, i);
+      if (here) {
+        pointers_.in.push_back(here + skip);
+        continue;
+      }
+      if (!memory_.read(rank, i, skip, {scratch, block.count * width_})) return false;
+      pointers_.in.push_back(scratch);
+      scratch += kPullBytes;
+    }
+  }
+  fold(0, block.count);
+  return memory_.look();
+}
+
+void DirectRun::reduce_pulled() {
+  const CallTrace::Reducing traced(engine_.trace());
+  const Slice slice = result_slice(rank_);
+  auto* const out = static_cast<std::byte*>(call_->operation.out.data);
+  const std::size_t block = kPullBytes / width_;
+  std::byte* const scratch = engine_.scratch().take((plan_.steps.size() + 1) * kPullBytes);
+  bool going = true;
+  for (std::size_t begin = 0; begin < slice.count && going; begin += block) {
+    pointers_.out.assign(1, out + begin * width_);
+    going = fold_block({slice.begin + begin, std::min(block, slice.count - begin)}, scratch);
+  }
+  engine_.scratch().give_back(scratch);
+  if (going) declare_done();
+}
+
+bool DirectRun::owes(int peer) const {
+  const BoardMemory& board = engine_.board().of(peer);
+  if (way_ == Way::Staged) {
+    if (reduced_ < staged_ && board.staged.load() < mark(reduced_)) return true;
+    return unstaged_ < reduced_ && board.reduced.load() < mark(unstaged_);
+  }
+  return board.done.load() < call_->number;
+}
+
+bool DirectRun::waits() const {
+  if (way_ == Way::Staged) return false;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (owes(peer)) return true;
+  }
+  return false;
+}
+
+bool DirectRun::poll() {
+  if (way_ == Way::Staged) return poll_staged();
+  if (!engine_.board().all_reached(&BoardMemory::done, call_->number)) return false;
+  if (watched()) tell_end();
+  engine_.finish(call_);
+  return true;
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

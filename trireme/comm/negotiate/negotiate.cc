@@ -1,0 +1,56 @@
+#include "trireme/comm/negotiate/negotiate.h"
+
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/negotiate/negotiate_core.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+Negotiator::Negotiator(Communicator& world, const NegotiatorOptions& options)
+    : core_(std::make_shared<Core>(world, options)) {
+  core_->listen_to_all();
+}
+
+Negotiator::~Negotiator() { core_->close(); }
+
+Negotiator::Statistics Negotiator::statistics() const { return core_->statistics(); }
+
+Work Negotiator::all_reduce(std::string name, Buffer inout, ReduceOp op) {
+  const Signature signature{
+      .kind = OpKind::AllReduce, .op = op, .dtype = inout.dtype, .count = inout.count};
+  const std::string label = name;
+  return core_->submit(std::move(name), signature,
+                       [inout = std::move(inout), op, label](Communicator& group) {
+                         return group.all_reduce(inout, op, {.label = label});
+                       });
+}
+
+Work Negotiator::broadcast(std::string name, Buffer inout, int root) {
+  const Signature signature{
+      .kind = OpKind::Broadcast, .dtype = inout.dtype, .root = root, .count = inout.count};
+  const std::string label = name;
+  return core_->submit(std::move(name), signature,
+                       [inout = std::move(inout), root, label](Communicator& group) {
+                         return group.broadcast(inout, root, {.label = label});
+                       });
+}
+
+Work Negotiator::all_gather(std::string name, Buffer in, Buffer out) {
+  if (out.count != in.count * static_cast<std::size_t>(core_->size()) || out.dtype != in.dtype) {
+    throw ConfigError("out must hold every rank's part of " + name,
+                      {.operation = "negotiate", .advice = "Correct the call."});
+  }
+  const Signature signature{.kind = OpKind::AllGather, .dtype = in.dtype, .count = in.count};
+  const std::string label = name;
+  return core_->submit(std::move(name), signature,
+                       [in = std::move(in), out = std::move(out), label](Communicator& group) {
+                         return group.all_gather(in, out, {.label = label});
+                       });
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,331 @@
+#include "trireme/comm/negotiate/negotiate_core.h"
+
+#include <numeric>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+constexpr std::size_t kLongestName = 400;
+// How long rank 0 may take to say who did not submit a name.
+constexpr Duration kAnswer = std::chrono::seconds(2);
+
+Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
+
+std::shared_ptr<Communicator> group_of_all(Communicator& world, const std::string& name) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return world.subgroup(ranks, name);
+}
+
+}  // namespace
+
+Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
+    : engine_(world.engine_),
+      waiter_(world.waiter()),
+      rank_(world.rank()),
+      size_(world.size()),
+      control_(group_of_all(world, options.name + " control")),
+      data_(group_of_all(world, options.name)),
+      links_(static_cast<std::size_t>(size_)),
+      table_(size_, options.cached_names) {}
+
+// Who stands behind the Work of one submission.
+class Negotiator::Core::Submission final : public WorkOwner {
+ public:
+  Submission(std::shared_ptr<Core> core, std::string name)
+      : core_(std::move(core)), name_(std::move(name)) {}
+  Deadline timeout() const noexcept override { return core_->engine_->timeout(); }
+  TimePoint on_deadline(TimePoint now, Duration waited) override {
+    return core_->on_deadline(name_, asked_, now, waited);
+  }
+  void on_unseen_failure(std::exception_ptr error) noexcept override {
+    core_->engine_->on_unseen_failure(std::move(error));
+  }
+  void on_wait_begin(std::string_view text) noexcept override {
+    core_->engine_->on_wait_begin(text);
+  }
+  void on_wait_end(std::string_view text, Duration waited) noexcept override {
+    core_->engine_->on_wait_end(text, waited);
+  }
+
+ private:
+  const std::shared_ptr<Core> core_;
+  const std::string name_;
+  std::atomic<bool> asked_{false};
+};
+
+void Negotiator::Core::listen_to_all() {
+  waiter_->run([self = shared_from_this()] {
+    for (int peer = 0; peer < self->size_; ++peer) {
+      if (peer != self->rank_ && (self->rank_ == 0 || peer == 0)) self->listen(peer);
+    }
+  });
+}
+
+Work Negotiator::Core::submit(std::string name, Signature signature, Start start) {
+  if (name.empty() || name.size() > kLongestName) {
+    throw ConfigError("a name of " + std::to_string(name.size()) + " bytes",
+                      {.rank = rank_,
+                       .operation = "negotiate",
+                       .advice = "Give every submission a name of 1 to 400 bytes."});
+  }
+  auto owner = std::make_shared<Submission>(shared_from_this(), name);
+  WorkSource source(waiter_, std::move(owner), std::string(name_of(signature.kind)) + " " + name);
+  const Work work = source.work();
+  waiter_->run([self = shared_from_this(), name = std::move(name), signature,
+                pending = Pending{std::move(source), std::move(start)}] {
+    self->enqueue(name, signature, pending);
+  });
+  return work;
+}
+
+void Negotiator::Core::enqueue(const std::string& name, const Signature& signature,
+                               Pending pending) {
+  if (failure_) return pending.source.fail(failure_);
+  const auto [at, fresh] = pending_.emplace(name, pending);
+  if (!fresh) {
+    return pending.source.fail(std::make_exception_ptr(
+        ConfigError(name + " is submitted already",
+                    {.rank = rank_,
+                     .operation = "negotiate",
+                     .advice = "Wait for its Work before the name is used again."})));
+  }
+  submitted_.fetch_add(1);
+  const auto number = numbers_.find(name);
+  if (number != numbers_.end() && by_number_[number->second - 1].second == signature) {
+    num_by_number_.fetch_add(1);
+    return tell_rank_0({.kind = RecordKind::ReadyByNumber, .number = number->second});
+  }
+  tell_rank_0({.kind = RecordKind::Ready, .signature = signature, .name = name});
+}
+
+void Negotiator::Core::tell_rank_0(const Record& record) {
+  if (rank_ == 0) return hear(0, record);
+  at(0).out.put(record);
+  flush(0);
+}
+
+// What is submitted while a parcel is under way leaves together in the next one.
+void Negotiator::Core::flush(int peer) {
+  Link& link = at(peer);
+  if (link.flushing) return;
+  link.flushing = true;
+  while (!link.sends && !link.out.empty() && !failure_) {
+    link.sending = link.out.take();
+    link.sends = true;
+    under_way_.fetch_add(1);
+    control_bytes_.fetch_add(sizeof link.sending);
+    control_->send(buffer_of(link.sending), peer)
+        .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
+          self->at(peer).sends = false;
+          error ? self->fail(error) : self->flush(peer);
+          self->under_way_.fetch_sub(1);
+          self->waiter_->wake();
+        });
+  }
+  link.flushing = false;
+}
+
+void Negotiator::Core::listen(int peer) {
+  Link& link = at(peer);
+  link.listening = true;
+  do {
+    link.heard = false;
+    control_->recv(buffer_of(link.receiving), peer)
+        .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
+          if (error) return self->fail(error);
+          self->take(peer);
+          Link& from = self->at(peer);
+          if (from.silent || self->failure_) return;
+          from.listening ? void(from.heard = true) : self->listen(peer);
+        });
+  } while (link.heard);
+  link.listening = false;
+}
+
+void Negotiator::Core::take(int peer) {
+  Link& link = at(peer);
+  try {
+    link.in.put(link.receiving);
+    while (const auto record = link.in.take()) {
+      if (record->kind == RecordKind::Bye) link.silent = true;
+      if (rank_ == 0) {
+        hear(peer, *record);
+      } else {
+        orders_.push_back(*record);
+      }
+    }
+  } catch (const Error&) {
+    return fail(std::current_exception());
+  }
+  obey_all();
+}
+
+// Rank 0: what follows goes to everybody, itself included, in one order.
+void Negotiator::Core::hear(int peer, const Record& record) {
+  std::vector<Record> answers;
+  try {
+    table_.hear(peer, record, answers);
+  } catch (const Error&) {
+    return fail(std::current_exception());
+  }
+  for (const Record& answer : answers) {
+    for (int other = 1; other < size_; ++other) {
+      if (answer.to < 0 || answer.to == other) at(other).out.put(answer);
+    }
+    if (answer.to <= 0) orders_.push_back(answer);
+  }
+  for (int other = 1; other < size_; ++other) flush(other);
+  obey_all();
+}
+
+// An order may lead to submissions, and those to orders: they wait their turn.
+void Negotiator::Core::obey_all() {
+  if (std::exchange(obeying_, true)) return;
+  for (std::size_t i = 0; i < orders_.size() && !failure_; ++i) obey(Record(orders_[i]));
+  orders_.clear();
+  obeying_ = false;
+}
+
+void Negotiator::Core::obey(const Record& record) {
+  switch (record.kind) {
+    case RecordKind::Go:
+      if (record.number != Record::kNoNumber) {
+        if (by_number_.size() < record.number) by_number_.resize(record.number);
+        by_number_[record.number - 1] = {record.name, record.signature};
+        numbers_[record.name] = record.number;
+      }
+      return start(record.name);
+    case RecordKind::GoByNumber:
+      if (record.number > 0 && record.number <= by_number_.size()) {
+        return start(std::string(by_number_[record.number - 1].first));
+      }
+      return start("number " + std::to_string(record.number));
+    case RecordKind::Refuse:
+      return refuse(record);
+    default:
+      closed_.store(true);
+      waiter_->wake();
+  }
+}
+
+void Negotiator::Core::start(const std::string& name) {
+  const auto found = pending_.find(name);
+  if (found == pending_.end()) {
+    return fail(std::make_exception_ptr(RefusedError(
+        "rank 0 starts " + name + ", which rank " + std::to_string(rank_) + " has not submitted",
+        {.rank = rank_, .operation = "negotiate"})));
+  }
+  const Pending pending = std::move(found->second);
+  pending_.erase(found);
+  Work work;
+  try {
+    work = pending.start(*data_);
+  } catch (const Error&) {  // a call that no rank may make
+    return pending.source.fail(std::current_exception());
+  }
+  work.on_settled([source = pending.source](const std::exception_ptr& error) {
+    error ? source.fail(error) : source.complete();
+  });
+}
+
+void Negotiator::Core::refuse(const Record& record) {
+  const auto found = pending_.find(record.name);
+  if (found == pending_.end()) return;
+  const WorkSource source = found->second.source;
+  pending_.erase(found);
+  const bool timeout = record.code == static_cast<std::int32_t>(ExitCode::Timeout);
+  try {
+    throw_error(ExitCode(record.code), record.text,
+                {.rank = rank_,
+                 .operation = "negotiate",
+                 .label = record.name,
+                 .advice = timeout ? "Look for a branch that only some ranks take."
+                                   : "All ranks must submit the same under one name."});
+  } catch (...) {
+    source.fail(std::current_exception());
+  }
+}
+
+void Negotiator::Core::fail(const std::exception_ptr& error) {
+  if (failure_) return;
+  failure_ = error;
+  const auto pending = std::exchange(pending_, {});
+  for (const auto& [name, one] : pending) one.source.fail(error);
+  closed_.store(true);
+  waiter_->wake();
+}
+
+void Negotiator::Core::in_context(const std::function<void()>& task) {
+  std::atomic<bool> done{false};
+  waiter_->run([&, waiter = waiter_] {
+    task();
+    done.store(true);
+    waiter->wake();
+  });
+  if (!done) waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
+}
+
+// Before the collective has begun rank 0 knows who is missing; afterwards the data group does.
+TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<bool>& asked,
+                                        TimePoint now, Duration waited) {
+  std::shared_ptr<Engine> runs;
+  in_context([&] {
+    if (pending_.count(name) == 0 && data_) runs = data_->engine_;
+  });
+  if (runs) return runs->on_deadline(now, waited);
+  if (const auto& watch = engine_->options().watch;
+      !asked && watch && watch->ask("negotiate " + name, waited).keep_waiting) {
+    return now + engine_->options().timeout;
+  }
+  const bool asked_before = asked.exchange(true);
+  waiter_->run([self = shared_from_this(), name, asked_before] {
+    if (!asked_before) return self->tell_rank_0({.kind = RecordKind::Overdue, .name = name});
+    self->refuse({.kind = RecordKind::Refuse,
+                  .code = static_cast<std::int32_t>(ExitCode::Timeout),
+                  .name = name,
+                  .text = "rank 0 does not say who is missing"});
+  });
+  return asked_before ? TimePoint::max() : now + kAnswer;
+}
+
+void Negotiator::Core::close() {
+  waiter_->run([self = shared_from_this()] {
+    if (self->failure_) return;
+    if (!self->pending_.empty()) {
+      self->fail(std::make_exception_ptr(
+          PeerLost("rank " + std::to_string(self->rank_) + " let go of its negotiator while " +
+                       self->pending_.begin()->first + " was open",
+                   {.rank = self->rank_,
+                    .operation = "negotiate",
+                    .advice = "Wait for all Works before the negotiator goes."})));
+      self->control_->abort(self->failure_);
+      return;
+    }
+    self->tell_rank_0({.kind = RecordKind::Bye});
+  });
+  waiter_->wait_until([this] { return closed_.load(); },
+                      waiter_->now() + engine_->options().timeout);
+  // Rank 0's last words may still be under way.
+  waiter_->wait_until([this] { return under_way_.load() == 0; },
+                      waiter_->now() + engine_->options().timeout);
+  std::shared_ptr<Communicator> control, data;  // their ends may block: not in the context
+  in_context([&] {
+    fail(std::make_exception_ptr(
+        PeerLost("the negotiator was let go", {.rank = rank_, .operation = "negotiate"})));
+    control = std::move(control_);
+    data = std::move(data_);
+  });
+}
+
+Negotiator::Statistics Negotiator::Core::statistics() const {
+  return {submitted_.load(), num_by_number_.load(), control_bytes_.load()};
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,86 @@
+// What stands behind a Negotiator: links to rank 0 (and from it), and what is pending here.
+//
+// submit(), close() and on_deadline() may be called from any thread, everything else happens in the
+// progress context. Only for negotiate*.cc.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/negotiate/negotiate.h"
+#include "trireme/comm/negotiate/negotiate_table.h"
+#include "trireme/comm/negotiate/negotiate_wire.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+class Negotiator::Core : public std::enable_shared_from_this<Core> {
+ public:
+  using Start = std::function<Work(Communicator&)>;
+
+  Core(Communicator& world, const NegotiatorOptions& options);
+
+  void listen_to_all();
+  Work submit(std::string name, Signature signature, Start start);
+  void close();
+  Statistics statistics() const;
+  int size() const noexcept { return size_; }
+
+ private:
+  class Submission;
+  struct Pending {
+    WorkSource source;
+    Start start;
+  };
+  struct Link {
+    RecordWriter out;
+    RecordReader in;
+    Parcel sending, receiving;
+    bool sends = false, flushing = false;  // a parcel is under way; flush() is on the stack
+    bool listening = false, heard = false, silent = false;  // silent: no more will come
+  };
+
+  Link& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  void in_context(const std::function<void()>& task);
+  void enqueue(const std::string& name, const Signature& signature, Pending pending);
+  void tell_rank_0(const Record& record);
+  void flush(int peer);
+  void listen(int peer);
+  void take(int peer);
+  void hear(int peer, const Record& record);
+  void obey_all();
+  void obey(const Record& record);
+  void start(const std::string& name);
+  void refuse(const Record& record);
+  void fail(const std::exception_ptr& error);
+  TimePoint on_deadline(const std::string& name, std::atomic<bool>& asked, TimePoint now,
+                        Duration waited);
+
+  const std::shared_ptr<Engine> engine_;  // of the world: timeout, watch, account of time waited
+  const std::shared_ptr<Waiter> waiter_;
+  const int rank_, size_;
+  std::shared_ptr<Communicator> control_, data_;
+  std::vector<Link> links_;  // rank 0: to everybody; the others: to rank 0
+  NegotiationTable table_;   // rank 0's
+  std::vector<Record> orders_;
+  bool obeying_ = false;
+  std::map<std::string, Pending> pending_;
+  std::vector<std::pair<std::string, Signature>> by_number_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::exception_ptr failure_;
+  std::atomic<bool> closed_{false};
+  std::atomic<int> under_way_{0};  // parcels
+  std::atomic<std::uint64_t> submitted_{0}, num_by_number_{0}, control_bytes_{0};
+};
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,127 @@
+#include "trireme/comm/negotiate/negotiate_table.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+
+NegotiationTable::NegotiationTable(int size, std::size_t cached_names)
+    : size_(size), cached_names_(cached_names) {}
+
+void NegotiationTable::hear(int rank, Record record, std::vector<Record>& answers) {
+  switch (record.kind) {
+    case RecordKind::Ready:
+      return ready(rank, record.name, record.signature, answers);
+    case RecordKind::ReadyByNumber: {
+      if (record.number == Record::kNoNumber || record.number > by_number_.size()) break;
+      const auto known = by_number_[record.number - 1];
+      return ready(rank, known.first, known.second, answers);
+    }
+    case RecordKind::Overdue:
+      return refuse_overdue(rank, record.name, answers);
+    case RecordKind::Bye:
+      if (++byes_ == size_) answers.push_back({.kind = RecordKind::Bye});
+      return;
+    default:
+      break;
+  }
+  throw RefusedError("rank " + std::to_string(rank) + " said something that is no submission");
+}
+
+void NegotiationTable::ready(int rank, const std::string& name, const Signature& signature,
+                             std::vector<Record>& answers) {
+  const auto at = static_cast<std::size_t>(rank);
+  if (const auto refused = refused_.find(name); refused != refused_.end()) {
+    if (refused->second.owed[at]) {
+      refused->second.owed[at] = false;
+      answers.push_back(refused->second.record);
+      answers.back().to = rank;
+      if (--refused->second.left == 0) refused_.erase(refused);
+      return;
+    }
+  }
+  Row& row = rows_[name];
+  if (row.count == 0) {
+    row.from.assign(static_cast<std::size_t>(size_), false);
+    row.first = rank;
+    row.signature = signature;
+  } else if (!(row.signature == signature)) {
+    row.from[at] = true;
+    return refuse(
+        row,
+        {.kind = RecordKind::Refuse,
+         .code = static_cast<std::int32_t>(ExitCode::Mismatch),
+         .name = name,
+         .text = "rank " + std::to_string(row.first) + " submitted " + text_of(row.signature) +
+                 ", rank " + std::to_string(rank) + " " + text_of(signature)},
+        answers);
+  }
+  if (row.from[at]) return;
+  row.from[at] = true;
+  if (++row.count < size_) return;
+  rows_.erase(name);
+  go(name, signature, answers);
+}
+
+void NegotiationTable::go(const std::string& name, const Signature& signature,
+                          std::vector<Record>& answers) {
+  const auto known = numbers_.find(name);
+  if (known != numbers_.end() && by_number_[known->second - 1].second == signature) {
+    answers.push_back({.kind = RecordKind::GoByNumber, .number = known->second});
+    return;
+  }
+  Record record{.kind = RecordKind::Go, .signature = signature, .name = name};
+  if (by_number_.size() < cached_names_) {
+    by_number_.emplace_back(name, signature);
+    record.number = numbers_[name] = static_cast<std::uint32_t>(by_number_.size());
+  }
+  answers.push_back(std::move(record));
+}
+
+std::string NegotiationTable::missing(const Row& row) const {
+  std::string ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (row.from[static_cast<std::size_t>(rank)]) continue;
+    ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
+    // What it has submitted instead, and others have not.
+    for (const auto& [name, other] : rows_) {
+      if (!other.from[static_cast<std::size_t>(rank)]) continue;
+      ranks += " (which waits for " + name + ")";
+      break;
+    }
+  }
+  return ranks;
+}
+
+void NegotiationTable::refuse_overdue(int rank, const std::string& name,
+                                      std::vector<Record>& answers) {
+  const auto found = rows_.find(name);
+  // Gone: its Go is on the way to whoever asked.
+  if (found == rows_.end() || !found->second.from[static_cast<std::size_t>(rank)]) return;
+  refuse(found->second,
+         {.kind = RecordKind::Refuse,
+          .code = static_cast<std::int32_t>(ExitCode::Timeout),
+          .name = name,
+          .text = "not submitted by " + missing(found->second)},
+         answers);
+}
+
+void NegotiationTable::refuse(Row& row, Record record, std::vector<Record>& answers) {
+  Refused refused{record, row.from, 0};
+  refused.owed.flip();
+  for (int rank = 0; rank < size_; ++rank) {
+    if (refused.owed[static_cast<std::size_t>(rank)]) {
+      ++refused.left;
+    } else {
+      answers.push_back(record);
+      answers.back().to = rank;
+    }
+  }
+  rows_.erase(record.name);
+  if (refused.left > 0) refused_.insert_or_assign(record.name, std::move(refused));
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme
