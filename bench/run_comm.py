@@ -9,7 +9,8 @@ tables of ratios.
 In every round each program runs once on each size, one program after the other, so that all see the
 same minute of the machine; figures are medians over the rounds (--best: the least, for a machine
 that others use too). A peer that is not there is left out, and a line says so. `yard` is
-bench/comm/yardstick.c, `W` the time of the same reads and writes when nobody waits."""
+bench/comm/yardstick.c, `W` the time of the same reads and writes when nobody waits; `shared` is a
+result that lives once per host, `W once` its reads and writes."""
 import argparse
 import json
 import os
@@ -20,9 +21,11 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
-TITLES = {"arena": "arena", "heap": "heap", "yard": "yard", "stream": "W", "openmpi": "Open MPI",
-          "mpich": "MPICH", "gloo": "Gloo"}
+TITLES = {"arena": "arena", "heap": "heap", "shared": "shared", "yard": "yard", "stream": "W",
+          "stream_shared": "W once", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
 PEERS = ("openmpi", "mpich", "gloo")
+OURS = ("arena", "heap", "shared")
+SHARED = ("all_reduce", "broadcast", "all_gather")
 
 
 def parse():
@@ -76,6 +79,8 @@ def programs(options, what, ranks):
         own += ["--algorithm", options.algorithm]
     found = {"arena": lambda sizes: own + texts(sizes)}
     if options.transport == "shm":
+        if what in SHARED:
+            found["shared"] = lambda sizes: own + ["--shared"] + texts(sizes)
         found["heap"] = lambda sizes: own + ["--heap"] + texts(sizes)
         if what == "all_reduce" and build(options, "bench.yardstick"):
             found["yard"] = lambda sizes: [path("bench.yardstick"), str(ranks), seconds, *texts(sizes)]
@@ -115,9 +120,10 @@ def measure(options, what, ranks):
                 print(f"{what}, {ranks} ranks, round {number + 1}: {name} {sizes}", file=sys.stderr)
                 for line in run(command(sizes)):
                     runs.setdefault(name, {}).setdefault(line["bytes"], []).append(line["seconds"])
-                    if "stream_seconds" in line:
-                        runs.setdefault("stream", {}).setdefault(line["bytes"], []).append(
-                            line["stream_seconds"])
+                    for key in ("stream", "stream_shared"):
+                        if key + "_seconds" in line:
+                            runs.setdefault(key, {}).setdefault(line["bytes"], []).append(
+                                line[key + "_seconds"])
     choose = min if options.best else statistics.median
     return {name: {size: choose(many) for size, many in one.items()} for name, one in runs.items()}
 
@@ -135,12 +141,17 @@ def time_of(seconds):
     return f"{seconds * 1e3:.2f} ms"
 
 
+def measured_by(name):
+    """Which of our columns a rival stands against."""
+    return "shared" if name == "stream_shared" else "arena"
+
+
 def table(figures):
     """Times, and behind every rival's how many times longer than ours it took."""
     names = [name for name in TITLES if name in figures]
     head = ["bytes", "arena GB/s"]
     for name in names:
-        head += [TITLES[name]] + ([f"/ arena"] if name not in ("arena", "heap") else [])
+        head += [TITLES[name]] + ([f"/ {measured_by(name)}"] if name not in OURS else [])
         head += ["/ heap"] if name in PEERS and "heap" in figures else []
     rows = [head, ["---:"] * len(head)]
     for size, own in figures["arena"].items():
@@ -148,8 +159,9 @@ def table(figures):
         for name in names:
             seconds = figures[name].get(size)
             row += [time_of(seconds) if seconds else "-"]
-            if name not in ("arena", "heap"):
-                row += [f"{seconds / own:.2f}x" if seconds else "-"]
+            if name not in OURS:
+                ours = figures[measured_by(name)].get(size)
+                row += [f"{seconds / ours:.2f}x" if seconds and ours else "-"]
             if name in PEERS and "heap" in figures:
                 row += [f"{seconds / figures['heap'][size]:.2f}x" if seconds else "-"]
         rows.append(row)

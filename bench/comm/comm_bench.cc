@@ -1,10 +1,11 @@
 // A collective between processes of this host: one JSON line per size.
 //
 //     bench.comm [--collective all_reduce] [--ranks 2] [--transport shm|tcp] [--algorithm auto]
-//                [--heap] [--seconds 0.05] BYTES...
+//                [--heap] [--shared] [--seconds 0.05] BYTES...
 //
 // The program starts the other ranks itself (execve of itself, one socket pair per pair of ranks)
-// and pins each to a core. --heap: ordinary memory instead of an arena.
+// and pins each to a core. --heap: ordinary memory instead of an arena. --shared: a result that
+// lives once.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -47,6 +48,8 @@ Options parse(int argc, char** argv) {
       options.measure.algorithm = value();
     else if (key == "--heap")
       options.measure.arena = false;
+    else if (key == "--shared")
+      options.measure.shared = true;
     else if (key == "--seconds")
       options.measure.seconds = std::stod(value());
     else if (key == "--rank")

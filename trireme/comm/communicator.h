@@ -112,6 +112,8 @@ struct CommunicatorOptions {
 class Engine;
 class Chooser;
 class Negotiator;
+class SharedResult;
+struct Operation;
 struct SparseRows;
 struct SparseOptions;
 
@@ -170,6 +172,17 @@ class Communicator final {
   /// all_reduce of each, in place, as one call: small ones travel together, packed by type. The
   /// same bits as one by one. All ranks give the same counts and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
+  /// Collective: waits for the others. Memory for results that live once per host; shared_result.h
+  /// says for how long one stands. All ranks give the same number of bytes.
+  SharedResult allocate_shared(std::size_t bytes);
+  /// As all_reduce, into `out`, which all ranks of the host read; `in` keeps its values.
+  Work all_reduce_shared(Buffer in, const SharedResult& out, ReduceOp op,
+                         const OpOptions& options = {});
+  /// As broadcast; `in` is rank `root`'s, of the others only count and type are looked at.
+  Work broadcast_shared(Buffer in, const SharedResult& out, int root,
+                        const OpOptions& options = {});
+  /// As all_gather: every rank's `in`, in rank order.
+  Work all_gather_shared(Buffer in, const SharedResult& out, const OpOptions& options = {});
   /// Rows of a large matrix, of which every rank brings some: sparse.h.
   Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
                          const SparseOptions& options);
@@ -207,6 +220,9 @@ class Communicator final {
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
   void require_root(int root, std::string_view operation) const;
+  void require_room(const SharedResult& out, std::size_t bytes, std::string_view operation) const;
+  Operation shared_step(OpKind kind, OpKind called, const Buffer& in, const SharedResult& out,
+                        std::vector<std::size_t> counts, const OpOptions& options) const;
   void require(bool condition, std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Chooser> chooser_;

@@ -259,6 +259,7 @@ bool Engine::goes_on(Call& call) {
   next.label = ended.label;
   next.leaving = ended.leaving;
   next.sequence = ended.sequence;
+  next.algorithm = ended.algorithm;
   next.part_of = ended.part_of;
   next.step = static_cast<std::uint8_t>(ended.step + 1);
   try {

@@ -48,6 +48,15 @@ struct FoldPlan {
   std::size_t most_terms = 1;  // of one rank
 };
 
+/// Memory for results that live once per host (shared_result.h); where ranks do not reach one
+/// another's arenas, this rank's own.
+struct SharedRegion {
+  bool shared = false;
+  std::span<std::byte> memory;
+  std::uint32_t arena = 0;  // where shared
+  net::Region own;          // rank 0's holds the memory
+};
+
 /// Work space of a direct run, kept from call to call.
 struct DirectPointers {
   std::vector<std::byte*> in, out;
@@ -89,6 +98,9 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
 
   Work submit(Operation operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
+  /// Collective; waits for the peers.
+  SharedRegion allocate_shared(std::size_t bytes);
+  void release(const SharedRegion& region) noexcept;
   void abort(std::exception_ptr error) noexcept;
   /// Leaves the Waiter alone from now on. The head of a family fails all that is open, in every
   /// group; so does a group's engine, but only where calls of its user are open.
@@ -152,7 +164,8 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
 
   void set_up();
   void run_and_wait(const std::function<void()>& task);
-  void add_region(const net::Region& region);
+  Work add_region(const net::Region& region, std::size_t bytes,
+                  std::shared_ptr<WorkOwner> owner = nullptr);
   void fill_announcement(const Operation& op, std::byte* payload);
   void map_region(const Call& call, std::span<const std::byte* const> payloads);
   void enqueue(std::shared_ptr<Call> call);

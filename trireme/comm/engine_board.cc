@@ -73,7 +73,7 @@ void Engine::set_up() {
     if (!can_map_ || broken()) return;
     own_region_ = transport_->register_memory(
         {static_cast<std::byte*>(nullptr), kStagingOffset + kStagingBytes}, {});
-    add_region(own_region_);
+    (void)add_region(own_region_, own_region_.bytes.size());
   });
   if (!can_map_) return;
   poller_ = std::make_shared<Poller>(*this);
@@ -87,20 +87,71 @@ Arena Engine::allocate(std::size_t bytes, Device device) {
     const net::Region region =
         transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
                                     device, can_map_ ? std::span<const int>() : self);
-    can_map_ ? add_region(region) : transport_->unmap(rank_, region.id);
+    if (can_map_) {
+      (void)add_region(region, region.bytes.size());
+    } else {
+      transport_->unmap(rank_, region.id);
+    }
     arena = Arena(region);
   });
   return arena;
 }
 
+// An arena of which rank 0's part alone is used, by all.
+SharedRegion Engine::allocate_shared(std::size_t bytes) {
+  SharedRegion region;
+  Work mapped;
+  region.shared = can_map_;
+  run_and_wait([&] {
+    const int self[] = {rank_};
+    const std::size_t here = rank_ == 0 || !can_map_ ? std::max(bytes, kLeast) : kLeast;
+    region.own = transport_->register_memory({static_cast<std::byte*>(nullptr), here}, {},
+                                             can_map_ ? std::span<const int>() : self);
+    region.memory = region.own.bytes.first(std::min(bytes, here));
+    region.arena = static_cast<std::uint32_t>(arenas_.size());
+    if (can_map_) {
+      mapped = add_region(region.own, bytes, shared_from_this());
+    } else {
+      transport_->unmap(rank_, region.own.id);
+    }
+  });
+  mapped.wait();
+  run_and_wait([&] {
+    if (!can_map_) return;
+    region.memory = {mapped_[region.arena][0], bytes};
+    if (mapped_[region.arena][0]) return;
+    throw PeerLost("rank " + std::to_string(world_rank(0)) + " left before its memory was mapped",
+                   {.rank = world_rank(rank_),
+                    .operation = "allocate",
+                    .peer = world_rank(0),
+                    .advice = "See that rank's own last lines."});
+  });
+  return region;
+}
+
+void Engine::release(const SharedRegion& region) noexcept {
+  if (!region.shared) return;
+  waiter_->run([self = shared_from_this(), arena = region.arena] {
+    for (int peer = 0; peer < self->size_; ++peer) {
+      self->transport_->unmap(peer, self->ids_[arena][peer]);
+    }
+    self->mapped_[arena].assign(static_cast<std::size_t>(self->size_), nullptr);
+  });
+}
+
 // The peers map it when they know from our message that it is there; later calls wait behind that.
-void Engine::add_region(const net::Region& region) {
+Work Engine::add_region(const net::Region& region, std::size_t bytes,
+                        std::shared_ptr<WorkOwner> owner) {
   arenas_.push_back({region.bytes, region.owner});
   Operation op;
   op.kind = OpKind::Allocate;
-  op.count = region.bytes.size();
+  op.count = bytes;
   op.region = region;
-  enqueue(std::make_shared<Call>(Call{std::move(op), WorkSource(waiter_, nullptr, "allocate")}));
+  auto call = std::make_shared<Call>(
+      Call{std::move(op), WorkSource(waiter_, std::move(owner), "allocate")});
+  Work work = call->source.work();
+  enqueue(std::move(call));
+  return work;
 }
 
 void Engine::fill_announcement(const Operation& op, std::byte* payload) {

@@ -41,10 +41,12 @@ struct Operation {
   std::string algorithm;
   bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
   bool leaving = false;        // OpOptions
+  bool shared = false;         // `out` is this rank's part of memory that all ranks read
 
   /// A call of several steps (fused, sparse, all_to_all_v) keeps its place in the order of the
-  /// calls: when a step has ended, `next` fills in the one that follows, or returns false. It may
-  /// throw (then the call has failed) and runs in the progress context.
+  /// calls: when a step has ended, `next` fills in the one that follows (`algorithm` still tells
+  /// that of the one that ended), or returns false. It may throw (then the call has failed) and
+  /// runs in the progress context.
   std::function<bool(Operation&)> next;
   std::optional<OpKind> part_of;  // what the user called, where a step is something else
   std::uint8_t step = 0;          // from 1, in a call of several

@@ -26,6 +26,7 @@ struct MeasureOptions {
   OpKind kind = OpKind::AllReduce;
   std::vector<std::size_t> sizes;  // bytes
   std::string algorithm;           // empty: the communicator's
+  bool shared = false;             // the result once per host (all_reduce, broadcast, all_gather)
   bool arena = true;               // buffers of Communicator::allocate; else ordinary memory
   double seconds = 0.05;           // spent on each size, about
 };

@@ -68,7 +68,8 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
 void DirectMove::announce(BoardMemory::Slot& slot) {
   Operation& op = call_->operation;
   memory_.add(op.in);
-  if (op.kind == OpKind::AllGather || (op.kind == OpKind::Gather && rank_ == op.root)) {
+  if ((op.kind == OpKind::AllGather && !op.shared) ||
+      (op.kind == OpKind::Gather && rank_ == op.root)) {
     memory_.add(op.out);
   }
   if (!op.recv_counts.empty())
@@ -100,7 +101,7 @@ bool DirectMove::pushes() const {
     case OpKind::Broadcast:
       return all(0);
     case OpKind::AllGather:
-      return all(1);
+      return op.shared || all(1);
     case OpKind::Gather:
       return memory_.mapped(op.root, 1);
     default:
@@ -117,7 +118,8 @@ bool DirectMove::push() {
   const std::byte* from =
       cast ? memory_.at(op.root, 0) + piece.begin : static_cast<const std::byte*>(op.in.data);
   std::vector<std::byte*> targets;
-  for (int step = 0; step < size_; ++step) {
+  if (op.shared) targets.push_back(static_cast<std::byte*>(op.out.data));
+  for (int step = 0; step < size_ && !op.shared; ++step) {
     // Everyone begins with itself and goes on upwards, so that not all write to one at once.
     const int to = (rank_ + step) % size_;
     if (op.kind == OpKind::Gather && to != op.root) continue;
