@@ -31,6 +31,7 @@ using testing::FaultyTransport;
 using testing::ProcessOptions;
 using testing::ProcessRun;
 using testing::run_processes;
+using testing::send_signal;
 
 constexpr int kRanks = 3, kVictim = 1, kReader = 0;
 
@@ -72,7 +73,7 @@ class Killer {
     const bool mine =
         plan_.way == "read" ? rank_ == kReader && read && peer == kVictim : rank_ == kVictim;
     if (left_ < 0 || !mine || left_-- > 0) return;
-    kill(victim_, SIGKILL);
+    send_signal(victim_, SIGKILL);
     while (launch::process_state(victim_) != 'Z' && launch::process_state(victim_) != '\0') {
     }
   }

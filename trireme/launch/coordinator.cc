@@ -58,7 +58,9 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   impl_->endpoint = address + ":" + std::to_string(port);
 }
 
-Coordinator::~Coordinator() {
+Coordinator::~Coordinator() { close(); }
+
+void Coordinator::close() {
   impl_->service.close();
   impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   impl_->server->Wait();

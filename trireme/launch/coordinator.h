@@ -33,6 +33,8 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
+  /// What the destructor does; no callback comes afterwards, and the methods still work.
+  void close();
 
   /// "127.0.0.1:40123".
   const std::string& endpoint() const noexcept;
