@@ -109,9 +109,9 @@ std::vector<Pair> pairs() {
   std::vector<Pair> all;
   for (const char* transport : {"shm", "tcp"}) {
     for (const char* algorithm :
-         {"naive", "ring", "central", "tree", "double_tree", "halving_doubling", "hierarchical",
-          "direct", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
-          "all_to_all", "barrier"}) {
+         {"naive", "ring", "all_pairs", "central", "tree", "double_tree", "halving_doubling",
+          "hierarchical", "direct", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather",
+          "scatter", "all_to_all", "barrier"}) {
       const bool shared = std::string(algorithm) != "direct" || std::string(transport) == "shm";
       if (shared) all.push_back({transport, algorithm});
     }
