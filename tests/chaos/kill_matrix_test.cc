@@ -132,7 +132,7 @@ std::vector<Plan> plans() {
       "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"};
   std::vector<Plan> all;
   for (const char* transport : {"shm", "tcp", "mixed"}) {
-    for (const char* algorithm : {"naive", "ring", "central", "tree", "double_tree",
+    for (const char* algorithm : {"naive", "ring", "all_pairs", "central", "tree", "double_tree",
                                   "halving_doubling", "hierarchical", "barrier"}) {
       all.push_back({transport, "messages", algorithm});
     }

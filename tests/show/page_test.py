@@ -21,13 +21,21 @@ class Browser:
     """One chromedriver and one headless window."""
 
     def __init__(self, chromium, driver, profile):
-        self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            match = re.search(r"started successfully on port (\d+)", line)
-            if match:
-                break
+        # It takes any port of IPv4 and then wants the same of IPv6, which another program may have.
+        for _ in range(10):
+            self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True)
+            said = ""
+            for line in self.process.stdout:
+                said += line
+                match = re.search(r"started successfully on port (\d+)", line)
+                if match:
+                    break
+            else:
+                self.process.wait()
+                continue
+            break
         else:
-            sys.exit("chromedriver did not start")
+            sys.exit(f"chromedriver did not start: {said}")
         self.url = f"http://127.0.0.1:{match[1]}/session"
         options = {"binary": chromium, "args": ["--headless=new", "--no-sandbox", "--disable-gpu",
                                                 "--disable-dev-shm-usage", f"--user-data-dir={profile}"]}

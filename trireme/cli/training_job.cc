@@ -20,7 +20,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
                      "comm.transport: auto | shm | tcp | mixed | mpi | sim");
   command.add_option(
       "--algorithm", options.algorithm,
-      "comm.algorithm: auto | direct | ring | naive | central | tree | double_tree | "
+      "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | double_tree | "
       "halving_doubling | hierarchical");
   command.add_option("--link", options.link,
                      "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");

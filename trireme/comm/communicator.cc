@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/choice.h"
+#include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/registry.h"
@@ -58,11 +59,11 @@ void Communicator::require(bool condition, std::string_view operation,
 }
 
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
-std::string Communicator::choose(std::string_view wanted, std::size_t bytes,
-                                 std::uint32_t total) const {
+std::string Communicator::choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
+                                 bool wide) const {
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == "auto") {
-    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total);
+    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total, wide);
   }
   if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
     throw ConfigError("algorithm direct needs memory that ranks share; transport " +
@@ -96,7 +97,8 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.algorithm = choose(options.algorithm, inout.bytes(), operation.total);
+  operation.algorithm = choose(options.algorithm, inout.bytes(), operation.total,
+                               kernel::accumulates_wide(combine_of(op), inout.dtype));
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
   return engine_->submit(std::move(operation), options.deadline);
@@ -120,7 +122,8 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
-  operation.algorithm = choose(options.algorithm, out.bytes(), total);
+  operation.algorithm = choose(options.algorithm, out.bytes(), total,
+                               kernel::accumulates_wide(kernel::Combine::Sum, out.dtype));
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
   return engine_->submit(std::move(operation), options.deadline);

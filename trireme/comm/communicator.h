@@ -201,7 +201,8 @@ class Communicator final {
   friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
   bool may_be_direct(OpKind kind, const OpOptions& options) const;
-  std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total) const;
+  std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
+                     bool wide = false) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;

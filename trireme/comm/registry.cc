@@ -30,6 +30,8 @@ Registry& registry() {
           {OpKind::AllReduce, "ring",
            "reduce-scatter and all-gather around a ring; 2(n-1) rounds (Patarasuk and Yuan 2009)",
            ring},
+          {OpKind::AllReduce, "all_pairs",
+           "everyone's slice r to rank r, which adds, and back to everyone; 2 rounds", all_pairs},
           {OpKind::AllReduce, "central", "to one root, which adds, and back; 2 rounds", central},
           {OpKind::AllReduce, "tree",
            "up the tree of the sum and down again; 2 ceil(log2 n) rounds", tree},

@@ -237,7 +237,8 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
                                             .secret = secret,
                                             .host = job::own_address(env.coordinator),
                                             .epoch = env.epoch,
-                                            .timeout = options.timeout};
+                                            .timeout = options.timeout,
+                                            .sockets = options.sockets};
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);

@@ -39,6 +39,8 @@ struct JobOptions {
   std::string identity = {};
   /// Takes this rank's collectives and training steps as spans (observe/trace.h); null = off.
   std::shared_ptr<observe::Trace> trace = nullptr;
+  /// TCP connections between two ranks, which share its large messages (TRIREME_COMM_SOCKETS).
+  int sockets = 1;
 };
 
 /// A caller's communicator; no mpi.h is needed here: `MPI_Comm comm; Job job(MpiComm{&comm});`

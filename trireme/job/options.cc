@@ -1,6 +1,7 @@
 #include "trireme/job/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -30,6 +31,24 @@ void take_text(const launch::Getenv& get, const char* name, std::string& value) 
   if (text && !text->empty() && value == "auto") value = *text;
 }
 
+constexpr int kMostSockets = 64;
+
+void take_sockets(const launch::Getenv& get, int& value) {
+  const auto text = get("TRIREME_COMM_SOCKETS");
+  std::string given = std::to_string(value);
+  if (text && !text->empty() && value == JobOptions().sockets) {
+    given = *text;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+    if (error != std::errc() || end != given.data() + given.size()) value = 0;
+  }
+  if (value >= 1 && value <= kMostSockets) return;
+  throw ConfigError(
+      "'" + given + "' is no number of sockets from 1 to " + std::to_string(kMostSockets),
+      {.operation = "config",
+       .label = "comm.sockets",
+       .advice = "For example: TRIREME_COMM_SOCKETS=2"});
+}
+
 // mpirun may have bound each rank to cores of its own; where it has not, the ranks share.
 bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; }
 
@@ -42,6 +61,7 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT", standard.timeout, options.timeout);
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
+  take_sockets(get, options.sockets);
   const std::initializer_list<std::string_view> known = {"auto", "shm", "tcp", "mixed", "mpi"};
   if (std::find(known.begin(), known.end(), options.transport) == known.end()) {
     throw ConfigError("unknown transport '" + options.transport + "'",

@@ -34,6 +34,17 @@ TEST(Options, RefusesNonsense) {
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "pigeon"}})), ConfigError);
 }
 
+TEST(Options, SocketsAreANumberInBounds) {
+  EXPECT_EQ(resolve_options({}, from({})).sockets, 1);
+  EXPECT_EQ(resolve_options({}, from({{"TRIREME_COMM_SOCKETS", "4"}})).sockets, 4);
+  EXPECT_EQ(resolve_options({.sockets = 2}, from({{"TRIREME_COMM_SOCKETS", "4"}})).sockets, 2);
+  for (const char* wrong : {"0", "65", "-1", "two", "2x"}) {
+    EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_SOCKETS", wrong}})), ConfigError)
+        << wrong;
+  }
+  EXPECT_THROW(resolve_options({.sockets = 0}, from({})), ConfigError);
+}
+
 TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
   launch::RankEnvironment rank;
   rank.cores = 3;

@@ -29,6 +29,7 @@ struct ConnectOptions {
   std::uint32_t epoch = 0;         // of the membership; both ends must agree
   Duration timeout = std::chrono::seconds(30);
   std::vector<bool> skip = {};  // tcp: peers without a connection; empty: none
+  int sockets = 1;              // tcp: a pair of ranks, equal on all; large messages share them
 };
 
 /// All ranks on this host, as processes or threads (each with its own waiter).

@@ -16,10 +16,17 @@ bool wanted(const ConnectOptions& options, int peer) {
   return options.skip.empty() || !options.skip[static_cast<std::size_t>(peer)];
 }
 
-std::string missing(const ConnectOptions& options, const std::vector<Descriptor>& sockets) {
+using Sockets = std::vector<std::vector<Descriptor>>;
+
+bool complete(const ConnectOptions& options, const std::vector<Descriptor>& sockets) {
+  return sockets.size() == static_cast<std::size_t>(options.sockets);
+}
+
+std::string missing(const ConnectOptions& options, const Sockets& sockets) {
   std::string names;
   for (int peer = options.rank + 1; peer < options.size; ++peer) {
-    if (sockets[static_cast<std::size_t>(peer)] || !wanted(options, peer)) continue;
+    if (!wanted(options, peer)) continue;
+    if (complete(options, sockets[static_cast<std::size_t>(peer)])) continue;
     names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
   }
   return names;
@@ -36,18 +43,21 @@ std::string missing(const ConnectOptions& options, const std::vector<Descriptor>
   }
 }
 
+// One after the other, so that both ends number a pair's sockets alike.
 void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
-                const std::vector<std::string>& addresses, TimePoint deadline,
-                std::vector<Descriptor>& sockets) {
+                const std::vector<std::string>& addresses, TimePoint deadline, Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
     if (!wanted(options, peer)) continue;
     const auto at = static_cast<std::size_t>(peer);
     try {
-      sockets[at] = dial(waiter, addresses[at], deadline);
-      const Identity other =
-          handshake(waiter, sockets[at].get(), true, mine, options.secret, deadline);
-      if (other.rank != peer)
-        throw RefusedError("it says to be rank " + std::to_string(other.rank));
+      while (!complete(options, sockets[at])) {
+        Descriptor socket = dial(waiter, addresses[at], deadline);
+        const Identity other =
+            handshake(waiter, socket.get(), true, mine, options.secret, deadline);
+        if (other.rank != peer)
+          throw RefusedError("it says to be rank " + std::to_string(other.rank));
+        sockets[at].push_back(std::move(socket));
+      }
     } catch (const Error&) {
       rethrow_about(options.rank, peer);
     }
@@ -56,24 +66,43 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
 
 // Strangers are dropped; only the deadline ends the search for the real ones.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
-                   const Listener& listener, TimePoint deadline, std::vector<Descriptor>& sockets) {
+                   const Listener& listener, TimePoint deadline, Sockets& sockets) {
   Reception reception(waiter, listener, mine, options.secret);
   int left = 0;
-  for (int peer = options.rank + 1; peer < options.size; ++peer) left += wanted(options, peer);
+  for (int peer = options.rank + 1; peer < options.size; ++peer) {
+    left += wanted(options, peer) ? options.sockets : 0;
+  }
   while (left > 0) {
     auto [socket, other] = reception.next(deadline, missing(options, sockets) + " to connect");
     const auto at = static_cast<std::size_t>(other.rank);
-    if (other.rank <= options.rank || other.rank >= options.size || sockets[at]) continue;
-    sockets[at] = std::move(socket);
+    if (other.rank <= options.rank || other.rank >= options.size) continue;
+    if (complete(options, sockets[at])) continue;
+    sockets[at].push_back(std::move(socket));
     --left;
+  }
+}
+
+// An address is followed by the number of sockets that its rank means to have with every other.
+void check_counts(const ConnectOptions& options, const std::vector<std::string>& addresses) {
+  for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
+    const std::string count = addresses[peer].substr(addresses[peer].rfind(' ') + 1);
+    if (count == std::to_string(options.sockets)) continue;
+    throw ConfigError("this rank has " + std::to_string(options.sockets) +
+                          " sockets a pair of ranks, rank " + std::to_string(peer) + " has " +
+                          count,
+                      {.rank = options.rank,
+                       .operation = "tcp",
+                       .peer = static_cast<int>(peer),
+                       .label = "comm.sockets",
+                       .advice = "Set TRIREME_COMM_SOCKETS alike on all ranks."});
   }
 }
 
 }  // namespace
 
-std::vector<Descriptor> connect_all(Waiter& waiter, const ConnectOptions& options,
-                                    const Exchange& exchange, SocketKind kind) {
-  std::vector<Descriptor> sockets(static_cast<std::size_t>(options.size));
+Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchange& exchange,
+                    SocketKind kind) {
+  Sockets sockets(static_cast<std::size_t>(options.size));
   if (options.size == 1) return sockets;
   if (kind == SocketKind::Tcp && !is_loopback(options.host) && options.secret.empty()) {
     throw ConfigError("a job that listens on " + options.host + " needs a secret",
@@ -82,12 +111,14 @@ std::vector<Descriptor> connect_all(Waiter& waiter, const ConnectOptions& option
                        .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
   }
   const Listener listener = kind == SocketKind::Unix ? listen_unix() : listen_tcp(options.host);
-  const std::vector<std::string> addresses = exchange(listener.address);
+  const std::vector<std::string> addresses =
+      exchange(listener.address + " " + std::to_string(options.sockets));
   if (addresses.size() != sockets.size()) {
     throw RefusedError("the exchange gave " + std::to_string(addresses.size()) + " addresses for " +
                            std::to_string(sockets.size()) + " ranks",
                        {.rank = options.rank, .operation = "connect"});
   }
+  check_counts(options, addresses);
   const TimePoint deadline = waiter.now() + options.timeout;
   const Identity mine{options.epoch, options.rank, options.size, static_cast<std::uint32_t>(kind)};
   dial_lower(waiter, options, mine, addresses, deadline, sockets);

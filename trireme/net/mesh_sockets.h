@@ -1,4 +1,5 @@
-// One authenticated socket from every rank to every other. Collective.
+// Authenticated sockets from every rank to every other, as many a pair as the options say.
+// Collective.
 #pragma once
 
 #include <vector>
@@ -12,9 +13,9 @@ namespace net {
 
 enum class SocketKind : std::uint32_t { Unix = 1, Tcp = 2 };
 
-/// result[peer] leads to `peer`; result[rank] is empty.
-std::vector<Descriptor> connect_all(Waiter& waiter, const ConnectOptions& options,
-                                    const Exchange& exchange, SocketKind kind);
+/// result[peer][i] leads to what is result[rank][i] at `peer`; result[rank] is empty.
+std::vector<std::vector<Descriptor>> connect_all(Waiter& waiter, const ConnectOptions& options,
+                                                 const Exchange& exchange, SocketKind kind);
 
 }  // namespace net
 }  // namespace v0

@@ -23,11 +23,12 @@ class Messenger::Local final : public Link {
     }
     return true;
   }
-  std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
-    std::memcpy(messenger_.destination(messenger_.rank_, id, rest.size()), rest.data(),
-                rest.size());
-    messenger_.on_data(messenger_.rank_, id, rest.size());
-    return rest.size();
+  std::size_t try_stream(std::size_t, const Piece& piece) override {
+    const std::size_t size = piece.rest.size();
+    std::memcpy(messenger_.destination(messenger_.rank_, piece.id, piece.offset, size),
+                piece.rest.data(), size);
+    messenger_.on_data(messenger_.rank_, piece.id, size);
+    return size;
   }
 
  private:
@@ -39,12 +40,15 @@ Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter)
       waiter_(std::move(waiter)),
       peers_(static_cast<std::size_t>(size)),
       local_(std::make_unique<Local>(*this)) {
-  at(rank).link = local_.get();
+  attach(rank, local_.get());
 }
 
 Messenger::~Messenger() = default;
 
-void Messenger::attach(int peer, Link* link) { at(peer).link = link; }
+void Messenger::attach(int peer, Link* link, std::size_t num_lanes) {
+  at(peer).link = link;
+  at(peer).lanes.resize(num_lanes);
+}
 
 // Changes in the context only; other threads just read it.
 void Messenger::count(int change) {
@@ -149,17 +153,42 @@ bool Messenger::pump_once(Peer& to) {
     }
     to.queue.push_front(std::move(first));
   }
-  if (to.streams.empty()) return false;
-  Stream& stream = to.streams.front();
-  const std::size_t taken = to.link->try_stream(stream.id, stream.rest);
+  bool moved = false;
+  for (std::size_t lane = 0; lane < to.lanes.size(); ++lane) moved |= pump_lane(to, lane);
+  return moved;
+}
+
+bool Messenger::pump_lane(Peer& to, std::size_t number) {
+  Lane& lane = to.lanes[number];
+  if (!lane.stream && !claim(to, lane)) return false;
+  const std::size_t taken = to.link->try_stream(number, lane.piece);
   if (taken == 0 || to.gone || failure_) return false;  // the local link's continuations may abort
-  stream.rest = stream.rest.subspan(taken);
-  if (stream.rest.empty()) {
+  lane.piece.offset += taken;
+  lane.piece.rest = lane.piece.rest.subspan(taken);
+  Stream& stream = *lane.stream;
+  stream.left -= taken;
+  if (lane.piece.rest.empty()) lane.stream = nullptr;
+  if (stream.left == 0) {
     const WorkSource source = stream.source;
-    to.streams.pop_front();
+    to.streams.remove_if([&](const Stream& one) { return &one == &stream; });
     end(source);
   }
   return true;
+}
+
+// The next piece for an idle lane: of the oldest message that still has one.
+bool Messenger::claim(Peer& to, Lane& lane) {
+  for (Stream& stream : to.streams) {
+    Piece& rest = stream.unclaimed;
+    if (rest.rest.empty()) continue;
+    const std::size_t size =
+        to.lanes.size() == 1 ? rest.rest.size() : std::min(rest.rest.size(), kPieceBytes);
+    lane = {{rest.id, rest.offset, rest.rest.first(size)}, &stream};
+    rest.offset += size;
+    rest.rest = rest.rest.subspan(size);
+    return true;
+  }
+  return false;
 }
 
 void Messenger::on_eager(int peer, Tag tag, std::span<const std::byte> payload) {
@@ -202,16 +231,25 @@ void Messenger::on_control(int peer, const Frame& frame) {
   const Sending sent = std::move(sending->second);
   from.sending.erase(sending);
   if (frame.kind == FrameKind::Refuse) return end(sent.source);  // the receiver has the error
-  from.streams.push_back({static_cast<std::uint32_t>(frame.tag), sent.bytes, sent.source});
+  from.streams.push_back(
+      {{static_cast<std::uint32_t>(frame.tag), 0, sent.bytes}, sent.bytes.size(), sent.source});
   pump(peer);
+}
+
+std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t offset,
+                                  std::size_t length) {
+  const auto found = at(peer).receiving.find(id);
+  if (found == at(peer).receiving.end()) return nullptr;
+  const Receiving& receiving = found->second;
+  const std::size_t size = receiving.bytes.size();
+  if (length > size - receiving.done || offset > size || length > size - offset) return nullptr;
+  return receiving.bytes.data() + offset;
 }
 
 std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t length) {
   const auto found = at(peer).receiving.find(id);
   if (found == at(peer).receiving.end()) return nullptr;
-  const Receiving& receiving = found->second;
-  if (length > receiving.bytes.size() - receiving.done) return nullptr;
-  return receiving.bytes.data() + receiving.done;
+  return destination(peer, id, found->second.done, length);
 }
 
 void Messenger::on_data(int peer, std::uint32_t id, std::size_t length) {
@@ -231,6 +269,7 @@ void Messenger::fail_all(int peer, const std::exception_ptr& send_error,
   const auto posted = std::exchange(one.posted, {});
   const auto queued = std::exchange(one.queue, {});
   const auto streams = std::exchange(one.streams, {});
+  std::fill(one.lanes.begin(), one.lanes.end(), Lane());
   const auto sending = std::exchange(one.sending, {});
   const auto receiving = std::exchange(one.receiving, {});
   for (const auto& each : queued) {

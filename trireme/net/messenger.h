@@ -7,14 +7,17 @@
 //                    buffer
 //
 // Eager and Rts frames of a pair travel in one queue, so messages of one tag are matched in order;
-// Data chunks travel between them, so a large message holds nobody up. Used in the progress context
-// only, except pending(). Continuations may call back into send() and recv().
+// Data chunks travel between them, so a large message holds nobody up. Where a link has several
+// lanes, its first one carries that queue and all of them share the large messages, piece by piece.
+// Used in the progress context only, except pending(). Continuations may call back into send() and
+// recv().
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,14 +42,21 @@ struct Frame {
 /// Messages up to this size are sent without asking.
 inline constexpr std::size_t kEagerLimit = 16384;
 
+/// What is left of a large message's part that travels on one lane.
+struct Piece {
+  std::uint32_t id = 0;    // the receive's
+  std::size_t offset = 0;  // of `rest` in the message
+  std::span<const std::byte> rest;
+};
+
 /// The way to one peer.
 class Link {
  public:
   virtual ~Link() = default;
   /// Takes the whole frame and payload (at most kEagerLimit) or nothing.
   virtual bool try_send(const Frame& frame, std::span<const std::byte> payload) = 0;
-  /// Takes what fits of a large message's rest; 0 if nothing does now.
-  virtual std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) = 0;
+  /// Takes what fits of a piece; 0 if nothing does now. A lane is given one piece after the other.
+  virtual std::size_t try_stream(std::size_t lane, const Piece& piece) = 0;
 };
 
 class Messenger {
@@ -54,7 +64,7 @@ class Messenger {
   Messenger(int rank, int size, std::shared_ptr<Waiter> waiter);
   ~Messenger();
 
-  void attach(int peer, Link* link);
+  void attach(int peer, Link* link, std::size_t num_lanes = 1);
   Work send(int peer, Tag tag, std::span<const std::byte> bytes);
   Work recv(int peer, Tag tag, std::span<std::byte> bytes);
   /// Every pending and later Work fails with `error`.
@@ -73,12 +83,15 @@ class Messenger {
   bool pump(int peer);
   void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
   void on_control(int peer, const Frame& frame);
-  /// Where the next `length` bytes of the receive go; nullptr if the peer may not send them.
+  /// Where the receive's `length` bytes at `offset` go; nullptr if the peer may not send them.
+  std::byte* destination(int peer, std::uint32_t id, std::size_t offset, std::size_t length);
+  /// The same for a link of one lane, where bytes come in order.
   std::byte* destination(int peer, std::uint32_t id, std::size_t length);
   void on_data(int peer, std::uint32_t id, std::size_t length);
 
  private:
   static constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // where lanes share
 
   struct Posted {
     Tag tag;
@@ -102,9 +115,13 @@ class Messenger {
     WorkSource source;
   };
   struct Stream {
-    std::uint32_t id;  // the receive's
-    std::span<const std::byte> rest;
+    Piece unclaimed;   // what no lane has taken on yet
+    std::size_t left;  // to be written
     WorkSource source;
+  };
+  struct Lane {
+    Piece piece;
+    Stream* stream = nullptr;  // whose piece it is; null: idle
   };
   struct Receiving {
     std::span<std::byte> bytes;
@@ -120,7 +137,8 @@ class Messenger {
     std::deque<Unexpected> unexpected;
     std::size_t unexpected_bytes = 0;
     std::deque<Queued> queue;
-    std::deque<Stream> streams;
+    std::list<Stream> streams;
+    std::vector<Lane> lanes;
     std::unordered_map<std::uint32_t, Sending> sending;
     std::unordered_map<std::uint32_t, Receiving> receiving;
     std::uint32_t next_id = 0;
@@ -136,6 +154,8 @@ class Messenger {
   void take(int peer, Unexpected message, const Posted& posted);
   void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
   bool pump_once(Peer& to);
+  bool pump_lane(Peer& to, std::size_t lane);
+  static bool claim(Peer& to, Lane& lane);
   void fail_all(int peer, const std::exception_ptr& send_error,
                 const std::exception_ptr& recv_error);
 

@@ -124,6 +124,7 @@ void add_parallel_keys(config::Schema& schema) {
               {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
+  schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
               names_of_algorithms()});
   schema.add({.name = "comm.compression",
@@ -220,7 +221,8 @@ Settings::Settings(const config::Config& config) {
          .timeout = seconds(number("timeout")),
          .timeout_user_code = seconds(number("timeout.user_code")),
          .reproducible = config.boolean("train.reproducible"),
-         .identity = config.identity()};
+         .identity = config.identity(),
+         .sockets = static_cast<int>(integer("comm.sockets"))};
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");

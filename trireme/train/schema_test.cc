@@ -58,8 +58,8 @@ TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
                              "train.kernel_threads=2", "train.beta2=0.5", "model.layers=2"}) {
     EXPECT_NE(with({change}).identity(), base) << change;
   }
-  for (const char* change : {"comm.algorithm=ring", "comm.transport=tcp", "timeout=5",
-                             "checkpoint.every=3", "comm.bucket_bytes=4096"}) {
+  for (const char* change : {"comm.algorithm=ring", "comm.transport=tcp", "comm.sockets=2",
+                             "timeout=5", "checkpoint.every=3", "comm.bucket_bytes=4096"}) {
     EXPECT_EQ(with({change}).identity(), base) << change;
   }
 }

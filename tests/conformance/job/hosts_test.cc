@@ -1,9 +1,13 @@
 // Jobs over several hosts, as far as the ranks know: each process gives its host another name.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "trireme/job.h"
@@ -47,6 +51,44 @@ TEST(Hosts, EveryRankKnowsItsPlaceAndTheGroupsAreThere) {
        {std::pair{4, 2}, std::pair{5, 2}, std::pair{3, 1}, std::pair{3, 8}}) {
     const auto run = run_processes(ranks, "hosts", {.arguments = {std::to_string(per_host)}});
     EXPECT_EQ(run.exit_code, 0) << ranks << " ranks, " << per_host << " a host\n" << run.describe();
+  }
+}
+
+// Connected ones of the transport, which alone have its keepalive.
+int count_sockets() {
+  int count = 0;
+  for (int socket = 3; socket < 1024; ++socket) {
+    int idle = 0, listens = 0;
+    socklen_t length = sizeof idle;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &length) != 0) continue;
+    length = sizeof listens;
+    getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length);
+    count += idle == 10 && listens == 0;
+  }
+  return count;
+}
+
+TRIREME_PROCESS(sockets) {  // argv[1]: ranks a host
+  const int per_host = std::atoi(argv[1]), self = std::atoi(std::getenv("TRIREME_RANK"));
+  setenv("TRIREME_HOST", ("host" + std::to_string(self / per_host)).c_str(), 1);
+  Job job(argc, argv);
+  std::printf("%d sockets\n", count_sockets());
+  std::vector<float> x(1 << 20, static_cast<float>(self));
+  all_reduce(job.world(), x, Sum);
+  return x == std::vector<float>(x.size(), 6) ? 0 : 4;
+}
+
+TEST(Hosts, SocketsAsManyAsAskedFor) {
+  for (const auto& [transport, per_host, sockets] :
+       {std::tuple{"tcp", 1, 9}, std::tuple{"mixed", 2, 6}}) {
+    const auto run = run_processes(4, "sockets",
+                                   {.transport = transport,
+                                    .environment = {"TRIREME_COMM_SOCKETS=3"},
+                                    .arguments = {std::to_string(per_host)}});
+    EXPECT_EQ(run.exit_code, 0) << run.describe();
+    for (const auto& rank : run.ranks) {
+      EXPECT_EQ(rank.out, std::to_string(sockets) + " sockets\n") << run.describe();
+    }
   }
 }
 

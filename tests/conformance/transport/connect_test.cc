@@ -1,6 +1,8 @@
 // Joining a group: addresses, secrets, epochs, and ranks that do not come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <utility>
 
@@ -38,6 +40,54 @@ TEST(Connect, TcpOverIpv6) {
         options.host = "::1";
         return net::connect_tcp(waiter, options, exchange);
       });
+}
+
+// The connected TCP sockets of this process, in the order in which they were opened.
+std::vector<int> tcp_sockets() {
+  std::vector<int> sockets;
+  for (int socket = 3; socket < 1024; ++socket) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    const int found = getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length);
+    if (found == 0 && peer.sin_family == AF_INET) sockets.push_back(socket);
+  }
+  return sockets;
+}
+
+class OneOfSeveral : public ::testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Sockets, OneOfSeveral, ::testing::Range(std::size_t{0}, std::size_t{6}));
+
+// Two ranks with three sockets between them are six ends; any that dies costs both ranks the peer,
+// also in the middle of a large message.
+TEST_P(OneOfSeveral, ThatDiesLosesThePeer) {
+  for (const bool busy : {false, true}) {
+    TcpOver<3>::run(2, [&](Rank& rank) {
+      rank.barrier();
+      Bytes large(busy ? 64 << 20 : 8), in(large.size());
+      const Work received = rank.recv(1 - rank.rank, 1, in);
+      const Work sent = busy ? rank.send(1 - rank.rank, 1, large) : Work();
+      if (rank.rank == 0) {
+        const auto sockets = tcp_sockets();
+        ASSERT_EQ(sockets.size(), 6u);
+        shutdown(sockets[GetParam()], SHUT_RDWR);
+      }
+      EXPECT_THROW(received.wait(kSoon), PeerLost);
+      EXPECT_THROW(rank.recv(1 - rank.rank, 2, in).wait(kSoon), PeerLost);
+    });
+  }
+}
+
+TEST(Connect, AnotherNumberOfSocketsIsRefusedWithBoth) {
+  const auto errors =
+      connect_two(net::connect_tcp, [](auto& options) { options.sockets = 1 + options.rank; });
+  for (const int rank : {0, 1}) {
+    ASSERT_TRUE(errors[static_cast<std::size_t>(rank)]);
+    const auto failure = describe(errors[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(failure.exit_code, 2);
+    EXPECT_THAT(failure.sentence,
+                HasSubstr(rank == 0 ? "has 1 sockets a pair of ranks, rank 1 has 2"
+                                    : "has 2 sockets a pair of ranks, rank 0 has 1"));
+  }
 }
 
 TEST(Connect, AWrongSecretIsRefused) {

@@ -91,6 +91,18 @@ TYPED_TEST(Conformance, WhatWasSentBeforeLeavingArrives) {
   });
 }
 
+TYPED_TEST(Conformance, ALargeMessageSentBeforeLeavingArrives) {
+  TypeParam::run(2, [](Rank& rank) {
+    Bytes bytes = pattern(3'000'001, 1), in(3'000'001);
+    if (rank.rank == 1) return rank.send(0, 1, bytes).wait(kSoon);
+    const Work receive = rank.recv(1, 1, in);
+    rank.waiter->sleep(5ms);
+    receive.wait(kSoon);
+    EXPECT_TRUE(in == bytes);
+    EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), PeerLost);
+  });
+}
+
 TYPED_TEST(Conformance, ADeadlineExpires) {
   TypeParam::run(2, [](Rank& rank) {
     Bytes in(8), out(8);

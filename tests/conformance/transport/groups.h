@@ -136,18 +136,25 @@ struct Shm {
 };
 
 /// Two ranks a host, as far as the transport knows.
-struct Mixed {
-  static constexpr const char* kName = "mixed";
-  static constexpr const char* kTransport = kName;
+template <int kSockets>
+struct MixedOver {
+  static constexpr const char* kTransport = "mixed";
   static constexpr bool kMaps = true;
   static bool maps(int a, int b) { return a / 2 == b / 2; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
     std::vector<std::string> hosts;
     for (int rank = 0; rank < size; ++rank) hosts.push_back("host " + std::to_string(rank / 2));
-    run_threads(size, body, [&](auto waiter, const auto& options, const auto& exchange) {
+    run_threads(size, body, [&](auto waiter, net::ConnectOptions options, const auto& exchange) {
+      options.sockets = kSockets;
       return net::connect_mixed(waiter, options, exchange, hosts);
     });
   }
+};
+struct Mixed : MixedOver<1> {
+  static constexpr const char* kName = "mixed";
+};
+struct Mixed2 : MixedOver<2> {
+  static constexpr const char* kName = "mixed_2_sockets";
 };
 
 #ifdef TRIREME_CONFORMANCE_MPI
@@ -169,14 +176,26 @@ struct Mpi {
 };
 #endif
 
-struct Tcp {
-  static constexpr const char* kName = "tcp";
-  static constexpr const char* kTransport = kName;
+template <int kSockets>
+struct TcpOver {
+  static constexpr const char* kTransport = "tcp";
   static constexpr bool kMaps = false;
   static bool maps(int, int) { return false; }
   static void run(int size, const Body& body, std::uint64_t = 1) {
-    run_threads(size, body, net::connect_tcp);
+    run_threads(size, body, [](auto waiter, net::ConnectOptions options, const auto& exchange) {
+      options.sockets = kSockets;
+      return net::connect_tcp(waiter, options, exchange);
+    });
   }
+};
+struct Tcp : TcpOver<1> {
+  static constexpr const char* kName = "tcp";
+};
+struct Tcp2 : TcpOver<2> {
+  static constexpr const char* kName = "tcp_2_sockets";
+};
+struct Tcp4 : TcpOver<4> {
+  static constexpr const char* kName = "tcp_4_sockets";
 };
 
 struct Sim {

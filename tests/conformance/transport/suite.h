@@ -43,7 +43,7 @@ struct Names {
 #ifdef TRIREME_CONFORMANCE_MPI
 using All = ::testing::Types<Mpi>;
 #else
-using All = ::testing::Types<Sim, Shm, Tcp, Mixed, GroupOnSim, GroupOnShm>;
+using All = ::testing::Types<Sim, Shm, Tcp, Tcp2, Tcp4, Mixed, Mixed2, GroupOnSim, GroupOnShm>;
 #endif
 TYPED_TEST_SUITE(Conformance, All, Names);
 

@@ -9,6 +9,7 @@ namespace comm {
 
 void ring(Algorithm& a);                     // all_reduce: reduce-scatter, then all-gather
 void naive(Algorithm& a);                    // all_reduce: everyone to everyone
+void all_pairs(Algorithm& a);                // all_reduce: slices to their owners and back
 void central(Algorithm& a);                  // all_reduce: to one root and back
 void tree(Algorithm& a);                     // all_reduce: up and down one tree
 void double_tree(Algorithm& a);              // all_reduce: two trees, half of the buffer each

@@ -43,30 +43,32 @@ plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport)
 
 }  // namespace
 
-const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t total) const {
+const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t total,
+                                   bool wide) const {
   const bool common = total == static_cast<std::uint32_t>(group_.size) || total == 1;
-  if (!common) return decide(kind, bytes, total);
-  auto& known = known_[static_cast<std::size_t>(kind)][std::bit_width(bytes)];
+  if (!common) return decide(kind, bytes, total, wide);
+  auto& known = known_[wide][static_cast<std::size_t>(kind)][std::bit_width(bytes)];
   if (const std::string* name = known.load(std::memory_order_acquire)) return *name;
-  const std::string& name = decide(kind, bytes, total);
+  const std::string& name = decide(kind, bytes, total, wide);
   known.store(&name, std::memory_order_release);
   return name;
 }
 
-const std::string& Chooser::decide(OpKind kind, std::size_t bytes, std::uint32_t total) const {
+const std::string& Chooser::decide(OpKind kind, std::size_t bytes, std::uint32_t total,
+                                   bool wide) const {
   const std::size_t rounded = bytes == 0 ? 0 : std::bit_ceil(bytes);
   std::lock_guard lock(mutex_);
-  const std::string*& chosen = chosen_[{kind, rounded, total}];
+  const std::string*& chosen = chosen_[{kind, rounded, total, wide}];
   if (!chosen) {
-    const auto all = candidates(kind, rounded, total);
+    const auto all = candidates(kind, rounded, total, wide);
     names_.push_back(all.empty() ? std::string() : all.front().algorithm);
     chosen = &names_.back();
   }
   return *chosen;
 }
 
-std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes,
-                                           std::uint32_t total) const {
+std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::uint32_t total,
+                                           bool wide) const {
   const plan::Tuning* tuning = group_.tuning.get();
   const plan::LinkCost link = link_of(tuning, group_.transport);
   std::vector<Candidate> found;
@@ -74,13 +76,20 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes,
     return tuning ? tuning->seconds(name_of(kind), name, group_.transport, group_.size, bytes)
                   : std::nullopt;
   };
+  const auto shape = [&](const AlgorithmEntry& entry, double partial) {
+    const Program program = record(entry.name, entry.generator, group_.size, 0, group_.hosts,
+                                   pieces_for(bytes, group_.size));
+    return shape_of(resolve(entry.name, program, layout_of(kind, group_.size, total, 0)), partial);
+  };
   for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+    const double partial = wide ? 2 : 1, size = static_cast<double>(bytes);
     if (const auto seconds = measured(entry->name)) {
-      found.push_back({entry->name, *seconds, true});
+      // Measured with sums of the data's own width.
+      const double more =
+          wide ? (shape(*entry, partial).sent - shape(*entry, 1).sent) * size * link.beta : 0;
+      found.push_back({entry->name, *seconds + more, true});
     } else if (ships(*entry)) {
-      const auto shape =
-          shape_of(*entry, group_.size, total, 0, group_.hosts, pieces_for(bytes, group_.size));
-      found.push_back({entry->name, shape.seconds(link, static_cast<double>(bytes)), false});
+      found.push_back({entry->name, shape(*entry, partial).seconds(link, size), false});
     }
   }
   if (group_.can_map) {

@@ -40,23 +40,28 @@ class Chooser {
   };
   explicit Chooser(Group group) : group_(std::move(group)) {}
 
-  /// The name of the algorithm; total: leaves of a sum, else 1.
-  const std::string& choose(OpKind kind, std::size_t bytes, std::uint32_t total) const;
+  /// The name of the algorithm; total: leaves of a sum, else 1; wide: partial sums take twice the
+  /// bytes (16-bit floats, added in fp32).
+  const std::string& choose(OpKind kind, std::size_t bytes, std::uint32_t total,
+                            bool wide = false) const;
   /// Those that could run it: the measured ones first, each sort fastest first. Algorithms that a
   /// program registered itself take part once they were measured.
-  std::vector<Candidate> candidates(OpKind kind, std::size_t bytes, std::uint32_t total) const;
+  std::vector<Candidate> candidates(OpKind kind, std::size_t bytes, std::uint32_t total,
+                                    bool wide = false) const;
   /// "all_reduce of 1 MiB on 4 ranks over tcp: ring, 1.2 ms by the formula (…); tree 3.1 ms, …".
   std::string explain(OpKind kind, std::size_t bytes, std::uint32_t total) const;
 
  private:
-  const std::string& decide(OpKind kind, std::size_t bytes, std::uint32_t total) const;
+  const std::string& decide(OpKind kind, std::size_t bytes, std::uint32_t total, bool wide) const;
   const Group group_;
   static constexpr std::size_t kKinds = 16, kSizes = 65;
-  // total == size, by kind and bit width: no lock in the common case.
-  mutable std::array<std::array<std::atomic<const std::string*>, kSizes>, kKinds> known_{};
+  // total == size, by wide, kind and bit width: no lock in the common case.
+  using Known = std::array<std::array<std::atomic<const std::string*>, kSizes>, kKinds>;
+  mutable std::array<Known, 2> known_{};
   mutable std::mutex mutex_;
   mutable std::deque<std::string> names_;  // addresses stay
-  mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t>, const std::string*> chosen_;
+  mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t, bool>, const std::string*>
+      chosen_;
 };
 
 /// The text of the file at plan::tuning_path(); empty where there is none.

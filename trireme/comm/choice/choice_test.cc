@@ -63,6 +63,27 @@ TEST(Choice, SizesWithinAPowerOfTwoChooseAlike) {
   EXPECT_FALSE(chooser.choose(kKind, 0, 5).empty());
 }
 
+// Partial sums of 16-bit floats are fp32: what sends none of them is ahead, measured or not.
+TEST(Choice, SixteenBitSumsTakeWhatSendsNoPartialSums) {
+  const std::size_t bytes = 64 << 20;
+  const auto partial = [](const std::string& name) {
+    const AlgorithmEntry& entry = *find_algorithm(kKind, name);
+    const auto routes = resolve(name, record(name, entry.generator, 8), layout_of(kKind, 8, 8, 0));
+    return shape_of(routes, 2).sent > shape_of(routes, 1).sent;
+  };
+  const Chooser formula({.size = 8, .transport = "tcp"});
+  EXPECT_FALSE(partial(formula.choose(kKind, bytes, 8, true)));
+  EXPECT_TRUE(partial("ring"));
+
+  auto tuning = std::make_shared<plan::Tuning>();
+  tuning->links["tcp"] = {1e-5, 1e-9, 1e-10};
+  tuning->add({"all_reduce", "ring", "tcp", 8, bytes, 0.20});
+  tuning->add({"all_reduce", "all_pairs", "tcp", 8, bytes, 0.21});
+  const Chooser measured({.size = 8, .transport = "tcp", .tuning = tuning});
+  EXPECT_EQ(measured.choose(kKind, bytes, 8), "ring");
+  EXPECT_EQ(measured.choose(kKind, bytes, 8, true), "all_pairs");
+}
+
 TEST(Choice, SaysWhy) {
   auto tuning = std::make_shared<plan::Tuning>();
   tuning->machine = "a test";

@@ -11,13 +11,14 @@ struct Load {  // of one rank in one round
   double messages = 0, sent = 0, added = 0;
 };
 
-Load load_of(const Route& route, const RouteRound& round) {
+Load load_of(const Route& route, const RouteRound& round, double partial, std::uint32_t total) {
   const double chunk = 1.0 / route.num_chunks;
   Load load;
   for (const Movement& send : round.sends) {
-    const double terms = static_cast<double>(send.nodes.size());
-    load.messages += terms;
-    load.sent += terms * chunk;
+    load.messages += static_cast<double>(send.nodes.size());
+    for (const kernel::LeafRange& node : send.nodes) {
+      load.sent += (node.count == 1 || node.count == total ? 1 : partial) * chunk;
+    }
   }
   for (const auto& merges : round.merges) {
     load.added += static_cast<double>(merges.merges.size()) * chunk;
@@ -25,9 +26,22 @@ Load load_of(const Route& route, const RouteRound& round) {
   return load;
 }
 
+// Of the sum: what all ranks start with together.
+std::uint32_t leaves_of(std::span<const Route> routes) {
+  std::uint32_t end = 0;
+  for (const Route& route : routes) {
+    for (const auto& held : route.initial) {
+      for (const kernel::LeafRange& node : held) end = std::max(end, node.first + node.count);
+    }
+  }
+  return end;
+}
+
 // Runs the rounds as the executor does: a send leaves when its round begins, a round ends when
 // all its receives have arrived and been added. `member` says what counts.
-double longest_way(std::span<const Route> routes, double Load::*member, int* rounds = nullptr) {
+double longest_way(std::span<const Route> routes, double Load::*member, double partial,
+                   int* rounds = nullptr) {
+  const std::uint32_t total = leaves_of(routes);
   const bool after = member == &Load::added;
   const int size = static_cast<int>(routes.size());
   std::vector<std::size_t> at(size, 0);
@@ -45,7 +59,7 @@ double longest_way(std::span<const Route> routes, double Load::*member, int* rou
     for (int rank = 0; rank < size; ++rank) {
       if (at[rank] == routes[rank].rounds.size()) continue;
       const RouteRound& round = routes[rank].rounds[at[rank]];
-      const double own = load_of(routes[rank], round).*member;
+      const double own = load_of(routes[rank], round, partial, total).*member;
       if (!begun[rank]) {
         if (!after) now[rank] += own;
         ++depth[rank];
@@ -86,12 +100,12 @@ std::vector<double> buffers_sent(std::span<const Route> routes) {
   return sent;
 }
 
-plan::CostShape shape_of(std::span<const Route> routes) {
+plan::CostShape shape_of(std::span<const Route> routes, double partial) {
   plan::CostShape shape;
   if (routes.empty()) return shape;
-  shape.messages = longest_way(routes, &Load::messages, &shape.rounds);
-  shape.sent = longest_way(routes, &Load::sent);
-  shape.added = longest_way(routes, &Load::added);
+  shape.messages = longest_way(routes, &Load::messages, partial, &shape.rounds);
+  shape.sent = longest_way(routes, &Load::sent, partial);
+  shape.added = longest_way(routes, &Load::added, partial);
   return shape;
 }
 

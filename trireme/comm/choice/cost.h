@@ -18,8 +18,9 @@ std::vector<double> buffers_sent(std::span<const Route> routes);
 
 /// The cost shape of `routes` (one per rank) under α–β–γ: a rank may begin its next round when all
 /// of the last is there, so round k of a rank starts after round k-1 of it and of those it hears
-/// from. The longest such way, separately in messages, bytes and additions.
-plan::CostShape shape_of(std::span<const Route> routes);
+/// from. The longest such way, separately in messages, bytes and additions. A partial
+/// sum that is sent counts as `partial` buffers, a leaf or the whole sum as one.
+plan::CostShape shape_of(std::span<const Route> routes, double partial = 1);
 
 /// Records and resolves `entry` for `size` ranks with `total` leaves and counts it.
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root = 0,

@@ -107,6 +107,7 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
     case OpKind::AllReduce:
       if (name == "naive") return naive_cost(size, bytes);
       if (name == "central") return central_cost(size, bytes);
+      if (name == "all_pairs") return AlgorithmCost{2, 2 * others * bytes, others * bytes};
       if (name == "tree") return tree_cost(size, bytes);
       if (name == "ring") return ring_cost(size, bytes, pieces);
       if (name == "double_tree") return double_tree_cost(size, bytes, pieces);

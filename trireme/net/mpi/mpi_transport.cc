@@ -110,9 +110,9 @@ class MpiCore final : public ProgressSource {
     bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
       return core_.put(peer_, frame, payload);
     }
-    std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
-      const auto chunk = rest.first(std::min(rest.size(), kChunk));
-      const Frame frame{FrameKind::Data, id, 0, chunk.size()};
+    std::size_t try_stream(std::size_t, const Piece& piece) override {
+      const auto chunk = piece.rest.first(std::min(piece.rest.size(), kChunk));
+      const Frame frame{FrameKind::Data, piece.id, 0, chunk.size()};
       return core_.put(peer_, frame, chunk) ? chunk.size() : 0;
     }
 

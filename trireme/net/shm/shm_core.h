@@ -48,8 +48,8 @@ class ShmCore final : public ProgressSource {
       core_.ring_if_asleep(peer_);
       return true;
     }
-    std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override {
-      const std::size_t taken = writer_.put_chunk(id, rest);
+    std::size_t try_stream(std::size_t, const Piece& piece) override {
+      const std::size_t taken = writer_.put_chunk(piece.id, piece.rest);
       if (taken > 0) core_.ring_if_asleep(peer_);
       return taken;
     }

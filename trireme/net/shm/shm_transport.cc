@@ -66,7 +66,13 @@ std::shared_ptr<Transport> make_shm(std::shared_ptr<Waiter> waiter, const Connec
 
 std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,
                                        const ConnectOptions& options, const Exchange& exchange) {
-  auto sockets = connect_all(*waiter, options, exchange, SocketKind::Unix);
+  ConnectOptions one = options;
+  one.sockets = 1;
+  std::vector<Descriptor> sockets(static_cast<std::size_t>(options.size));
+  auto all = connect_all(*waiter, one, exchange, SocketKind::Unix);
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    if (!all[peer].empty()) sockets[peer] = std::move(all[peer].front());
+  }
   return std::make_shared<ShmTransport>(std::move(waiter), options, std::move(sockets));
 }
 

@@ -32,10 +32,12 @@ TcpLink::~TcpLink() {
     ::poll(&one, 1, 100);
   }
   // Unread bytes would turn the close into a reset.
-  shutdown(socket_.get(), SHUT_WR);
+  stop_writing();
   while (recv(socket_.get(), in_.data(), in_.size(), MSG_DONTWAIT) > 0) {
   }
 }
+
+void TcpLink::stop_writing() noexcept { shutdown(socket_.get(), SHUT_WR); }
 
 // Bytes written, 0 if the socket is full or broken (reading finds out which).
 std::ptrdiff_t TcpLink::write_some(const void* head, std::size_t head_bytes,
@@ -85,7 +87,8 @@ bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
   return true;
 }
 
-std::size_t TcpLink::try_stream(std::uint32_t id, std::span<const std::byte> rest) {
+std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
+  const std::span<const std::byte> rest = piece.rest;
   while (sent_ < out_.size()) {
     if (!flush()) return 0;
   }
@@ -96,7 +99,8 @@ std::size_t TcpLink::try_stream(std::uint32_t id, std::span<const std::byte> res
   }
   Head head;
   head.kind = static_cast<std::uint8_t>(FrameKind::Data);
-  head.id = id;
+  head.id = piece.id;
+  head.tag = piece.offset;
   head.length = std::min(rest.size(), kChunk);
   const auto count =
       static_cast<std::size_t>(write_some(&head, sizeof head, rest.first(head.length)));
@@ -164,6 +168,7 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     }
     case FrameKind::Data:
       data_id_ = head.id;
+      data_offset_ = head.tag;
       data_left_ = head.length;
       if (head.length <= kChunk) return true;
       ended = "it sent a chunk that is too long";
@@ -181,7 +186,8 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
 
 void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended) {
   data_left_ -= bytes.size();
-  std::byte* const to = messenger_.destination(peer_, data_id_, bytes.size());
+  std::byte* const to = messenger_.destination(peer_, data_id_, data_offset_, bytes.size());
+  data_offset_ += bytes.size();
   if (to != nullptr) {
     std::memcpy(to, bytes.data(), bytes.size());
     messenger_.on_data(peer_, data_id_, bytes.size());
@@ -192,7 +198,7 @@ void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended)
 
 // Straight into the receiver's memory.
 bool TcpLink::read_data(const char*& ended) {
-  std::byte* const to = messenger_.destination(peer_, data_id_, data_left_);
+  std::byte* const to = messenger_.destination(peer_, data_id_, data_offset_, data_left_);
   if (to == nullptr && !messenger_.aborted()) {
     ended = "it sent data that nobody asked for";
     return false;
@@ -200,6 +206,7 @@ bool TcpLink::read_data(const char*& ended) {
   const std::size_t wanted = to != nullptr ? data_left_ : std::min(data_left_, in_.size());
   const auto count = recv(socket_.get(), to != nullptr ? to : in_.data(), wanted, MSG_DONTWAIT);
   if (!received(count, ended)) return false;
+  data_offset_ += static_cast<std::size_t>(count);
   data_left_ -= static_cast<std::size_t>(count);
   if (to != nullptr) messenger_.on_data(peer_, data_id_, static_cast<std::size_t>(count));
   return true;
@@ -218,14 +225,21 @@ bool TcpLink::read_buffer(const char*& ended) {
   return true;
 }
 
-bool TcpLink::received(std::ptrdiff_t count, const char*& ended) const {
+bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
   if (count > 0) return true;
+  closed_ = count == 0 || errno == ECONNRESET || errno == EPIPE;
   if (count == 0) {
     ended = "its process has ended or left the group";
   } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
     ended = std::strerror(errno);
   }
   return false;
+}
+
+TcpLinks::TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets) {
+  for (Descriptor& socket : sockets) {
+    links_.push_back(std::make_unique<TcpLink>(messenger, peer, std::move(socket)));
+  }
 }
 
 }  // namespace net

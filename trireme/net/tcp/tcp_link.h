@@ -1,4 +1,5 @@
-// One connection of a tcp transport: frames out, frames in, nothing blocks.
+// One connection of a tcp transport: frames out, frames in, nothing blocks. A pair of ranks may
+// have several: then each is a lane of the Link to the peer (TcpLinks).
 //
 // A frame is a 24-byte head and its payload. Small frames go through a buffer; the chunks of large
 // messages are written from the sender's memory (writev) and read into the receiver's.
@@ -6,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "trireme/net/messenger.h"
@@ -22,7 +24,7 @@ class TcpLink final : public Link {
   ~TcpLink() override;
 
   bool try_send(const Frame& frame, std::span<const std::byte> payload) override;
-  std::size_t try_stream(std::uint32_t id, std::span<const std::byte> rest) override;
+  std::size_t try_stream(std::size_t lane, const Piece& piece) override;
 
   int socket() const noexcept { return socket_.get(); }
   /// Bytes wait for the socket to take them.
@@ -31,13 +33,17 @@ class TcpLink final : public Link {
   bool flush();
   /// Reads and handles what has come; sets `ended` with the reason when the peer is gone.
   bool read(const char*& ended);
+  /// `ended` was the connection's end, and not a breach of the protocol or a dead network.
+  bool closed() const noexcept { return closed_; }
+  /// Nothing more will be written: the peer reads the end after what is out.
+  void stop_writing() noexcept;
 
  private:
   struct Head {
     std::uint8_t kind = 0;
     char magic[3] = {'T', 'R', '1'};
     std::uint32_t id = 0;
-    std::uint64_t tag = 0;
+    std::uint64_t tag = 0;  // Data: the chunk's offset in the message
     std::uint64_t length = 0;
   };
   static_assert(sizeof(Head) == 24);
@@ -49,7 +55,7 @@ class TcpLink final : public Link {
   void receive_data(std::span<const std::byte> bytes, const char*& ended);
   bool read_data(const char*& ended);
   bool read_buffer(const char*& ended);
-  bool received(std::ptrdiff_t count, const char*& ended) const;
+  bool received(std::ptrdiff_t count, const char*& ended);
 
   Messenger& messenger_;
   const int peer_;
@@ -61,7 +67,26 @@ class TcpLink final : public Link {
   std::vector<std::byte> in_;
   std::size_t begin_ = 0, end_ = 0;  // unread part of in_
   std::uint32_t data_id_ = 0;
-  std::size_t data_left_ = 0;  // of the chunk that is coming in
+  std::size_t data_offset_ = 0;  // in the message
+  std::size_t data_left_ = 0;    // of the chunk that is coming in
+  bool closed_ = false;
+};
+
+/// All connections to one peer: small frames on the first, the pieces of large messages on any.
+class TcpLinks final : public Link {
+ public:
+  TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets);
+  bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
+    return links_.front()->try_send(frame, payload);
+  }
+  std::size_t try_stream(std::size_t lane, const Piece& piece) override {
+    return links_[lane]->try_stream(lane, piece);
+  }
+  std::size_t size() const noexcept { return links_.size(); }
+  TcpLink& operator[](std::size_t lane) const noexcept { return *links_[lane]; }
+
+ private:
+  std::vector<std::unique_ptr<TcpLink>> links_;
 };
 
 }  // namespace net

@@ -1,4 +1,8 @@
-// The transport over TCP: one authenticated connection per pair of ranks, in one epoll.
+// The transport over TCP: authenticated connections between every pair of ranks, in one epoll.
+//
+// A pair with several connections ends when all of them have ended, so that nothing is lost that
+// was sent before the peer left. Where one ends alone, both ranks stop writing to the others as
+// soon as they see it, and so all end.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -19,7 +23,7 @@ namespace {
 class TcpCore final : public ProgressSource {
  public:
   TcpCore(const std::shared_ptr<Waiter>& waiter, const ConnectOptions& options,
-          std::vector<Descriptor> sockets)
+          std::vector<std::vector<Descriptor>> sockets)
       : rank_(options.rank),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         messenger_(options.rank, options.size, waiter),
@@ -27,14 +31,17 @@ class TcpCore final : public ProgressSource {
     if (!epoll_) throw_system_error("epoll_create1");
     for (int peer = 0; peer < options.size; ++peer) {
       if (peer == rank_) continue;
-      if (!sockets[static_cast<std::size_t>(peer)]) {
+      auto& own = sockets[static_cast<std::size_t>(peer)];
+      if (own.empty()) {
         messenger_.lose(peer, "this transport has no connection to it");
         continue;
       }
-      at(peer).link = std::make_unique<TcpLink>(messenger_, peer,
-                                                std::move(sockets[static_cast<std::size_t>(peer)]));
-      messenger_.attach(peer, at(peer).link.get());
-      control(peer, EPOLL_CTL_ADD, EPOLLIN);
+      at(peer).lanes.resize(own.size());
+      at(peer).links = std::make_unique<TcpLinks>(messenger_, peer, std::move(own));
+      messenger_.attach(peer, at(peer).links.get(), at(peer).lanes.size());
+      for (std::size_t lane = 0; lane < at(peer).lanes.size(); ++lane) {
+        control(peer, lane, EPOLL_CTL_ADD, EPOLLIN);
+      }
     }
   }
 
@@ -50,9 +57,10 @@ class TcpCore final : public ProgressSource {
     const int count = epoll_wait(epoll_.get(), happened, 16, 0);
     bool moved = false;
     for (int i = 0; i < count; ++i) {
-      const int peer = static_cast<int>(happened[i].data.u32);
+      const int peer = static_cast<int>(happened[i].data.u64 >> 32);
+      const std::size_t lane = happened[i].data.u64 & 0xffffffffu;
       if (messenger_.lost(peer)) continue;
-      if (happened[i].events & ~std::uint32_t{EPOLLOUT}) moved |= read(peer);
+      if (happened[i].events & ~std::uint32_t{EPOLLOUT}) moved |= read(peer, lane);
     }
     bool unsent = false;
     for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
@@ -64,44 +72,75 @@ class TcpCore final : public ProgressSource {
   }
 
  private:
-  struct Peer {
-    std::unique_ptr<TcpLink> link;
+  struct Lane {
     std::uint32_t events = 0;
+    bool ended = false;
+  };
+  struct Peer {
+    std::unique_ptr<TcpLinks> links;
+    std::vector<Lane> lanes;
   };
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
-  void control(int peer, int operation, std::uint32_t events) {
-    epoll_event event{.events = events, .data = {.u32 = static_cast<std::uint32_t>(peer)}};
-    if (epoll_ctl(epoll_.get(), operation, at(peer).link->socket(), &event) != 0) {
+  void control(int peer, std::size_t lane, int operation, std::uint32_t events) {
+    const std::uint64_t place = static_cast<std::uint64_t>(peer) << 32 | lane;
+    epoll_event event{.events = events, .data = {.u64 = place}};
+    if (epoll_ctl(epoll_.get(), operation, (*at(peer).links)[lane].socket(), &event) != 0) {
       throw_system_error("epoll_ctl");
     }
-    at(peer).events = events;
+    at(peer).lanes[lane].events = events;
   }
 
-  bool read(int peer) {
+  bool read(int peer, std::size_t lane) {
     const char* ended = nullptr;
-    const bool moved = at(peer).link->read(ended);
+    const bool moved = (*at(peer).links)[lane].read(ended);
     if (ended == nullptr) return moved;
-    control(peer, EPOLL_CTL_DEL, 0);
-    messenger_.lose(peer, ended);
+    end(peer, lane, ended);
     return true;
+  }
+
+  void end(int peer, std::size_t lane, const char* why) {
+    std::vector<Lane>& lanes = at(peer).lanes;
+    TcpLinks& links = *at(peer).links;
+    control(peer, lane, EPOLL_CTL_DEL, 0);
+    lanes[lane].ended = true;
+    const bool at_once = !links[lane].closed();
+    bool all = true;
+    for (std::size_t one = 0; one < lanes.size(); ++one) {
+      if (lanes[one].ended) continue;
+      all = false;
+      links[one].stop_writing();
+      if (at_once) control(peer, one, EPOLL_CTL_DEL, 0);
+    }
+    if (all || at_once) messenger_.lose(peer, why);
   }
 
   // Writes what waits, reads on where room came back, and asks epoll for just what is missing.
   bool update(int peer, bool& moved) {
-    TcpLink& link = *at(peer).link;
-    if (link.blocked()) moved |= link.flush();
-    if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
-    const bool was_full = (at(peer).events & EPOLLIN) == 0;
-    if (was_full && !messenger_.full(peer)) {
-      moved |= read(peer);
-      if (messenger_.lost(peer)) return false;
+    TcpLinks& links = *at(peer).links;
+    for (std::size_t lane = 0; lane < links.size(); ++lane) {
+      if (links[lane].blocked()) moved |= links[lane].flush();
     }
-    const bool unsent = link.blocked();
+    if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+    bool unsent = false;
+    for (std::size_t lane = 0; lane < links.size() && !messenger_.lost(peer); ++lane) {
+      if (!at(peer).lanes[lane].ended) unsent |= update(peer, lane, moved);
+    }
+    return unsent;
+  }
+
+  bool update(int peer, std::size_t lane, bool& moved) {
+    const Lane& state = at(peer).lanes[lane];
+    const bool was_full = (state.events & EPOLLIN) == 0;
+    if (was_full && !messenger_.full(peer)) {
+      moved |= read(peer, lane);
+      if (messenger_.lost(peer) || state.ended) return false;
+    }
+    const bool unsent = (*at(peer).links)[lane].blocked();
     const std::uint32_t events = (messenger_.full(peer) ? 0u : std::uint32_t{EPOLLIN}) |
                                  (unsent ? std::uint32_t{EPOLLOUT} : 0u);
-    if (events != at(peer).events) control(peer, EPOLL_CTL_MOD, events);
+    if (events != state.events) control(peer, lane, EPOLL_CTL_MOD, events);
     return unsent;
   }
 
@@ -115,7 +154,7 @@ class TcpCore final : public ProgressSource {
 class TcpTransport final : public Transport {
  public:
   TcpTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
-               std::vector<Descriptor> sockets)
+               std::vector<std::vector<Descriptor>> sockets)
       : waiter_(std::move(waiter)),
         core_(std::make_shared<TcpCore>(waiter_, options, std::move(sockets))),
         rank_(options.rank),
