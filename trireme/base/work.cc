@@ -1,5 +1,6 @@
 #include "trireme/base/work.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -31,6 +32,22 @@ class WaitNotice {
   const TimePoint start_;
 };
 
+// Of several Works: enqueued when all are.
+class DeviceSides final : public DeviceSide {
+ public:
+  explicit DeviceSides(std::vector<std::shared_ptr<DeviceSide>> parts) : parts_(std::move(parts)) {}
+  bool enqueued() const noexcept override {
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [](const auto& one) { return one->enqueued(); });
+  }
+  void wait_on(Stream stream) override {
+    for (const auto& one : parts_) one->wait_on(stream);
+  }
+
+ private:
+  const std::vector<std::shared_ptr<DeviceSide>> parts_;
+};
+
 }  // namespace
 
 detail::WorkState::~WorkState() {
@@ -53,30 +70,35 @@ bool Work::done() const noexcept {
 void Work::wait(Deadline deadline) const {
   if (!state_) return;
   state_->seen.store(true);
-  const auto ready = [state = state_.get()] {
-    return state->status.load(std::memory_order_acquire) != WorkState::Pending;
-  };
-  if (!ready()) {
-    Waiter& waiter = *state_->waiter;
-    WorkOwner* owner = state_->owner.get();
-    const TimePoint start = waiter.now();
-    const WaitNotice notice(owner, waiter, state_->description, start);
-    TimePoint until = deadline.or_else(owner ? owner->timeout() : Deadline::never()).from(start);
-    while (!waiter.wait_until(ready, until)) {
-      const TimePoint now = waiter.now();
-      if (!owner) {
-        throw TimeoutError("waited in vain for " + state_->description,
-                           {.operation = state_->description});
-      }
-      until = owner->on_deadline(now, now - start);
-    }
-  }
+  if (!done()) block([this] { return done(); }, deadline);
   if (state_->status.load(std::memory_order_acquire) == WorkState::Failed) {
     std::rethrow_exception(state_->error);
   }
 }
 
-void Work::wait_on(Stream) const { wait(); }
+void Work::block(const std::function<bool()>& ready, Deadline deadline) const {
+  if (ready()) return;
+  Waiter& waiter = *state_->waiter;
+  WorkOwner* owner = state_->owner.get();
+  const TimePoint start = waiter.now();
+  const WaitNotice notice(owner, waiter, state_->description, start);
+  TimePoint until = deadline.or_else(owner ? owner->timeout() : Deadline::never()).from(start);
+  while (!waiter.wait_until(ready, until)) {
+    const TimePoint now = waiter.now();
+    if (!owner) {
+      throw TimeoutError("waited in vain for " + state_->description,
+                         {.operation = state_->description});
+    }
+    until = owner->on_deadline(now, now - start);
+  }
+}
+
+void Work::wait_on(Stream stream) const {
+  if (!state_ || !state_->device) return wait();
+  block([this] { return done() || state_->device->enqueued(); }, Deadline::job());
+  if (done()) return wait();
+  state_->device->wait_on(stream);
+}
 
 void Work::on_settled(std::function<void(const std::exception_ptr&)> next) const {
   if (!state_) return next(nullptr);
@@ -132,6 +154,12 @@ Work Work::all(std::span<const Work> works) {
   if (open.size() == 1) return open.front();
   const auto& model = *open.front().state_;
   WorkSource source(model.waiter, model.owner, model.description);
+  std::vector<std::shared_ptr<DeviceSide>> sides;
+  for (const Work& work : open) {
+    if (work.state_->device) sides.push_back(work.state_->device);
+  }
+  if (sides.size() == open.size())
+    source.set_device(std::make_shared<DeviceSides>(std::move(sides)));
   auto gather = std::make_shared<Gather>();
   gather->left = open.size();
   for (const Work& work : open) {

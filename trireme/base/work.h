@@ -40,6 +40,16 @@ class WorkOwner {
   }
 };
 
+/// The device's end of a Work that a device carries out. Any thread.
+class DeviceSide {
+ public:
+  virtual ~DeviceSide() = default;
+  /// True once the device has been given all of it: from then on a stream can wait for it.
+  virtual bool enqueued() const noexcept = 0;
+  /// Whatever is given to `stream` later starts when this has ended. Only after enqueued().
+  virtual void wait_on(Stream stream) = 0;
+};
+
 namespace detail {
 struct WorkState {
   enum Status : int { Pending, Done, Failed };
@@ -53,6 +63,7 @@ struct WorkState {
   std::vector<Continuation> continuations;
   std::shared_ptr<Waiter> waiter;
   std::shared_ptr<WorkOwner> owner;
+  std::shared_ptr<DeviceSide> device;  // null on the CPU
   std::string description;
 };
 }  // namespace detail
@@ -68,7 +79,9 @@ class [[nodiscard]] Work {
   /// Blocks until done, within the job's timeout; rethrows the operation's error.
   void wait() const { wait(Deadline::job()); }
   void wait(Deadline deadline) const;
-  /// Device side: later work on `stream` waits for this. On the CPU it is wait().
+  /// Device side: later work on `stream` waits for this; the host waits only until the device has
+  /// been given it (all ranks have come). A failure after that breaks the communicator, whose next
+  /// call throws it. On the CPU it is wait().
   void wait_on(Stream stream) const;
   /// `next` runs in the progress context after success; it may not block. The returned Work ends
   /// when `next` has returned, or fails with this Work's error or with what `next` threw.
@@ -82,6 +95,7 @@ class [[nodiscard]] Work {
  private:
   friend class WorkSource;
   explicit Work(std::shared_ptr<detail::WorkState> state) noexcept : state_(std::move(state)) {}
+  void block(const std::function<bool()>& ready, Deadline deadline) const;
   std::shared_ptr<detail::WorkState> state_;
 };
 
@@ -93,6 +107,8 @@ class WorkSource {
   /// Deadline::job() means never.
   explicit WorkSource(std::shared_ptr<Waiter> waiter, std::shared_ptr<WorkOwner> owner = nullptr,
                       std::string description = {});
+  /// Before work() is given to anybody.
+  void set_device(std::shared_ptr<DeviceSide> device) const { state_->device = std::move(device); }
   Work work() const { return Work(state_); }
   bool settled() const noexcept;
   void complete() const { settle(nullptr); }

@@ -97,6 +97,42 @@ TEST(Work, OnSettledCallsAtOnceWhenSettled) {
   EXPECT_TRUE(seen);
 }
 
+struct FakeSide final : DeviceSide {
+  bool enqueued() const noexcept override { return given; }
+  void wait_on(Stream stream) override { streams.push_back(stream.handle); }
+  std::atomic<bool> given{false};
+  std::vector<void*> streams;
+};
+
+TEST(Work, WaitOnLetsTheStreamWaitOnceTheDeviceHasIt) {
+  auto waiter = RealWaiter::make();
+  WorkSource a(waiter), b(waiter);
+  const auto side_a = std::make_shared<FakeSide>(), side_b = std::make_shared<FakeSide>();
+  a.set_device(side_a);
+  b.set_device(side_b);
+  int stream = 0;
+  side_a->given = true;
+  a.work().wait_on({&stream});  // returns though nothing is done
+  EXPECT_FALSE(a.work().done());
+  EXPECT_EQ(side_a->streams, std::vector<void*>{&stream});
+
+  const std::vector<Work> works{a.work(), b.work()};
+  const Work all = Work::all(works);
+  std::thread later([&] {
+    waiter->run([&] { side_b->given = true; });
+    waiter->wake();
+  });
+  all.wait_on({&stream});
+  later.join();
+  EXPECT_EQ(side_a->streams.size(), 2u);
+  EXPECT_EQ(side_b->streams.size(), 1u);
+
+  waiter->run([&] { b.fail(failure("b")); });  // what has failed is thrown, not waited for
+  EXPECT_THROW(b.work().wait_on({&stream}), std::runtime_error);
+  EXPECT_EQ(side_b->streams.size(), 1u);
+  waiter->run([&] { a.complete(); });
+}
+
 TEST(Work, AllWaitsForEveryOneAndFailsWithTheFirst) {
   auto waiter = RealWaiter::make();
   WorkSource a(waiter), b(waiter), c(waiter);

@@ -97,6 +97,14 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+std::string clock_name() {
+  std::string boot;
+  if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> boot)) return "";
+  char space[64] = {};  // "time:[4026531834]"; nothing before Linux 5.6
+  const ssize_t length = readlink("/proc/self/ns/time", space, sizeof space - 1);
+  return boot + std::string(space, length > 0 ? static_cast<std::size_t>(length) : 0);
+}
+
 }  // namespace observe
 }  // namespace v0
 }  // namespace trireme

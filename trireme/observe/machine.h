@@ -32,6 +32,9 @@ std::int64_t peak_resident_bytes();
 
 std::string processor_name();
 std::string host_name();
+/// Processes with the same name have one monotonic clock: the same running kernel, the same time
+/// namespace. Two hosts may well have one host name. Empty: unknown.
+std::string clock_name();
 
 }  // namespace observe
 }  // namespace v0

@@ -1,14 +1,17 @@
 #include "trireme/comm/direct/direct_move.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <utility>
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
 
 namespace {
+
+// Of what is read once and written several times: it stays in the first-level cache.
+constexpr std::size_t kPushBytes = 16u << 10;
 
 // Piece `rank` of a whole, in bytes from its beginning; `counts` empty: equal pieces.
 struct Bounds {
@@ -22,6 +25,14 @@ Bounds piece_of(const Operation& op, const std::vector<std::size_t>& counts, int
   }
   return {std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0}) * width,
           counts[at] * width};
+}
+
+// Equal parts of `bytes` that begin at a cache line.
+Bounds slice_of(std::size_t bytes, int rank, int size) {
+  const std::size_t ranks = static_cast<std::size_t>(size);
+  const std::size_t part = ((bytes + ranks - 1) / ranks + 63) / 64 * 64;
+  const std::size_t begin = std::min(part * static_cast<std::size_t>(rank), bytes);
+  return {begin, std::min(part, bytes - begin)};
 }
 
 }  // namespace
@@ -53,12 +64,13 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
   }
 }
 
-DirectMove::DirectMove(Engine& engine, std::shared_ptr<Call> call)
-    : engine_(engine), call_(std::move(call)), memory_(engine) {}
-
+// An output that others may fill is announced behind the input; broadcast's is its input.
 void DirectMove::announce(BoardMemory::Slot& slot) {
   Operation& op = call_->operation;
   memory_.add(op.in);
+  if (op.kind == OpKind::AllGather || (op.kind == OpKind::Gather && rank_ == op.root)) {
+    memory_.add(op.out);
+  }
   if (!op.recv_counts.empty())
     memory_.add({op.counts.data(), op.counts.size() * sizeof(std::size_t), DType::U8});
   memory_.announce(slot);
@@ -66,56 +78,81 @@ void DirectMove::announce(BoardMemory::Slot& slot) {
 
 // all_to_all of unequal pieces: only `part.from` knows where in its input this rank's piece begins.
 bool DirectMove::find_source(Part& part) {
-  const Operation& op = call_->operation;
+  const Operation& op = operation();
   if (op.recv_counts.empty() || part.bytes == 0) return true;
-  std::vector<std::size_t> counts(static_cast<std::size_t>(engine_.rank()));
+  std::vector<std::size_t> counts(static_cast<std::size_t>(rank_));
   const auto bytes = std::as_writable_bytes(std::span(counts));
   if (!memory_.read(part.from, 1, 0, bytes)) return false;
   part.source = std::accumulate(counts.begin(), counts.end(), std::size_t{0}) * size_of(op.dtype);
   return true;
 }
 
-void DirectMove::run() {
-  const Operation& op = call_->operation;
-  const int rank = engine_.rank(), size = engine_.size();
-  memory_.open(call_->number);
-  const std::vector<Part> parts = parts_of(op, rank, size);
+// The same on all ranks.
+bool DirectMove::pushes() const {
+  const Operation& op = operation();
+  const auto all = [&](std::uint32_t index) {
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!memory_.mapped(rank, index)) return false;
+    }
+    return true;
+  };
+  switch (op.kind) {
+    case OpKind::Broadcast:
+      return all(0);
+    case OpKind::AllGather:
+      return all(1);
+    case OpKind::Gather:
+      return memory_.mapped(op.root, 1);
+    default:
+      return false;
+  }
+}
+
+bool DirectMove::push() {
+  const Operation& op = operation();
+  const bool cast = op.kind == OpKind::Broadcast;
+  const std::size_t width = size_of(op.dtype);
+  const Bounds piece =
+      cast ? slice_of(op.count * width, rank_, size_) : piece_of(op, op.counts, rank_, size_);
+  const std::byte* from =
+      cast ? memory_.at(op.root, 0) + piece.begin : static_cast<const std::byte*>(op.in.data);
+  std::vector<std::byte*> targets;
+  for (int step = 0; step < size_; ++step) {
+    // Everyone begins with itself and goes on upwards, so that not all write to one at once.
+    const int to = (rank_ + step) % size_;
+    if (op.kind == OpKind::Gather && to != op.root) continue;
+    std::byte* const target = memory_.at(to, cast ? 0 : 1) + piece.begin;
+    if (target != from) targets.push_back(target);
+  }
+  return write_blocks(piece.bytes, kPushBytes, [&](std::size_t begin, std::size_t bytes) {
+    for (std::byte* target : targets) std::memcpy(target + begin, from + begin, bytes);
+  });
+}
+
+bool DirectMove::pull() {
+  const Operation& op = operation();
+  const std::vector<Part> parts = parts_of(op, rank_, size_);
   auto* const out = static_cast<std::byte*>(op.out.data);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     // Everyone begins with itself and goes on upwards, so that not all read from one at once.
-    Part part = parts[(i + static_cast<std::size_t>(rank)) % parts.size()];
+    Part part = parts[(i + static_cast<std::size_t>(rank_)) % parts.size()];
     if (part.bytes == 0) continue;
-    if (!find_source(part)) return;
-    if (part.from == rank) {
+    if (!find_source(part)) return false;
+    if (part.from == rank_) {
       const auto* const in = static_cast<const std::byte*>(op.in.data) + part.source;
       if (in != out + part.target) std::memmove(out + part.target, in, part.bytes);
     } else if (!memory_.read(part.from, 0, part.source, {out + part.target, part.bytes})) {
-      return;
+      return false;
     }
   }
-  if (!memory_.look()) return;
-  engine_.board().own().done.store(call_->number, std::memory_order_release);
-  engine_.board().notify_peers();
+  return memory_.look();
+}
+
+void DirectMove::run() {
+  memory_.open(call_->number);
+  if (!(pushes() ? push() : pull())) return;
+  declare_done();
   poll();
-}
-
-// All ranks, not those alone that read from this one: who has ended may leave the group, and that
-// must not meet a rank that is still at it.
-bool DirectMove::owes(int peer) const {
-  return engine_.board().of(peer).done.load(std::memory_order_acquire) < call_->number;
-}
-
-bool DirectMove::waits() const {
-  for (int peer = 0; peer < engine_.size(); ++peer) {
-    if (owes(peer)) return true;
-  }
-  return false;
-}
-
-bool DirectMove::poll() {
-  if (waits()) return false;
-  engine_.finish(call_);
-  return true;
 }
 
 }  // namespace comm

@@ -1,21 +1,26 @@
-// DirectMove: a collective that only moves data, where ranks reach one another's memory. Every rank
-// copies what it shall have straight out of its peers' inputs: one copy, nobody writes into another
-// rank's memory. One round of headers (with the inputs' places), then a flag that all wait for: the
-// buffers are their owners' again, and nobody leaves the group while another is still at it.
+// DirectMove: a collective that only moves data, where ranks reach one another's memory: one copy,
+// one round of headers (with the buffers' places), then a flag that all wait for.
+//
+// Pulled: every rank copies what it shall have straight out of its peers' inputs; nobody writes
+// into another rank's memory.
 //
 //     broadcast     everyone reads the root's input          n - 1 reads of S
 //     all_gather    everyone reads everyone's input          n reads of S/n a rank
 //     all_to_all    everyone reads its piece of every input  n reads of S/n a rank
 //     gather        the root reads everyone's input          n reads of S/n
 //     scatter       everyone reads its piece of the root's   n reads of S/n
+//
+// Pushed: where every output that others fill lies in an arena, what is read is read once, by one
+// rank, and written to all who shall have it; all cores copy.
+//
+//     broadcast     everyone gives slice r of the root's input to all  1 read of S/n, n - 1 writes
+//     all_gather    everyone gives its input to all                    1 read of S/n, n writes
+//     gather        everyone gives its input to the root               1 read of S/n, 1 write
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "trireme/comm/direct/direct_call.h"
-#include "trireme/comm/direct/peer_memory.h"
-#include "trireme/comm/engine.h"
+#include "trireme/comm/direct/direct_base.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -27,21 +32,17 @@ struct Part {
   std::size_t source = 0, target = 0, bytes = 0;
 };
 
-class DirectMove final : public DirectCall {
+class DirectMove final : public DirectBase {
  public:
-  DirectMove(Engine& engine, std::shared_ptr<Call> call);
+  using DirectBase::DirectBase;
   void announce(BoardMemory::Slot& slot) override;
   void run() override;
-  bool waits() const override;
-  bool poll() override;
-  bool owes(int peer) const override;
 
  private:
+  bool pushes() const;
+  bool push();
+  bool pull();
   bool find_source(Part& part);
-
-  Engine& engine_;
-  const std::shared_ptr<Call> call_;
-  PeerMemory memory_;
 };
 
 /// What `rank` of `size` reads in `operation`, one's own input included.

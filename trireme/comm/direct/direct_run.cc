@@ -47,13 +47,9 @@ std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Ca
 }
 
 DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
-    : engine_(engine),
-      call_(std::move(call)),
-      rank_(engine.rank()),
-      size_(engine.size()),
+    : DirectBase(engine, std::move(call)),
       width_(size_of(call_->operation.dtype)),
       plan_(engine.fold_plan(call_->operation.total)),
-      memory_(engine),
       pointers_(engine.direct_pointers()) {
   const std::size_t per_piece = kStagingBytes / 2 / (plan_.most_terms + 1) / 4096 * 4096 / width_;
   piece_count_ = std::max<std::size_t>(per_piece, 1);
@@ -131,26 +127,19 @@ void DirectRun::fold(std::size_t begin, std::size_t count) {
                op.op == ReduceOp::Mean ? op.total : 0);
 }
 
-// Folds in blocks, looking between them whether a peer gave up (its memory is then its own again).
-// False if one did. `shared`: an output whose lines the peers have read; those of the next block
-// are taken from them while this one is computed.
+// False if a peer gave up meanwhile. `shared`: an output whose lines the peers have read; those of
+// the next block are taken from them while this one is computed.
 bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
-  BoardMemory& own = engine_.board().own();
   const std::size_t block = (shared ? kSharedBytes : kBlockBytes) / width_;
   const CallTrace::Reducing traced(engine_.trace());
-  own.writing.store(call_->number);  // before the first look at `aborted`: Board::abort
-  bool going = true;
   if (shared) kernel::prefetch_for_writing(shared, std::min(block, count) * width_);
-  for (std::size_t begin = 0; begin < count && going; begin += block) {
-    const std::size_t next = std::min(begin + block, count);
+  return write_blocks(count, block, [&](std::size_t begin, std::size_t length) {
+    const std::size_t next = begin + length;
     if (shared) {
       kernel::prefetch_for_writing(shared + next * width_, std::min(block, count - next) * width_);
     }
-    going = engine_.board().first_aborted() < 0;
-    if (going) fold(begin, next - begin);
-  }
-  own.writing.store(0, std::memory_order_release);
-  return going || memory_.look();
+    fold(begin, length);
+  });
 }
 
 void DirectRun::reduce_in_place() {
@@ -172,11 +161,6 @@ void DirectRun::reduce_in_place() {
   if (!fold_blocks(slice.count, nullptr)) return;
   if (watched()) tell_reduced();
   declare_done();
-}
-
-void DirectRun::declare_done() {
-  engine_.board().own().done.store(call_->number, std::memory_order_release);
-  engine_.board().notify_peers();
 }
 
 // Operands that are not in this process are read to `scratch`, one after the other.
@@ -215,29 +199,15 @@ void DirectRun::reduce_pulled() {
 }
 
 bool DirectRun::owes(int peer) const {
+  if (way_ != Way::Staged) return DirectBase::owes(peer);
   const BoardMemory& board = engine_.board().of(peer);
-  if (way_ == Way::Staged) {
-    if (reduced_ < staged_ && board.staged.load() < mark(reduced_)) return true;
-    return unstaged_ < reduced_ && board.reduced.load() < mark(unstaged_);
-  }
-  return board.done.load() < call_->number;
+  if (reduced_ < staged_ && board.staged.load() < mark(reduced_)) return true;
+  return unstaged_ < reduced_ && board.reduced.load() < mark(unstaged_);
 }
 
-bool DirectRun::waits() const {
-  if (way_ == Way::Staged) return false;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (owes(peer)) return true;
-  }
-  return false;
-}
+bool DirectRun::waits() const { return way_ != Way::Staged && DirectBase::waits(); }
 
-bool DirectRun::poll() {
-  if (way_ == Way::Staged) return poll_staged();
-  if (!engine_.board().all_reached(&BoardMemory::done, call_->number)) return false;
-  if (watched()) tell_end();
-  engine_.finish(call_);
-  return true;
-}
+bool DirectRun::poll() { return way_ == Way::Staged ? poll_staged() : DirectBase::poll(); }
 
 }  // namespace comm
 }  // namespace v0

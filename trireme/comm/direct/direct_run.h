@@ -12,20 +12,17 @@
 // one piece in and of another out goes on while peers still reduce. 2S(n-1)/n bytes copied a rank.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "trireme/comm/direct/direct_call.h"
-#include "trireme/comm/direct/peer_memory.h"
-#include "trireme/comm/engine.h"
+#include "trireme/comm/direct/direct_base.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-class DirectRun final : public DirectCall {
+class DirectRun final : public DirectBase {
  public:
   DirectRun(Engine& engine, std::shared_ptr<Call> call);
   void announce(BoardMemory::Slot& slot) override;
@@ -43,7 +40,7 @@ class DirectRun final : public DirectCall {
   Slice slice_of(Slice whole, int rank) const;
   Slice result_slice(int rank) const;
   std::size_t terms_of(int rank) const { return plan_.nodes_of[rank].size(); }
-  OpKind kind() const noexcept { return call_->operation.kind; }
+  OpKind kind() const noexcept { return operation().kind; }
   bool writes_to(int rank) const noexcept;
   void fold(std::size_t begin, std::size_t count);
   // In place:
@@ -52,7 +49,6 @@ class DirectRun final : public DirectCall {
   // Pulled:
   void reduce_pulled();
   bool fold_block(Slice block, std::byte* scratch);
-  void declare_done();
   // Staged:
   Slice piece(std::size_t index) const;
   std::byte* staged_term(int rank, std::size_t index, std::size_t term) const;
@@ -71,13 +67,12 @@ class DirectRun final : public DirectCall {
   void tell_reads() const;
   void tell_reduced() const;
   void tell_end() const;
+  void ended() override {
+    if (watched()) tell_end();
+  }
 
-  Engine& engine_;
-  const std::shared_ptr<Call> call_;
-  const int rank_, size_;
   const std::size_t width_;
   const FoldPlan& plan_;
-  PeerMemory memory_;
   DirectPointers& pointers_;  // of the slice that is being computed
   Way way_ = Way::Staged;
   // Staged only:

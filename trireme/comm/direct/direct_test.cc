@@ -121,8 +121,9 @@ TEST(Direct, MovesInAnyMemoryOverSeeds) {
     const int size = std::vector{2, 3, 4, 5, 8}[seed % 5];
     run_ranks(size,
               [&](RankContext& rank) {
-                for (const std::size_t count : {100u, 3001u}) {
-                  move_everything(*rank.world, count, unsigned(seed * 37));
+                for (const std::size_t count : {100u, 3001u, 20'001u}) {
+                  const unsigned arenas = seed % 3 == 0 ? ~0u : unsigned(seed * 37);
+                  move_everything(*rank.world, count, arenas);
                 }
               },
               {.seed = seed});
@@ -209,16 +210,24 @@ TEST(Direct, ARankThatGivesUpEndsTheMovesOfTheOthers) {
     run_ranks(3,
               [&](RankContext& rank) {
                 Communicator& world = *rank.world;
-                std::vector<float> x(3000), all(9000);
+                const Place x(world, 30'000, seed % 2 == 0), all(world, 90'000, seed % 2 == 0);
+                const Buffer one = x.buffer(0, 30'000), out = all.buffer(0, 90'000);
                 if (rank.rank == 2) {
-                  world.broadcast(buffer_of(x), 0).wait();
+                  world.broadcast(one, 0).wait();
+                  const Work unfinished = world.all_gather(one, out);
                   world.abort(std::make_exception_ptr(StepRefused("enough")));
+                  std::fill_n(all.data(), 90'000, 1.0f);  // its own again
+                  ASSERT_EQ(std::count(all.data(), all.data() + 90'000, 1.0f), 90'000);
+                  try {
+                    unfinished.wait();  // unless it had ended before
+                  } catch (const StepRefused&) {
+                  }
                   return;
                 }
                 try {
                   for (;;) {
-                    world.broadcast(buffer_of(x), 0).wait();
-                    world.all_gather(buffer_of(x), buffer_of(all)).wait();
+                    world.broadcast(one, 0).wait();
+                    world.all_gather(one, out).wait();
                   }
                 } catch (const Error& error) {
                   ++seen;

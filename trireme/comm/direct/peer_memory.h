@@ -26,6 +26,10 @@ class PeerMemory {
   std::uint32_t count(int rank) const;
   /// Buffer `index` of `rank` as this process sees it; null where it must be read().
   std::byte* at(int rank, std::uint32_t index) const;
+  /// True where it lies in an arena; the same on all ranks.
+  bool mapped(int rank, std::uint32_t index) const {
+    return location(rank, index).arena != Location::kOwnAddress;
+  }
   /// Copies bytes [offset, offset + to.size()) of that buffer. False if the engine has failed.
   bool read(int rank, std::uint32_t index, std::size_t offset, std::span<std::byte> to);
   /// The same of memory at an address of the peer's own.

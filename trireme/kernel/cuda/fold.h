@@ -1,0 +1,167 @@
+// The arithmetic of kernel/reduce.h's fold, one element at a time, for the compiler of the GPU and
+// for the host's alike: the same operations in the same order, so the same bits as fold() on the
+// CPU (but for the payload of a NaN, which is the processor's own).
+//
+// The host's compilation is what the tests compare with fold(), bit for bit; the GPU's is this file
+// again with __device__ (fold.cu), compiled without contraction and without flushing of denormals.
+// Plain C++, no standard library, no state.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define TRIREME_FOLD_CALL __host__ __device__ __forceinline__
+#else
+#define TRIREME_FOLD_CALL inline
+#endif
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace cuda {
+
+inline constexpr int kMostOperands = 128;
+/// Partial sums that are open at a time: a node's depth in a tree of 2^32 leaves, and the node.
+inline constexpr int kMostOpen = 33;
+
+/// One fold, as a kernel's parameter: the operands ascending; after operand k has been taken,
+/// merges[k] times the last two partial sums become one. by: 0, or a divisor of the result.
+struct FoldArguments {
+  const void* in[kMostOperands];
+  void* out;
+  std::uint64_t count;
+  double by;
+  std::uint32_t num_operands;
+  std::uint8_t merges[kMostOperands];
+};
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Float16 {
+  std::uint16_t bits;
+};
+
+template <class To, class From>
+TRIREME_FOLD_CALL To cast_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+/// What a stored type computes in. Plain types are themselves.
+template <class T>
+struct Codec {
+  using Math = T;
+  using Compared = T;
+  static TRIREME_FOLD_CALL Math decode(T value) { return value; }
+  static TRIREME_FOLD_CALL T encode(Math value) { return value; }
+};
+
+template <>
+struct Codec<BFloat16> {
+  using Math = float;
+  using Compared = float;
+  static TRIREME_FOLD_CALL float decode(BFloat16 value) {
+    return cast_bits<float>(std::uint32_t(value.bits) << 16);
+  }
+  static TRIREME_FOLD_CALL BFloat16 encode(float value) {
+    const auto bits = cast_bits<std::uint32_t>(value);
+    const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // nearest even
+    const std::uint32_t quiet = (bits >> 16) | 0x40u;                            // NaN stays NaN
+    return {static_cast<std::uint16_t>(value == value ? rounded : quiet)};
+  }
+};
+
+// Giesen's conversions ("half_to_float_fast5", "float_to_half_fast3_rtne").
+template <>
+struct Codec<Float16> {
+  using Math = float;
+  using Compared = float;
+  static TRIREME_FOLD_CALL float decode(Float16 value) {
+    const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
+    const float scaled = cast_bits<float>(magnitude) * cast_bits<float>(0x77800000u);  // 2^112
+    const auto plain = cast_bits<std::uint32_t>(scaled);
+    const std::uint32_t result = magnitude >= (0x7c00u << 13) ? plain | 0x7f800000u : plain;
+    return cast_bits<float>(result | (value.bits & 0x8000u) << 16);
+  }
+  static TRIREME_FOLD_CALL Float16 encode(float value) {
+    const auto bits = cast_bits<std::uint32_t>(value);
+    const std::uint32_t sign = bits & 0x80000000u, magnitude = bits ^ sign;
+    std::uint32_t result;
+    if (magnitude >= (127u + 16) << 23) {  // too large, infinite or NaN
+      result = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
+    } else if (magnitude < 113u << 23) {  // denormal: the addition rounds
+      const std::uint32_t magic = (127u - 15 + 23 - 10 + 1) << 23;
+      const float sum = cast_bits<float>(magnitude) + cast_bits<float>(magic);
+      result = cast_bits<std::uint32_t>(sum) - magic;
+    } else {
+      result = (magnitude + 0xc8000fffu + ((magnitude >> 13) & 1u)) >> 13;
+    }
+    return {static_cast<std::uint16_t>(result | sign >> 16)};
+  }
+};
+
+// Integers: sums and products wrap (unsigned); Min and Max compare as signed.
+template <>
+struct Codec<std::uint64_t> {
+  using Math = std::uint64_t;
+  using Compared = std::int64_t;
+  static TRIREME_FOLD_CALL Math decode(std::uint64_t value) { return value; }
+  static TRIREME_FOLD_CALL std::uint64_t encode(Math value) { return value; }
+};
+template <>
+struct Codec<std::uint32_t> {
+  using Math = std::uint32_t;
+  using Compared = std::int32_t;
+  static TRIREME_FOLD_CALL Math decode(std::uint32_t value) { return value; }
+  static TRIREME_FOLD_CALL std::uint32_t encode(Math value) { return value; }
+};
+
+// Named as kernel::Combine's values are; in its order.
+enum FoldOp { FoldSum, FoldMin, FoldMax, FoldProduct };
+
+/// A NaN on either side of Min and Max wins.
+template <FoldOp kOp, class Compared, class Math>
+TRIREME_FOLD_CALL Math combine_two(Math a, Math b) {
+  if constexpr (kOp == FoldSum) {
+    return static_cast<Math>(a + b);
+  } else if constexpr (kOp == FoldProduct) {
+    return static_cast<Math>(a * b);
+  } else {
+    const Compared left = static_cast<Compared>(a), right = static_cast<Compared>(b);
+    const bool first = kOp == FoldMin ? left < right : left > right;
+    return first || left != left ? a : b;
+  }
+}
+
+template <class Math>
+TRIREME_FOLD_CALL Math divide_by(Math value, double by) {
+  return static_cast<Math>(value / static_cast<Math>(by));
+}
+
+/// Element i of the result. 16-bit floats are accumulated in fp32 and rounded once; a division
+/// rounds again, as fold()'s does.
+template <FoldOp kOp, class T>
+TRIREME_FOLD_CALL void fold_element(const FoldArguments& arguments, std::uint64_t i) {
+  using C = Codec<T>;
+  typename C::Math open[kMostOpen];
+  int top = 0;
+  for (std::uint32_t k = 0; k < arguments.num_operands; ++k) {
+    open[top++] = C::decode(static_cast<const T*>(arguments.in[k])[i]);
+    for (int merge = arguments.merges[k]; merge > 0; --merge) {
+      --top;
+      open[top - 1] = combine_two<kOp, typename C::Compared>(open[top - 1], open[top]);
+    }
+  }
+  T result = C::encode(open[0]);
+  if (arguments.by != 0) result = C::encode(divide_by(C::decode(result), arguments.by));
+  static_cast<T*>(arguments.out)[i] = result;
+}
+
+}  // namespace cuda
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "trireme/kernel/cuda/fold_image.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/cuda/fold.h"
+
+#ifdef TRIREME_FOLD_IMAGE
+// clang-format off
+asm(".pushsection .rodata\n"
+    ".balign 64\n"
+    ".local trireme_fold_image\n"
+    "trireme_fold_image:\n"
+    ".incbin \"" TRIREME_FOLD_IMAGE "\"\n"
+    ".local trireme_fold_image_end\n"
+    "trireme_fold_image_end:\n"
+    ".byte 0\n"
+    ".popsection\n");
+// clang-format on
+extern "C" const std::byte trireme_fold_image[], trireme_fold_image_end[];
+#endif
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace cuda {
+
+std::span<const std::byte> fold_image() noexcept {
+#ifdef TRIREME_FOLD_IMAGE
+  return {trireme_fold_image, trireme_fold_image_end};
+#else
+  return {};
+#endif
+}
+
+std::string fold_kernel_name(Combine op, DType dtype) {
+  static_assert(int(FoldSum) == int(Combine::Sum) && int(FoldProduct) == int(Combine::Product));
+  TRIREME_CHECK(can_combine(dtype));
+  constexpr const char* kNames[] = {"sum", "min", "max", "product"};
+  std::string name = std::string("trireme_fold_") + kNames[static_cast<int>(op)] + "_" +
+                     std::string(name_of(dtype));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return std::tolower(letter); });
+  return name;
+}
+
+// fold_steps() merges as soon as two siblings stand side by side, so a stack of slots meets the
+// steps in their order.
+std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands) {
+  std::vector<std::uint8_t> counts(num_operands);
+  std::vector<std::size_t> open;
+  std::size_t done = 0;
+  for (std::size_t operand = 0; operand < num_operands; ++operand) {
+    open.push_back(operand);
+    while (done < steps.size() && open.size() > 1 && steps[done].right == open.back() &&
+           steps[done].left == open[open.size() - 2]) {
+      open.pop_back();
+      ++counts[operand];
+      ++done;
+    }
+    TRIREME_CHECK(open.size() <= std::size_t(kMostOpen));
+  }
+  TRIREME_CHECK(done == steps.size());
+  TRIREME_CHECK(open.size() == 1u);
+  return counts;
+}
+
+}  // namespace cuda
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme
