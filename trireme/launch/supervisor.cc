@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/spawn.h"
+#include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 
 extern char** environ;
@@ -106,8 +107,7 @@ std::string Supervisor::make_secret(bool& inherited) {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
   inherited = !file || *file == '\0';
   if (!inherited) return read_secret_file(file);
-  const bool loopback = options_.listen.rfind("127.", 0) == 0 || options_.listen == "localhost";
-  return loopback ? random_bytes(kSecretBytes) : std::string();
+  return net::is_loopback(options_.listen) ? random_bytes(kSecretBytes) : std::string();
 }
 
 LaunchResult Supervisor::run() {
