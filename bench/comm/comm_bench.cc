@@ -1,11 +1,11 @@
 // A collective between processes of this host: one JSON line per size.
 //
 //     bench.comm [--collective all_reduce] [--ranks 2] [--transport shm|tcp] [--algorithm auto]
-//                [--heap] [--shared] [--seconds 0.05] BYTES...
+//                [--heap] [--shared] [--trace] [--seconds 0.05] BYTES...
 //
 // The program starts the other ranks itself (execve of itself, one socket pair per pair of ranks)
 // and pins each to a core. --heap: ordinary memory instead of an arena. --shared: a result that
-// lives once.
+// lives once. --trace: with spans taken, to see what that costs.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,12 +14,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/net/connect.h"
+#include "trireme/observe/trace.h"
 
 namespace {
 
@@ -29,6 +31,7 @@ struct Options {
   std::string transport = "shm";
   comm::MeasureOptions measure;
   int ranks = 2;
+  bool trace = false;
   int rank = -1;  // of a started process
   std::vector<int> sockets;
 };
@@ -50,6 +53,8 @@ Options parse(int argc, char** argv) {
       options.measure.arena = false;
     else if (key == "--shared")
       options.measure.shared = true;
+    else if (key == "--trace")
+      options.trace = true;
     else if (key == "--seconds")
       options.measure.seconds = std::stod(value());
     else if (key == "--rank")
@@ -106,7 +111,9 @@ void run_rank(const Options& options) {
   const auto meet = [&](const std::string& mine) { return exchange(options, mine); };
   auto transport = options.transport == "tcp" ? net::connect_tcp(waiter, connect, meet)
                                               : net::make_shm(waiter, connect, options.sockets);
-  comm::Communicator world(std::move(transport), {});
+  comm::CommunicatorOptions how;
+  if (options.trace) how.trace = std::make_shared<observe::Trace>();
+  comm::Communicator world(std::move(transport), how);
   const auto figures = comm::measure(world, options.measure);
   for (const comm::Measured& one : figures) {
     if (options.rank != 0) break;

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -46,9 +48,9 @@ ClockOffset ask(Communicator& world, const std::function<std::int64_t()>& clock)
 
 }  // namespace
 
-ClockOffset measure_clock(Communicator& world, std::string_view host,
+ClockOffset measure_clock(Communicator& world, std::string_view name,
                           const std::function<std::int64_t()>& clock) {
-  std::int64_t mine = host.empty() ? 0 : static_cast<std::int64_t>(name_hash(host) | 1);
+  std::int64_t mine = name.empty() ? 0 : static_cast<std::int64_t>(name_hash(name) | 1);
   std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(buffer_of_one(mine), Buffer::of(std::span(all)), {.label = "clock"}).wait();
   const auto same = [&](int rank) {
@@ -82,6 +84,18 @@ std::vector<observe::RankTrace> gather_traces(Communicator& world, observe::Rank
     traces.push_back(observe::RankTrace::from_bytes(text));
   }
   return traces;
+}
+
+std::vector<observe::RankTrace> gather_traces(Communicator& world, const observe::Trace& trace,
+                                              std::string host) {
+  observe::RankTrace own = trace.collect();
+  own.rank = world.rank();
+  own.host = std::move(host);
+  const auto clock = [&] { return world.waiter()->now().time_since_epoch().count(); };
+  const ClockOffset offset = measure_clock(world, observe::clock_name(), clock);
+  own.clock_offset = offset.nanoseconds;
+  own.clock_error = offset.error;
+  return gather_traces(world, std::move(own));
 }
 
 }  // namespace comm

@@ -32,8 +32,11 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   call->own.header = header_of(op, options_.epoch);
   call->envelopes.resize(1);
   ++open_messages_;
-  const auto end = [self = shared_from_this(), call] {
+  if (trace_) trace_->begun(call->times);
+  const auto end = [self = shared_from_this(), call, peer] {
     --self->open_messages_;
+    if (self->trace_)
+      self->trace_->message_finished(call->operation, self->world_rank(peer), call->times);
     call->source.complete();
   };
   const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
@@ -44,6 +47,11 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   if (sends) {
     const Work works[] = {transport_->send(peer, head, bytes_of(std::as_const(call->own.header))),
                           transport_->send(peer, body, op.in.as_bytes())};
+    if (trace_) {
+      works[0].on_settled([self = shared_from_this(), call](const std::exception_ptr&) {
+        self->trace_->agreed(call->times);
+      });
+    }
     Work::all(works).on_settled([guard, end](const std::exception_ptr& error) {
       if (guard(error)) end();
     });
@@ -53,6 +61,7 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   const Work header = transport_->recv(peer, head, bytes_of(call->envelopes[0].header));
   header.on_settled([self = shared_from_this(), call, guard, end, peer, body](const auto& error) {
     if (!guard(error)) return;
+    if (self->trace_) self->trace_->agreed(call->times);
     const Header& other = call->envelopes[0].header;
     if (!same_call(call->own.header, other)) {
       const auto text = "rank " + std::to_string(self->world_rank(peer)) + " called " +

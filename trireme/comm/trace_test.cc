@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "trireme/comm/collectives.h"
@@ -111,6 +112,86 @@ TEST(Trace, NestedLanesNest) {
   });
 }
 
+// Three messages to rank 1 at once, small and large, and rank 1 comes late.
+TEST(Trace, MessagesAreQueuedWaitAndTransfer) {
+  constexpr std::size_t kCounts[] = {1, 300000, 64};
+  run_ranks(2, [&](RankContext& rank) {
+    const auto trace = std::make_shared<observe::Trace>();
+    Communicator world(rank.transport, {.name = "world", .trace = trace});
+    std::vector<std::vector<float>> data;
+    for (const std::size_t count : kCounts) data.emplace_back(count, 1.f);
+    const TimePoint start = rank.waiter->now();
+    if (rank.rank == 1) rank.waiter->sleep(kLate);
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const auto tag = static_cast<std::uint32_t>(i);
+      const std::string label = "part " + std::to_string(i);
+      const OpOptions how{.label = label};
+      works.push_back(rank.rank == 0 ? world.send(buffer_of(data[i]), 1, tag, how)
+                                     : world.recv(buffer_of(data[i]), 0, tag, how));
+    }
+    Work::all(works).wait();
+    const RankTrace own = trace->collect();
+    std::set<std::uint16_t> groups;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const std::string title =
+          (rank.rank == 0 ? "send to 1 part " : "recv from 0 part ") + std::to_string(i);
+      const auto whole = find(own, "messages world", title);
+      ASSERT_EQ(whole.size(), 1u) << title;
+      EXPECT_EQ(whole[0].bytes, kCounts[i] * sizeof(float));
+      EXPECT_TRUE(groups.insert(whole[0].group).second);
+      const auto part = [&](const char* name) {
+        std::int64_t length = 0;
+        for (const TraceSpan& span : find(own, "messages world", name)) {
+          if (span.group != whole[0].group) continue;
+          EXPECT_TRUE(inside(span, whole[0]));
+          length += span.end - span.begin;
+        }
+        return length;
+      };
+      const std::int64_t all = part("queued") + part("waiting for the peer") + part("transferring");
+      EXPECT_EQ(all, whole[0].end - whole[0].begin) << title;
+      // The large send cannot end before its receiver is there.
+      if (i == 1) {
+        EXPECT_GE(TimePoint(Duration(whole[0].end)), start + kLate);
+        if (rank.rank == 0) {
+          EXPECT_GT(part("transferring"), kLate.count() / 2);
+        }
+      }
+    }
+    barrier(*rank.world);
+  });
+}
+
+// The receiver that is early waits, and says so.
+TEST(Trace, AnEarlyReceiverWaitsForThePeer) {
+  run_ranks(3, [&](RankContext& rank) {
+    const auto trace = std::make_shared<observe::Trace>();
+    Communicator world(rank.transport, {.name = "world", .trace = trace});
+    const auto group = world.split(rank.rank == 0 ? 0 : 1, 0);
+    float value = 0;
+    const Buffer one = Buffer::of(std::span(&value, 1));
+    if (rank.rank == 2) {
+      rank.waiter->sleep(kLate);
+      group->send(one, 0).wait();
+    }
+    if (rank.rank == 1) {
+      group->recv(one, 1).wait();
+      const RankTrace own = trace->collect();
+      std::vector<TraceSpan> waiting;
+      for (const Named& span : named(own)) {
+        if (span.name == "waiting for the peer") waiting.push_back(span.span);
+        if (span.lane.starts_with("messages") && span.span.bytes > 0) {
+          EXPECT_EQ(span.name, "recv from 2");  // the world's numbers
+        }
+      }
+      ASSERT_EQ(waiting.size(), 1u);
+      EXPECT_GT(waiting[0].end - waiting[0].begin, kLate.count() / 2);
+    }
+    barrier(*rank.world);
+  });
+}
+
 TEST(Trace, ForeignClocksAreMeasured) {
   for (int size : {2, 3, 5}) {
     run_ranks(size, [&](RankContext& rank) {
@@ -119,7 +200,7 @@ TEST(Trace, ForeignClocksAreMeasured) {
       const ClockOffset offset = measure_clock(*rank.world, "", clock);
       EXPECT_LE(std::abs(offset.nanoseconds + wrong), offset.error);
       EXPECT_LT(offset.error, 100000);
-      // Ranks of one host have one clock: nothing is sent.
+      // Ranks under one kernel have one clock: nothing is sent.
       EXPECT_EQ(measure_clock(*rank.world, "here", clock).nanoseconds, 0);
       barrier(*rank.world);
     });

@@ -26,12 +26,17 @@ std::int64_t memory_total();
 std::int64_t memory_available();
 /// The smaller of memory_total() and the cgroup's limit.
 std::int64_t memory_limit();
+/// The smaller of memory_total() and what the cgroup's limits still leave.
+std::int64_t memory_left();
 /// Resident now, and the highest since the start.
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 
 std::string processor_name();
 std::string host_name();
+/// Processes with the same name have one monotonic clock: the same running kernel, the same time
+/// namespace. Two hosts may well have one host name. Empty: unknown.
+std::string clock_name();
 
 }  // namespace observe
 }  // namespace v0

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -98,10 +99,31 @@ struct Document {
             ",\"dur\":" + microseconds(length) + arguments);
       return;
     }
-    const std::string id = ",\"id\":" + std::to_string(next_id++);
+    Group alone;
+    Group& group = span.group == 0 ? alone : groups[{span.lane, span.group}];
+    close(group, begin);
+    if (group.open.empty()) group.id = next_id++;
+    const std::string id = ",\"id\":" + std::to_string(group.id);
     event("\"ph\":\"b\"," + common + id + ",\"ts\":" + microseconds(begin) + arguments);
-    event("\"ph\":\"e\"," + common + id + ",\"ts\":" + microseconds(begin + length));
+    group.open.emplace_back(begin + length, common + id);
+    if (span.group == 0) close(group);
   }
+  // Ends what ends by `time`, the inner before the outer.
+  struct Group {
+    std::uint64_t id = 0;
+    std::vector<std::pair<std::int64_t, std::string>> open;  // end, and the event's fields
+  };
+  void close(Group& group, std::int64_t time = std::numeric_limits<std::int64_t>::max()) {
+    for (; !group.open.empty() && group.open.back().first <= time; group.open.pop_back()) {
+      const auto& [end, fields] = group.open.back();
+      event("\"ph\":\"e\"," + fields + ",\"ts\":" + microseconds(end));
+    }
+  }
+  void close_all() {
+    for (auto& [key, group] : groups) close(group);
+    groups.clear();
+  }
+  std::map<std::pair<std::uint16_t, std::uint16_t>, Group> groups;  // of the rank being written
 };
 
 }  // namespace
@@ -161,23 +183,33 @@ std::uint32_t Trace::lane(std::string_view name, Lane kind) {
 }
 
 std::uint32_t Trace::name_index(std::string_view name) {
-  const auto [place, fresh] =
-      index_.try_emplace(std::string(name), static_cast<std::uint32_t>(names_.size()));
-  if (fresh) names_.push_back(place->first);
-  return place->second;
+  if (const auto known = index_.find(name); known != index_.end()) return known->second;
+  const auto number = static_cast<std::uint32_t>(names_.size());
+  index_.emplace(name, number);
+  names_.emplace_back(name);
+  return number;
 }
 
 void Trace::span(std::uint32_t lane, std::string_view name, TimePoint begin, TimePoint end,
-                 std::uint64_t bytes) {
+                 std::uint64_t bytes, std::uint16_t group) {
   std::lock_guard lock(mutex_);
-  const TraceSpan span{nanoseconds(begin), std::max(nanoseconds(begin), nanoseconds(end)), bytes,
-                       lane, name_index(name)};
+  const TraceSpan span{nanoseconds(begin),
+                       std::max(nanoseconds(begin), nanoseconds(end)),
+                       bytes,
+                       name_index(name),
+                       static_cast<std::uint16_t>(lane),
+                       group};
   if (ring_.size() < capacity_) {
     ring_.push_back(span);
   } else {
     ring_[count_ % capacity_] = span;
   }
   ++count_;
+}
+
+std::uint16_t Trace::new_group() {
+  std::lock_guard lock(mutex_);
+  return ++groups_ == 0 ? ++groups_ : groups_;
 }
 
 RankTrace Trace::collect() const {
@@ -209,6 +241,7 @@ std::string chrome_json(std::span<const RankTrace> traces) {
     for (std::uint32_t lane = 0; lane < trace.lanes.size(); ++lane)
       document.name("thread_name", trace.rank, lane + 1, trace.lanes[lane].first);
     for (const TraceSpan& span : trace.spans) document.span(trace, span, zero);
+    document.close_all();
     ranks += std::string(ranks.empty() ? "" : ",") + "{\"rank\":" + std::to_string(trace.rank) +
              ",\"clock_offset_ns\":" + std::to_string(trace.clock_offset) +
              ",\"clock_error_ns\":" + std::to_string(trace.clock_error) +

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -23,13 +24,15 @@ inline namespace v0 {
 namespace observe {
 
 /// Spans of one lane nest (each lies within another or beside it); those of an overlapping lane
-/// need not, and are drawn one below the other.
+/// need not, and are drawn one below the other, except those of one group.
 enum class Lane : std::uint8_t { Nested, Overlapping };
 
 struct TraceSpan {
-  std::int64_t begin = 0, end = 0;   // nanoseconds of the rank's clock
-  std::uint64_t bytes = 0;           // 0: not said
-  std::uint32_t lane = 0, name = 0;  // index in lanes and names
+  std::int64_t begin = 0, end = 0;  // nanoseconds of the rank's clock
+  std::uint64_t bytes = 0;          // 0: not said
+  std::uint32_t name = 0;           // index in names
+  std::uint16_t lane = 0;           // index in lanes
+  std::uint16_t group = 0;          // on an overlapping lane: spans of one group nest; 0: alone
 };
 static_assert(std::is_trivially_copyable_v<TraceSpan>);
 
@@ -55,7 +58,9 @@ class Trace {
   /// Lanes are drawn in the order in which they were first named.
   std::uint32_t lane(std::string_view name, Lane kind = Lane::Nested);
   void span(std::uint32_t lane, std::string_view name, TimePoint begin, TimePoint end,
-            std::uint64_t bytes = 0);
+            std::uint64_t bytes = 0, std::uint16_t group = 0);
+  /// A group for spans of an overlapping lane; numbers come again after 65,535 of them.
+  std::uint16_t new_group();
   /// Everything so far. `rank`, `host` and the clock are the caller's to fill in.
   RankTrace collect() const;
 
@@ -65,8 +70,12 @@ class Trace {
   mutable std::mutex mutex_;
   std::vector<TraceSpan> ring_;
   std::uint64_t count_ = 0;
+  std::uint16_t groups_ = 0;
   std::vector<std::string> names_;
-  std::unordered_map<std::string, std::uint32_t> index_;
+  struct Hash : std::hash<std::string_view> {  // looks names up without a copy
+    using is_transparent = void;
+  };
+  std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> index_;
   std::vector<std::pair<std::string, Lane>> lanes_;
 };
 

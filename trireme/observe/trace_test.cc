@@ -96,5 +96,30 @@ TEST(Trace, TheDocumentIsWhatChromeAndPerfettoRead) {
   EXPECT_EQ(document["otherData"]["ranks"][1]["clock_offset_ns"], 1000000);
 }
 
+TEST(Trace, SpansOfOneGroupNestInTheDocument) {
+  Trace trace;
+  const auto lane = trace.lane("messages", Lane::Overlapping);
+  for (const int start : {0, 4}) {  // the second begins before the first ends
+    const std::uint16_t group = trace.new_group();
+    trace.span(lane, "send", at(start), at(start + 10), 8, group);
+    trace.span(lane, "waiting", at(start), at(start + 6), 0, group);
+    trace.span(lane, "transferring", at(start + 6), at(start + 10), 0, group);
+  }
+  const auto document = nlohmann::json::parse(observe::chrome_json(std::vector{trace.collect()}));
+  std::map<int, std::string> seen;  // by id, in the order of the file
+  for (const auto& event : document["traceEvents"]) {
+    if (event["ph"] == "M") continue;
+    seen[event["id"]] += event["ph"].get<std::string>() + event["name"].get<std::string>()[0] + " ";
+  }
+  ASSERT_EQ(seen.size(), 2u);
+  for (const auto& [id, order] : seen) EXPECT_EQ(order, "bs bw ew bt et es ");
+}
+
+TEST(Trace, GroupNumbersComeAgainButNeverZero) {
+  Trace trace;
+  for (int i = 1; i <= 65535; ++i) ASSERT_EQ(trace.new_group(), i);
+  EXPECT_EQ(trace.new_group(), 1);
+}
+
 }  // namespace
 }  // namespace trireme

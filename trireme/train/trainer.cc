@@ -258,14 +258,7 @@ class Trainer {
     const auto& trace = job_.options().trace;
     if (!trace) return;
     job_.activity("trace");
-    observe::RankTrace own = trace->collect();
-    own.rank = job_.rank();
-    own.host = job_.host_name();
-    const auto clock = [this] { return job_.waiter()->now().time_since_epoch().count(); };
-    const comm::ClockOffset offset = comm::measure_clock(job_.world(), job_.host_name(), clock);
-    own.clock_offset = offset.nanoseconds;
-    own.clock_error = offset.error;
-    const auto traces = comm::gather_traces(job_.world(), std::move(own));
+    const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
     if (job_.rank() == 0) write_whole(spec_.trace, observe::chrome_json(traces));
   }
 

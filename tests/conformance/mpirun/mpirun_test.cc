@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "tests/conformance/job/own_clock.h"
 #include "trireme/base/error.h"
 #include "trireme/job.h"
 #include "trireme/testing/process_bodies.h"
@@ -96,6 +98,23 @@ TEST_P(Mpirun, RanksAreOneJobOverEveryTransport) {
     }
   }
 }
+
+#ifdef TRIREME_TIME_NAMESPACES
+TRIREME_PROCESS(clocks) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK") ? std::getenv("OMPI_COMM_WORLD_RANK")
+                                                               : std::getenv("PMI_RANK");
+  test::enter_own_clock(argc, argv, std::atoi(rank));
+  const auto trace = std::make_shared<observe::Trace>();
+  Job job(argc, argv, {.trace = trace});
+  return test::check_clocks(job, *trace);
+}
+
+TEST_P(Mpirun, ClocksAreMeasured) {
+  const Outcome outcome = mpirun(GetParam(), 3, "clocks", "TRIREME_COMM_TRANSPORT=mpi");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("mpi: clocks to"));
+}
+#endif
 
 TEST_P(Mpirun, TheLibraryOfAnotherMpiIsRefusedWithBothNumbers) {
   for (const std::string& other : all_mpis()) {
