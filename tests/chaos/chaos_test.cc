@@ -26,6 +26,7 @@ using testing::ProcessOptions;
 using testing::ProcessRun;
 using testing::run_processes;
 using testing::RunningProcesses;
+using testing::send_signal;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
@@ -70,7 +71,7 @@ TEST_P(Transports, AKilledRankIsNamedAndTheOthersEndWithin2s) {
   options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
     if (rank != 1 || line != "running") return;
     killed_at = running.since_start;
-    kill(running.pids[1], SIGKILL);
+    send_signal(running.pids[1], SIGKILL);
   };
   const ProcessRun run = run_processes(3, "loop", options);
   EXPECT_LT(run.took - killed_at, seconds(2)) << run.describe();
@@ -107,7 +108,7 @@ TEST(SharedMemory, ARankKilledWhileItsMemoryIsReadIsNamed) {
       if (rank != 1 || line != "running") return;
       sleep_without_progress(std::chrono::microseconds(700 * round));
       killed_at = running.since_start;
-      kill(running.pids[1], SIGKILL);
+      send_signal(running.pids[1], SIGKILL);
     };
     const ProcessRun run = run_processes(3, "mover", options);
     EXPECT_LT(run.took - killed_at, seconds(2)) << run.describe();
@@ -180,9 +181,9 @@ void hold(pid_t pid, bool by_debugger) {
     if (!held.any()) std::printf("could not attach\n");
     return sleep_without_progress(sleep_time());
   }
-  kill(pid, SIGSTOP);
+  send_signal(pid, SIGSTOP);
   sleep_without_progress(sleep_time());
-  kill(pid, SIGCONT);
+  send_signal(pid, SIGCONT);
 }
 
 // Rank 0 holds rank 1 from another thread, and lets it go on later.
@@ -336,7 +337,7 @@ TRIREME_PROCESS(obedient) {
 TEST(Chaos, AStopSignalAtOneRankStopsAllAtOneStep) {
   ProcessOptions options = scaled();
   options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
-    if (rank == 1 && line == "running") kill(running.pids[1], SIGTERM);
+    if (rank == 1 && line == "running") send_signal(running.pids[1], SIGTERM);
   };
   const ProcessRun run = run_processes(2, "obedient", options);
   EXPECT_EQ(run.exit_code, 143) << run.describe();

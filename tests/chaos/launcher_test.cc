@@ -12,7 +12,9 @@
 
 #include "trireme/base/event.h"
 #include "trireme/job.h"
+#include "trireme/launch/client.h"
 #include "trireme/launch/membership.h"
+#include "trireme/launch/secret.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -24,6 +26,7 @@ using testing::ProcessOptions;
 using testing::ProcessRun;
 using testing::run_processes;
 using testing::RunningProcesses;
+using testing::send_signal;
 
 constexpr int kRanks = 2;
 
@@ -129,7 +132,7 @@ Killed run_launcher(const std::string& body, int signal, int times = 1,
       add_sockets(processes.pids[0], result.sockets);
       for (int i = 0; i < times; ++i) {
         if (i > 0) Event().wait(milliseconds(100));
-        kill(processes.pids[0], signal);
+        send_signal(processes.pids[0], signal);
       }
     }
   };
@@ -168,7 +171,7 @@ TEST(Launcher, KilledTakesTheRanksChildrenWithIt) {
   const Killed killed = run_launcher("parents", SIGKILL);
   ASSERT_EQ(killed.pids.size(), 2u * kRanks) << killed.run.describe();
   EXPECT_EQ(left_behind(killed.pids, killed.sockets), "");
-  for (const pid_t pid : killed.pids) kill(pid, SIGKILL);  // of a test that failed
+  for (const pid_t pid : killed.pids) send_signal(pid, SIGKILL);  // of a test that failed
 }
 
 TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {
@@ -229,6 +232,42 @@ TEST(Launcher, TwoJobsOnOneHostDoNotMeet) {
   for (const auto& run : runs) {
     EXPECT_EQ(run.exit_code, 0) << run.describe();
     for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, "done\n") << run.describe();
+  }
+}
+
+// Rank 1 gives up for another's sake; rank 0 stays out of the job until it is killed.
+TRIREME_PROCESS(gives_up) {
+  if (std::string(std::getenv("TRIREME_RANK")) == "0") {
+    Event().wait(seconds(20));
+    return 0;
+  }
+  launch::CoordinatorClient client(
+      {.endpoint = std::getenv("TRIREME_COORDINATOR"),
+       .secret = launch::read_secret_descriptor(std::atoi(std::getenv("TRIREME_SECRET_FD"))),
+       .job = std::getenv("TRIREME_JOB"),
+       .rank = 1});
+  std::printf("now\n");
+  client.report({.rank = 1, .sentence = "rank 0 is gone", .exit_code = 160});
+  return 160;
+}
+
+// 300 ms after such a report the launcher tells the others of it, unless the cause has come by
+// then; the last rank may end just then.
+TEST(Launcher, MayEndWhileItIsAboutToTellOfAFailure) {
+  for (int i = 0; i < 14; ++i) {
+    ProcessOptions options;
+    std::thread killer;
+    options.on_line = [&](int, std::string_view line, const RunningProcesses& running) {
+      if (line != "now") return;
+      killer = std::thread([pid = running.pids[0], i] {
+        Event().wait(std::chrono::microseconds(295'000 + 500 * i));
+        send_signal(pid, SIGKILL);
+      });
+    };
+    const ProcessRun run = run_processes(2, "gives_up", options);
+    ASSERT_TRUE(killer.joinable()) << run.describe();
+    killer.join();
+    EXPECT_EQ(run.exit_code, 137) << run.describe();
   }
 }
 

@@ -1,14 +1,18 @@
 // Limits reached when an arena is made, and communicators made and dropped again and again.
 // tests/chaos/limits.full (label soak) makes 10,000 of them.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
 #include "trireme/job.h"
+#include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
 #include "trireme/testing/run_processes.h"
 
@@ -39,8 +43,27 @@ void limit(int resource, std::size_t bytes) {
   setrlimit(static_cast<__rlimit_resource>(resource), &both);
 }
 
+// Lets this process, alone, see a cgroup that leaves room for half of an arena.
+bool enter_small_cgroup() {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, nullptr) != 0) {
+    return false;
+  }
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::filesystem::create_directory(root / "memory");
+  for (const char* limit : {"memory.max", "memory/memory.limit_in_bytes"}) {
+    std::ofstream(root / limit) << 2 * kArena;
+  }
+  for (const char* used : {"memory.current", "memory/memory.usage_in_bytes"}) {
+    std::ofstream(root / used) << 2 * kArena - kArena / 2;
+  }
+  return true;
+}
+
 // arguments: what rank 1 has too little of
 TRIREME_PROCESS(limited) {
+  const bool second = std::string(std::getenv("TRIREME_RANK")) == "1";
+  if (second && std::string(argv[1]) == "cgroup" && !enter_small_cgroup()) return 9;
   Job job(argc, argv);
   barrier(job.world());
   const std::string what = argv[1];
@@ -60,6 +83,9 @@ TRIREME_PROCESS(limited) {
 
 class Limits : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, Limits, ::testing::Values("own", "peer's", "file", "machine"));
+#ifdef TRIREME_CAN_MOUNT
+INSTANTIATE_TEST_SUITE_P(Mounts, Limits, ::testing::Values("cgroup"));
+#endif
 
 TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
   ProcessOptions options;
@@ -90,13 +116,37 @@ Held held() {
   return now;
 }
 
+// Two ranks a host, as far as the transport knows.
+std::string host_of(int rank) { return "host " + std::to_string(rank / 2); }
+
+// A group over connections of its own, or over the world's.
+std::shared_ptr<comm::Communicator> make_group(Job& job, bool connects, int cycle) {
+  if (!connects) return job.world().split(0, cycle % 2 == 0 ? job.rank() : -job.rank());
+  const net::ConnectOptions options{.rank = job.rank(), .size = job.size(), .secret = "cycles"};
+  const auto exchange = test::exchange_over(job.world());
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < job.size(); ++rank) hosts.push_back(host_of(rank));
+  const std::string_view kind = job.world().transport_name();
+  auto transport = kind == "shm"   ? net::connect_shm(job.waiter(), options, exchange)
+                   : kind == "tcp" ? net::connect_tcp(job.waiter(), options, exchange)
+                                   : net::connect_mixed(job.waiter(), options, exchange, hosts);
+  return std::make_shared<comm::Communicator>(std::move(transport), comm::CommunicatorOptions());
+}
+
+// arguments: transport, whether each group connects anew, how many
 TRIREME_PROCESS(cycles) {
+  const std::string transport = argv[1];
+  if (transport == "mixed") {
+    setenv("TRIREME_HOST", host_of(std::atoi(std::getenv("TRIREME_RANK"))).c_str(), 1);
+  }
   Job job(argc, argv);
-  const int cycles = std::atoi(argv[1]);
+  if (job.world().transport_name() != transport) return 3;
+  const bool connects = std::string(argv[2]) == "connects";
+  const int cycles = std::atoi(argv[3]);
   Held before;
   for (int i = -100; i < cycles; ++i) {
     if (i == 0) before = held();
-    const auto group = job.world().split(0, i % 2 == 0 ? job.rank() : -job.rank());
+    const auto group = make_group(job, connects, i);
     comm::Arena arena = group->allocate(1 << 16);
     std::vector<float> x(3000, 1.0f);
     group->all_reduce(arena.buffer(0, 1000, DType::F32), Sum).wait();
@@ -110,16 +160,19 @@ TRIREME_PROCESS(cycles) {
   return 0;
 }
 
-class Cycles : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Transports, Cycles, ::testing::Values("shm", "tcp"));
+class Cycles : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Transports, Cycles,
+                         ::testing::Combine(::testing::Values("shm", "tcp", "mixed"),
+                                            ::testing::Values("splits", "connects")));
 
 TEST_P(Cycles, LeakNothing) {
   const char* text = std::getenv("TRIREME_COMMUNICATORS");
+  const auto [transport, way] = GetParam();
   ProcessOptions options;
-  options.transport = GetParam();
+  options.transport = transport;
   options.time_limit = seconds(text ? 600 : 60);
-  options.arguments = {text ? text : "300"};
-  const ProcessRun run = run_processes(2, "cycles", options);
+  options.arguments = {transport, way, text ? text : "300"};
+  const ProcessRun run = run_processes(3, "cycles", options);
   ASSERT_EQ(run.exit_code, 0) << run.describe();
   for (const auto& rank : run.ranks) {
     long descriptors = 0, mappings = 0, kilobytes = 0;

@@ -163,9 +163,7 @@ TEST(Strangers, DoNotDisturbTheCoordinatorOfARunningJob) {
   ProcessOptions options;
   options.timeout = seconds(2);
   options.on_line = [&](int, std::string_view line, const RunningProcesses&) {
-    std::string address = "tcp " + std::string(line);
-    address[address.rfind(':')] = ' ';
-    strangers.come_to(address);
+    strangers.come_to("tcp " + std::string(line));
   };
   const ProcessRun run = run_processes(2, "runs", options);
   EXPECT_EQ(run.exit_code, 0) << run.describe();

@@ -152,7 +152,7 @@ void Job::Impl::leave() {
 
 void Job::Impl::meet(MpiComm communicator) {
   meeting = std::make_unique<job::MpiMeeting>(communicator.address, env, host, *waiter,
-                                              options.timeout_user_code);
+                                              options.timeout_user_code, options.interface);
   secret = meeting->secret();
 }
 
@@ -232,13 +232,15 @@ std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::
 
 std::shared_ptr<net::Transport> Job::Impl::connect() {
   if (env.size == 1) return std::make_shared<comm::AloneTransport>(waiter);
-  const net::ConnectOptions connect_options{.rank = env.rank,
-                                            .size = env.size,
-                                            .secret = secret,
-                                            .host = job::own_address(env.coordinator),
-                                            .epoch = env.epoch,
-                                            .timeout = options.timeout,
-                                            .sockets = options.sockets};
+  const net::ConnectOptions connect_options{
+      .rank = env.rank,
+      .size = env.size,
+      .secret = secret,
+      .host = job::own_address(env.coordinator, options.interface),
+      .epoch = env.epoch,
+      .timeout = options.timeout,
+      .patience = options.timeout + options.timeout_user_code,
+      .sockets = options.sockets};
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);

@@ -41,6 +41,9 @@ struct JobOptions {
   std::shared_ptr<observe::Trace> trace = nullptr;
   /// TCP connections between two ranks, which share its large messages (TRIREME_COMM_SOCKETS).
   int sockets = 1;
+  /// By which ranks on other hosts reach this one: an interface ("eth0") or a subnet
+  /// ("10.0.0.0/8"). Empty: the interface towards the coordinator. (TRIREME_COMM_INTERFACE)
+  std::string interface = {};
 };
 
 /// A caller's communicator; no mpi.h is needed here: `MPI_Comm comm; Job job(MpiComm{&comm});`

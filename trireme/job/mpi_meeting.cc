@@ -43,7 +43,8 @@ void check_size(const net::MpiGroup& group, const launch::RankEnvironment& env) 
 }  // namespace
 
 MpiMeeting::MpiMeeting(const void* communicator, launch::RankEnvironment& env,
-                       const std::string& host, Waiter& waiter, Duration timeout)
+                       const std::string& host, Waiter& waiter, Duration timeout,
+                       const std::string& interface)
     : communicator_(communicator) {
   net::MpiGroup group(communicator);
   if (!communicator) check_size(group, env);
@@ -52,7 +53,7 @@ MpiMeeting::MpiMeeting(const void* communicator, launch::RankEnvironment& env,
   const auto places = group.exchange(waiter, host + "\n" + std::to_string(getpid()), timeout);
   std::string news;
   if (env.rank == 0) {
-    keep_coordinator(places, host);
+    keep_coordinator(places, host, interface);
     news = coordinator_->endpoint() + "\n" + secret_;
   }
   std::tie(env.coordinator, secret_) = cut(group.exchange(waiter, news, timeout).front());
@@ -60,15 +61,17 @@ MpiMeeting::MpiMeeting(const void* communicator, launch::RankEnvironment& env,
   group.set_clean();
 }
 
-void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const std::string& host) {
+void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const std::string& host,
+                                  const std::string& interface) {
   const bool one_host = std::all_of(places.begin(), places.end(),
                                     [&](const auto& place) { return cut(place).first == host; });
   secret_ = make_secret();
-  coordinator_ = std::make_unique<launch::Coordinator>(
-      launch::CoordinatorOptions{.size = static_cast<int>(places.size()),
-                                 .address = own_address(one_host ? "127.0.0.1:1" : kBeyond),
-                                 .secret = secret_,
-                                 .job = "mpi"});
+  coordinator_ = std::make_unique<launch::Coordinator>(launch::CoordinatorOptions{
+      .size = static_cast<int>(places.size()),
+      .address =
+          own_address(one_host ? "127.0.0.1:1" : kBeyond, one_host ? std::string() : interface),
+      .secret = secret_,
+      .job = "mpi"});
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const auto [name, pid] = cut(places[rank]);
     if (name == host) coordinator_->set_process(static_cast<int>(rank), std::stoi(pid));

@@ -22,9 +22,9 @@ namespace job {
 class MpiMeeting {
  public:
   /// Collective over `communicator` (an MPI_Comm*; null: all processes). Fills in `env`: rank,
-  /// size, coordinator. Blocks.
+  /// size, coordinator. `interface`: by which other hosts reach rank 0 (JobOptions). Blocks.
   MpiMeeting(const void* communicator, launch::RankEnvironment& env, const std::string& host,
-             Waiter& waiter, Duration timeout);
+             Waiter& waiter, Duration timeout, const std::string& interface);
 
   const std::string& secret() const noexcept { return secret_; }
   /// Collective: a transport over the same processes.
@@ -33,7 +33,8 @@ class MpiMeeting {
   void stay(Waiter& waiter, Duration timeout) const;
 
  private:
-  void keep_coordinator(const std::vector<std::string>& places, const std::string& host);
+  void keep_coordinator(const std::vector<std::string>& places, const std::string& host,
+                        const std::string& interface);
 
   const void* const communicator_;
   std::unique_ptr<launch::Coordinator> coordinator_;  // rank 0's

@@ -26,9 +26,10 @@ void take_seconds(const launch::Getenv& get, const char* name, Duration standard
   value = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-void take_text(const launch::Getenv& get, const char* name, std::string& value) {
+void take_text(const launch::Getenv& get, const char* name, const std::string& standard,
+               std::string& value) {
   const auto text = get(name);
-  if (text && !text->empty() && value == "auto") value = *text;
+  if (text && !text->empty() && value == standard) value = *text;
 }
 
 constexpr int kMostSockets = 64;
@@ -56,8 +57,9 @@ bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; 
 
 JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   const JobOptions standard;
-  take_text(get, "TRIREME_COMM_TRANSPORT", options.transport);
-  take_text(get, "TRIREME_COMM_ALGORITHM", options.algorithm);
+  take_text(get, "TRIREME_COMM_TRANSPORT", standard.transport, options.transport);
+  take_text(get, "TRIREME_COMM_ALGORITHM", standard.algorithm, options.algorithm);
+  take_text(get, "TRIREME_COMM_INTERFACE", standard.interface, options.interface);
   take_seconds(get, "TRIREME_TIMEOUT", standard.timeout, options.timeout);
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);

@@ -26,6 +26,10 @@ TEST(Options, TheEnvironmentFillsWhatTheProgramLeftOpen) {
   options = resolve_options({.transport = "shm", .timeout = std::chrono::seconds(7)}, get);
   EXPECT_EQ(options.timeout, std::chrono::seconds(7));
   EXPECT_EQ(options.transport, "shm");
+  EXPECT_EQ(options.interface, "");
+  const auto other = from({{"TRIREME_COMM_INTERFACE", "eth1"}});
+  EXPECT_EQ(resolve_options({}, other).interface, "eth1");
+  EXPECT_EQ(resolve_options({.interface = "10.0.0.0/8"}, other).interface, "10.0.0.0/8");
 }
 
 TEST(Options, RefusesNonsense) {

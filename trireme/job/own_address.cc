@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "trireme/net/endpoint.h"
+#include "trireme/net/interfaces.h"
 #include "trireme/net/socket.h"
 
 namespace trireme {
@@ -14,24 +16,19 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 
-// "10.0.0.1:4000" or "[fd00::1]:4000"
-std::pair<std::string, std::string> parted(const std::string& endpoint) {
-  const std::size_t colon = endpoint.rfind(':');
-  if (colon == std::string::npos) return {endpoint, "1"};
-  std::string host = endpoint.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  return {host, endpoint.substr(colon + 1)};
-}
-
 }  // namespace
 
-std::string own_address(const std::string& coordinator, const launch::Getenv& get) {
+std::string own_address(const std::string& coordinator, const std::string& interface,
+                        const launch::Getenv& get) {
   if (const auto given = get("TRIREME_ADDRESS"); given && !given->empty()) return *given;
-  const auto [host, port] = parted(coordinator);
+  const net::Endpoint there = net::parse_endpoint(coordinator).value_or(net::Endpoint{"", 1});
+  const bool ipv6 = there.host.find(':') != there.host.npos;
+  if (!interface.empty()) return net::choose_address(net::interfaces(), interface, ipv6);
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return kLoopback;
+  if (getaddrinfo(there.host.c_str(), std::to_string(there.port).c_str(), &hints, &found) != 0)
+    return kLoopback;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, freeaddrinfo);
   const net::Descriptor socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};

@@ -1,5 +1,6 @@
-// Where peers reach this rank: the address of the interface through which it reaches the
-// coordinator, or TRIREME_ADDRESS. A look at the routing table; nothing is sent.
+// Where peers reach this rank: TRIREME_ADDRESS, else an address of the chosen interface, else that
+// of the interface through which this rank reaches the coordinator. A look at the routing table;
+// nothing is sent.
 #pragma once
 
 #include <string>
@@ -10,8 +11,9 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// "127.0.0.1" for a coordinator on loopback, and where it cannot be told.
-std::string own_address(const std::string& coordinator,
+/// `interface` as in JobOptions; ConfigError if there is none such. Where it is empty: "127.0.0.1"
+/// for a coordinator on loopback, and where it cannot be told.
+std::string own_address(const std::string& coordinator, const std::string& interface,
                         const launch::Getenv& get = launch::process_environment);
 
 }  // namespace job

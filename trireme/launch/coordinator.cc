@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/launch/coordinator_service.h"
+#include "trireme/net/endpoint.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -16,11 +17,6 @@ namespace launch {
 namespace {
 
 constexpr int kLargestMessage = 1 << 20;
-
-bool is_loopback(const std::string& address) {
-  return address.rfind("127.", 0) == 0 || address == "::1" || address == "[::1]" ||
-         address == "localhost";
-}
 
 }  // namespace
 
@@ -32,7 +28,7 @@ struct Coordinator::Impl {
 };
 
 Coordinator::Coordinator(CoordinatorOptions options) {
-  if (!is_loopback(options.address) && options.secret.empty()) {
+  if (!net::is_loopback(options.address) && options.secret.empty()) {
     throw ConfigError("a coordinator on " + options.address + " needs a job secret",
                       {.operation = "launch",
                        .advice = "Set TRIREME_JOB_SECRET_FILE to a file that only you may read, or "
@@ -42,23 +38,29 @@ Coordinator::Coordinator(CoordinatorOptions options) {
     throw ConfigError("a job secret has at least 16 bytes", {.operation = "launch"});
   }
   const std::string address = options.address;
+  const std::uint16_t wanted = options.port;
   impl_ = std::make_unique<Impl>(std::move(options));
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kLargestMessage);
-  builder.AddListeningPort(address + ":0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(net::to_string({address, wanted}), grpc::InsecureServerCredentials(),
+                           &port);
   builder.RegisterService(&impl_->service);
   impl_->server = builder.BuildAndStart();
   if (!impl_->server || port == 0) {
     throw ResourceError(
-        "could not listen on " + address,
-        {.operation = "launch", .advice = "See whether the address is this host's."});
+        "could not listen on " + (wanted == 0 ? address : net::to_string({address, wanted})),
+        {.operation = "launch",
+         .advice = wanted == 0 ? "See whether the address is this host's."
+                               : "See whether the address is this host's and the port is free."});
   }
-  impl_->endpoint = address + ":" + std::to_string(port);
+  impl_->endpoint = net::to_string({address, static_cast<std::uint16_t>(port)});
 }
 
-Coordinator::~Coordinator() {
+Coordinator::~Coordinator() { close(); }
+
+void Coordinator::close() {
   impl_->service.close();
   impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   impl_->server->Wait();

@@ -6,6 +6,7 @@
 // answers every open call and stops.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,7 +21,8 @@ namespace launch {
 struct CoordinatorOptions {
   int size = 1;
   std::string address = "127.0.0.1";
-  std::string secret;  // empty: allowed on no address
+  std::uint16_t port = 0;  // 0: the system's choice
+  std::string secret;      // empty: allowed on no address
   std::string job = "job";
   std::uint32_t epoch = 0;
   std::string version = {};  // empty: kWireVersion
@@ -33,8 +35,10 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
+  /// What the destructor does; no callback comes afterwards, and the methods still work.
+  void close();
 
-  /// "127.0.0.1:40123".
+  /// "127.0.0.1:40123", "[::1]:40123".
   const std::string& endpoint() const noexcept;
   void set_process(int rank, pid_t pid);
   /// The process of `rank` is gone; calls that wait for it fail.

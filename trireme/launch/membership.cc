@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
+#include <string>
 #include <utility>
 
 namespace trireme {
@@ -76,7 +76,8 @@ std::optional<std::string> lost(const PeerState& peer, Duration timeout) {
 
 char process_state(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;  // getline: a stream iterator throws where the process vanishes meanwhile
+  std::getline(file, text, '\0');
   const std::size_t end = text.rfind(')');  // the name before it may hold anything
   return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
 }

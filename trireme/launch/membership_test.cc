@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
+#include <thread>
 
 namespace trireme {
 namespace launch {
@@ -145,6 +147,23 @@ TEST_F(MembershipTest, RefusesASecondProcessOfARankAndAnotherIdentity) {
 TEST(ProcessState, ReadsTheKernelsLetter) {
   EXPECT_EQ(process_state(getpid()), 'R');
   EXPECT_EQ(process_state(1 << 30), '\0');
+}
+
+// The kernel has no such file any more when one that was opened in time is read.
+TEST(ProcessState, OfAProcessThatVanishesMeanwhileIsNone) {
+  for (int i = 0; i < 300; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    std::thread reaper([pid] { waitpid(pid, nullptr, 0); });
+    try {
+      while (process_state(pid) != '\0') {
+      }
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "process " << i << ": " << error.what();
+      i = 300;
+    }
+    reaper.join();
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/spawn.h"
+#include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 
 extern char** environ;
@@ -97,8 +98,8 @@ Supervisor::~Supervisor() {
   // Only where starting failed half-way is anybody left.
   waiter_->run([this] { kill_all(SIGKILL); });
   waiter_->wait_until([this] { return all_ended(); }, waiter_->now() + std::chrono::seconds(5));
-  coordinator_.reset();  // its callbacks use the waiter
-  waiter_.reset();       // its sources and timers use everything else
+  coordinator_->close();  // its callbacks use the waiter
+  waiter_.reset();        // its sources and timers use everything else, the coordinator too
 }
 
 // On loopback the ranks inherit a fresh one; elsewhere it must be the user's.
@@ -106,8 +107,7 @@ std::string Supervisor::make_secret(bool& inherited) {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
   inherited = !file || *file == '\0';
   if (!inherited) return read_secret_file(file);
-  const bool loopback = options_.listen.rfind("127.", 0) == 0 || options_.listen == "localhost";
-  return loopback ? random_bytes(kSecretBytes) : std::string();
+  return net::is_loopback(options_.listen) ? random_bytes(kSecretBytes) : std::string();
 }
 
 LaunchResult Supervisor::run() {
@@ -121,7 +121,15 @@ LaunchResult Supervisor::run() {
   }
   waiter_->wait_until([this] { return all_ended(); }, TimePoint::max());
   waiter_->wait_until([this] { return output_finished(); }, waiter_->now() + kOutputGrace);
-  return result();
+  LaunchResult last;
+  std::atomic<bool> known{false};
+  waiter_->run([&] {
+    last = result();
+    known = true;
+    waiter_->wake();
+  });
+  waiter_->wait_until([&] { return known.load(); }, TimePoint::max());
+  return last;
 }
 
 void Supervisor::start_all() {
@@ -219,8 +227,6 @@ void Supervisor::add_pipe(int rank, bool error, int descriptor) {
 
 void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
-  ranks_[rank].ended = true;
-  waiter_->wake();
   if (exit.code != 0 && !stopped_as_asked(exit)) {
     const bool by_us = killing_ && (exit.signal == SIGKILL || exit.signal == SIGTERM);
     const Failure failure = failure_of(rank, exit);
@@ -229,6 +235,8 @@ void Supervisor::on_exit(int rank, Exit exit) {
   }
   coordinator_->end(rank);
   if (exit.code != 0 && stopped_as_asked(exit)) kill_after(options_.stop_grace, SIGKILL);
+  ranks_[rank].ended = true;
+  waiter_->wake();
 }
 
 // 130 and 143 are a rank's answer to a stop signal, its own or ours.
@@ -281,7 +289,7 @@ void Supervisor::kill_after(Duration delay, int signal) {
 
 void Supervisor::kill_all(int signal) {
   for (const Rank& rank : ranks_) {
-    if (rank.pid <= 0 || rank.ended) continue;
+    if (rank.pid <= 0 || rank.exit) continue;
     killing_ = true;
     kill(-rank.pid, signal);
     if (signal != SIGKILL) kill(-rank.pid, SIGCONT);  // a stopped one could not react
@@ -294,7 +302,7 @@ void Supervisor::on_signal(int signal) {
   stop_signal_ = signal == SIGHUP ? SIGTERM : signal;
   coordinator_->request_stop(stop_signal_);
   for (const Rank& rank : ranks_) {
-    if (rank.pid > 0 && !rank.ended) kill(rank.pid, stop_signal_);
+    if (rank.pid > 0 && !rank.exit) kill(rank.pid, stop_signal_);
   }
   kill_after(options_.stop_grace, SIGKILL);
 }

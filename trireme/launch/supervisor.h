@@ -30,7 +30,7 @@ class Supervisor {
  private:
   struct Rank {
     pid_t pid = -1;
-    std::atomic<bool> ended{false};  // after `exit` is set
+    std::atomic<bool> ended{false};  // `exit` is set and dealt with
     std::optional<Exit> exit;
     std::unique_ptr<StatusPage> status;
   };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
 #include "trireme/net/reception.h"
 
 namespace trireme {

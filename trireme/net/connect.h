@@ -28,6 +28,9 @@ struct ConnectOptions {
   std::string host = "127.0.0.1";  // tcp: the address to listen on, IPv4 or IPv6
   std::uint32_t epoch = 0;         // of the membership; both ends must agree
   Duration timeout = std::chrono::seconds(30);
+  /// tcp: how long a peer may take nothing, being in user code for example, before the system ends
+  /// the connection.
+  Duration patience = std::chrono::minutes(31);
   std::vector<bool> skip = {};  // tcp: peers without a connection; empty: none
   int sockets = 1;              // tcp: a pair of ranks, equal on all; large messages share them
 };

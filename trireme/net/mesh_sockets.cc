@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"
 
@@ -123,6 +124,11 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
   const Identity mine{options.epoch, options.rank, options.size, static_cast<std::uint32_t>(kind)};
   dial_lower(waiter, options, mine, addresses, deadline, sockets);
   accept_higher(waiter, options, mine, listener, deadline, sockets);
+  for (const auto& of_peer : sockets) {
+    for (const auto& socket : of_peer) {
+      if (kind == SocketKind::Tcp) set_patience(socket.get(), options.patience);
+    }
+  }
   return sockets;
 }
 

@@ -10,11 +10,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -81,13 +83,11 @@ Address unix_address(const std::string& name) {
 
 Address parse(const std::string& text) {
   std::istringstream in(text);
-  std::string kind, host;
-  unsigned port = 0;
-  in >> kind >> host;
-  if (kind == "unix" && !host.empty()) return unix_address(host);
-  if (kind == "tcp" && in >> port && port > 0 && port < 65536) {
-    return tcp_address(host, static_cast<std::uint16_t>(port));
-  }
+  std::string kind, name;
+  in >> kind >> name;
+  if (kind == "unix" && !name.empty()) return unix_address(name);
+  const auto endpoint = parse_endpoint(name);
+  if (kind == "tcp" && endpoint) return tcp_address(endpoint->host, endpoint->port);
   throw RefusedError("'" + text + "' is no address",
                      {.operation = "dial", .advice = "Run the same version on every host."});
 }
@@ -130,6 +130,12 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 
 Descriptor::~Descriptor() {
   if (value_ >= 0) close(value_);
+}
+
+void set_patience(int socket, Duration patience) {
+  const auto wanted = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  const auto limited = static_cast<unsigned>(std::clamp<long long>(wanted, 1, 1 << 30));
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limited, sizeof limited);
 }
 
 void throw_system_error(const std::string& call) {
@@ -193,7 +199,7 @@ Listener listen_tcp(const std::string& host) {
   const std::uint16_t port = bound.ss_family == AF_INET
                                  ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
                                  : reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port;
-  listener.address = "tcp " + host + " " + std::to_string(ntohs(port));
+  listener.address = "tcp " + to_string({host, ntohs(port)});
   return listener;
 }
 
@@ -207,8 +213,6 @@ Listener listen_unix() {
   }
   return {listening(unix_address(name)), "unix " + name};
 }
-
-bool is_loopback(const std::string& host) { return host == "::1" || host.rfind("127.", 0) == 0; }
 
 Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
   const Address address = parse(text);

@@ -35,6 +35,10 @@ class Descriptor {
   int value_ = -1;
 };
 
+/// TCP: how long the system waits for a peer that takes nothing, or has no network any more, before
+/// it ends the connection (TCP_USER_TIMEOUT).
+void set_patience(int socket, Duration patience);
+
 /// errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
@@ -47,7 +51,7 @@ void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, Tim
 void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
               const std::string& what);
 
-/// Listens on a port that the system picks ("tcp 127.0.0.1 40001", "tcp ::1 40001") or on an
+/// Listens on a port that the system picks ("tcp 127.0.0.1:40001", "tcp [::1]:40001") or on an
 /// abstract unix name ("unix NAME"); `address` is what peers pass to dial().
 struct Listener {
   Descriptor socket;
@@ -55,7 +59,6 @@ struct Listener {
 };
 Listener listen_tcp(const std::string& host);
 Listener listen_unix();
-bool is_loopback(const std::string& host);
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
 /// A connection that has come, or an empty Descriptor. Unix: those of other users are closed
 /// unseen.

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <sstream>
+
+#include "trireme/observe/cgroup.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -25,18 +26,6 @@ std::int64_t kilobytes(const char* path, const std::string& name) {
       return value * 1024;
     }
   }
-  return 0;
-}
-
-// CPU quota in cores: cgroup v2 "max 100000" or v1's two files. 0 = none.
-double cgroup_quota() {
-  double quota = 0, period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {
-    return period > 0 ? quota / period : 0;
-  }
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_quota >> quota && v1_period >> period && quota > 0 && period > 0) return quota / period;
   return 0;
 }
 
@@ -68,7 +57,7 @@ Cores decide_cores(int online, int affinity, double quota) {
 
 Cores usable_cores() {
   return decide_cores(static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))),
-                      affinity_count(), cgroup_quota());
+                      affinity_count(), Cgroup().cores());
 }
 
 std::int64_t memory_total() { return kilobytes("/proc/meminfo", "MemTotal:"); }
@@ -76,11 +65,8 @@ std::int64_t memory_available() { return kilobytes("/proc/meminfo", "MemAvailabl
 std::int64_t resident_bytes() { return kilobytes("/proc/self/status", "VmRSS:"); }
 std::int64_t peak_resident_bytes() { return kilobytes("/proc/self/status", "VmHWM:"); }
 
-std::int64_t memory_limit() {
-  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
-  if (std::int64_t value = 0; std::ifstream("/sys/fs/cgroup/memory.max") >> value) limit = value;
-  return std::min(limit, memory_total());
-}
+std::int64_t memory_limit() { return std::min(Cgroup().memory_limit(), memory_total()); }
+std::int64_t memory_left() { return std::min(Cgroup().memory_left(), memory_total()); }
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");

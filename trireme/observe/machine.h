@@ -26,6 +26,8 @@ std::int64_t memory_total();
 std::int64_t memory_available();
 /// The smaller of memory_total() and the cgroup's limit.
 std::int64_t memory_limit();
+/// The smaller of memory_total() and what the cgroup's limits still leave.
+std::int64_t memory_left();
 /// Resident now, and the highest since the start.
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();

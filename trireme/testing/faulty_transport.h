@@ -1,6 +1,8 @@
-// FaultyTransport: another transport with a hook at every send, receive and notification, in the
-// order in which this rank makes them: where a test kills, stops or aborts. The n-th call is the
-// same place of the same algorithm in every run, whatever the time of day.
+// FaultyTransport: another transport with a hook at every send, receive, notification and read of a
+// peer's memory, in the order in which this rank makes them: where a test kills, stops or aborts.
+// The n-th call is the same place of the same algorithm in every run, whatever the time of day.
+//
+// A read is done in two halves with the hook before each, so a peer may go in the middle of it.
 #pragma once
 
 #include <functional>
@@ -15,20 +17,28 @@ namespace testing {
 
 class FaultyTransport final : public net::Transport {
  public:
-  /// `hook` runs in the progress context, before the call.
-  FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void()> hook)
-      : inner_(std::move(inner)), hook_(std::move(hook)) {}
+  enum class Call { Send, Recv, Notify, Read };
+  struct Options {
+    bool reads = true;  // false: like a host that forbids to read peers' memory
+  };
+
+  /// `hook` runs in the progress context, before the call with that peer.
+  FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void(Call, int peer)> hook,
+                  Options options)
+      : inner_(std::move(inner)), hook_(std::move(hook)), options_(options) {}
+  FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void(Call, int peer)> hook)
+      : FaultyTransport(std::move(inner), std::move(hook), Options()) {}
 
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
   std::shared_ptr<Waiter> waiter() const override { return inner_->waiter(); }
   std::string_view name() const noexcept override { return inner_->name(); }
   Work send(int peer, net::Tag tag, std::span<const std::byte> bytes) override {
-    hook_();
+    hook_(Call::Send, peer);
     return inner_->send(peer, tag, bytes);
   }
   Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
-    hook_();
+    hook_(Call::Recv, peer);
     return inner_->recv(peer, tag, bytes);
   }
   net::Region register_memory(std::span<std::byte> bytes, Device device,
@@ -40,8 +50,16 @@ class FaultyTransport final : public net::Transport {
   }
   void unmap(int peer, net::RegionId region) noexcept override { inner_->unmap(peer, region); }
   bool can_map(int peer) const noexcept override { return inner_->can_map(peer); }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    if (!options_.reads || to.empty()) return options_.reads && inner_->read(peer, address, to);
+    const std::size_t half = to.size() / 2;
+    hook_(Call::Read, peer);
+    if (!inner_->read(peer, address, to.first(half))) return false;
+    hook_(Call::Read, peer);
+    return inner_->read(peer, address + half, to.subspan(half));
+  }
   void notify(int peer) noexcept override {
-    hook_();
+    hook_(Call::Notify, peer);
     inner_->notify(peer);
   }
   bool lost(int peer) const noexcept override { return inner_->lost(peer); }
@@ -49,7 +67,8 @@ class FaultyTransport final : public net::Transport {
 
  private:
   const std::shared_ptr<net::Transport> inner_;
-  const std::function<void()> hook_;
+  const std::function<void(Call, int peer)> hook_;
+  const Options options_;
 };
 
 }  // namespace testing

@@ -1,7 +1,11 @@
 #include "trireme/testing/run_processes.h"
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <filesystem>
+
+#include "trireme/base/check.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -27,6 +31,11 @@ launch::LaunchOptions process_launch_options(int ranks, std::string_view body,
   launch.time_limit = options.time_limit;
   launch.stop_grace = options.stop_grace;
   return launch;
+}
+
+void send_signal(pid_t pid, int signal) {
+  TRIREME_CHECK(pid > 1);
+  kill(pid, signal);
 }
 
 ProcessRun run_processes(int ranks, std::string_view body, ProcessOptions options) {

@@ -20,11 +20,15 @@ namespace trireme {
 inline namespace v0 {
 namespace testing {
 
-/// What a hook may know of the run.
+/// What a hook may know of the run. A rank that has not started yet has pid -1.
 struct RunningProcesses {
   std::vector<pid_t> pids;  // by rank
   Duration since_start{};
 };
+
+/// kill(), for one process: throws where `pid` is none, as of a rank that has not started yet (-1
+/// would be every process there is).
+void send_signal(pid_t pid, int signal);
 
 struct ProcessOptions {
   std::uint64_t seed = 1;

@@ -125,6 +125,8 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
+  schema.add({"comm.interface", text(""),
+              "By which ranks on other hosts reach this one: an interface or a subnet."});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
               names_of_algorithms()});
   schema.add({.name = "comm.compression",
@@ -222,7 +224,8 @@ Settings::Settings(const config::Config& config) {
          .timeout_user_code = seconds(number("timeout.user_code")),
          .reproducible = config.boolean("train.reproducible"),
          .identity = config.identity(),
-         .sockets = static_cast<int>(integer("comm.sockets"))};
+         .sockets = static_cast<int>(integer("comm.sockets")),
+         .interface = config.text("comm.interface")};
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");

@@ -54,8 +54,8 @@ TEST(Hosts, EveryRankKnowsItsPlaceAndTheGroupsAreThere) {
   }
 }
 
-// Connected ones of the transport, which alone have its keepalive.
-int count_sockets() {
+// Connected ones of the transport, which alone have its keepalive; of one family, or of any.
+int count_sockets(int family = AF_UNSPEC) {
   int count = 0;
   for (int socket = 3; socket < 1024; ++socket) {
     int idle = 0, listens = 0;
@@ -63,7 +63,10 @@ int count_sockets() {
     if (getsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &length) != 0) continue;
     length = sizeof listens;
     getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length);
-    count += idle == 10 && listens == 0;
+    sockaddr_storage own{};
+    length = sizeof own;
+    getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length);
+    count += idle == 10 && listens == 0 && (family == AF_UNSPEC || own.ss_family == family);
   }
   return count;
 }
@@ -90,6 +93,49 @@ TEST(Hosts, SocketsAsManyAsAskedFor) {
       EXPECT_EQ(rank.out, std::to_string(sockets) + " sockets\n") << run.describe();
     }
   }
+}
+
+TRIREME_PROCESS(families) {
+  Job job(argc, argv);
+  std::printf("%d over IPv4, %d over IPv6\n", count_sockets(AF_INET), count_sockets(AF_INET6));
+  std::vector<float> x(100'000, 1);
+  all_reduce(job.world(), x, Sum);
+  return x == std::vector<float>(x.size(), job.size()) ? 0 : 4;
+}
+
+TEST(Hosts, MeetOverIpv6Loopback) {
+  launch::LaunchOptions options =
+      testing::process_launch_options(3, "families", {.transport = "tcp"});
+  options.listen = "::1";
+  options.handle_signals = false;
+  std::string lines;
+  options.on_line = [&](int, bool, std::string_view line) { lines.append(line).append("\n"); };
+  const auto result = launch::launch(options);
+  EXPECT_EQ(result.exit_code, 0) << lines << result.last_line;
+  std::string expected;
+  for (int rank = 0; rank < 3; ++rank) expected += "0 over IPv4, 2 over IPv6\n";
+  EXPECT_EQ(lines, expected);
+}
+
+TEST(Hosts, TheInterfaceIsChosen) {
+  for (const auto& [interface, expected] :
+       {std::pair{"lo", "2 over IPv4, 0 over IPv6\n"},
+        std::pair{"::1/128", "0 over IPv4, 2 over IPv6\n"},
+        std::pair{"127.0.0.0/8", "2 over IPv4, 0 over IPv6\n"}}) {
+    const auto run = run_processes(
+        3, "families",
+        {.transport = "tcp", .environment = {std::string("TRIREME_COMM_INTERFACE=") + interface}});
+    EXPECT_EQ(run.exit_code, 0) << run.describe();
+    for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, expected) << run.describe();
+  }
+}
+
+TEST(Hosts, AnInterfaceThatIsNotThereIsRefused) {
+  const auto run =
+      run_processes(2, "families", {.environment = {"TRIREME_COMM_INTERFACE=no-such0"}});
+  EXPECT_EQ(run.exit_code, 2) << run.describe();
+  EXPECT_NE(run.last_line.find("no-such0"), run.last_line.npos) << run.describe();
+  EXPECT_NE(run.last_line.find("lo 127.0.0.1"), run.last_line.npos) << run.describe();
 }
 
 TRIREME_PROCESS(lost) {

@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <utility>
 
 #include "suite.h"
 #include "trireme/base/error.h"
+#include "trireme/net/socket.h"
 
 namespace trireme::conformance {
 namespace {
@@ -38,6 +40,7 @@ TEST(Connect, TcpOverIpv6) {
       3, [](Rank& rank) { rank.barrier(); },
       [](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
         options.host = "::1";
+        options.sockets = 2;
         return net::connect_tcp(waiter, options, exchange);
       });
 }
@@ -52,6 +55,39 @@ std::vector<int> tcp_sockets() {
     if (found == 0 && peer.sin_family == AF_INET) sockets.push_back(socket);
   }
   return sockets;
+}
+
+// A peer that vanishes is noticed while nobody sends; one in user code takes nothing for as long as
+// it may stay there, and is not cut off.
+TEST(Connect, SocketsAreKeptAliveAndPatient) {
+  run_threads(
+      2,
+      [](Rank& rank) {
+        rank.barrier();
+        if (rank.rank == 1) return rank.barrier();
+        const auto value_of = [](int socket, int level, int option) {
+          int value = -1;
+          socklen_t length = sizeof value;
+          getsockopt(socket, level, option, &value, &length);
+          return value;
+        };
+        const auto sockets = tcp_sockets();
+        EXPECT_EQ(sockets.size(), 4u);
+        for (const int socket : sockets) {
+          EXPECT_EQ(value_of(socket, SOL_SOCKET, SO_KEEPALIVE), 1);
+          EXPECT_EQ(value_of(socket, IPPROTO_TCP, TCP_KEEPIDLE), 10);
+          EXPECT_EQ(value_of(socket, IPPROTO_TCP, TCP_KEEPINTVL), 5);
+          EXPECT_EQ(value_of(socket, IPPROTO_TCP, TCP_KEEPCNT), 3);
+          EXPECT_EQ(value_of(socket, IPPROTO_TCP, TCP_USER_TIMEOUT), 90'500);
+          EXPECT_EQ(value_of(socket, IPPROTO_TCP, TCP_NODELAY), 1);
+        }
+        rank.barrier();
+      },
+      [](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
+        options.sockets = 2;
+        options.patience = 90'500ms;
+        return net::connect_tcp(waiter, options, exchange);
+      });
 }
 
 class OneOfSeveral : public ::testing::TestWithParam<std::size_t> {};
@@ -109,6 +145,19 @@ TEST(Connect, AnotherEpochIsRefused) {
   ASSERT_TRUE(errors[1]);
   EXPECT_EQ(describe(errors[1]).exit_code, static_cast<int>(ExitCode::Refused));
   EXPECT_THAT(describe(errors[1]).sentence, HasSubstr("epoch"));
+}
+
+TEST(Connect, AnAddressThatNobodyListensOnIsNamedWithBrackets) {
+  const auto waiter = RealWaiter::make();
+  std::string address;
+  { address = net::listen_tcp("::1").address; }
+  EXPECT_THAT(address, ::testing::StartsWith("tcp [::1]:"));
+  try {
+    net::dial(*waiter, address, waiter->now() + 5s);
+    FAIL();
+  } catch (const PeerLost& error) {
+    EXPECT_THAT(error.what(), HasSubstr(address));
+  }
 }
 
 TEST(Connect, ARankThatDoesNotComeIsNamed) {

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kLarge = std::size_t{64} << 20;  // worth a look at what there is
+constexpr std::size_t kLarge = std::size_t{4} << 20;  // worth a look at what there is
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) {
@@ -39,9 +39,10 @@ void check_limits(std::size_t bytes) {
     refuse("the limit on file sizes (ulimit -f), which counts for memory files too");
   }
   if (bytes < kLarge) return;
-  const std::int64_t memory = observe::memory_limit();
-  if (memory > 0 && bytes > static_cast<std::size_t>(memory)) {
-    refuse("all memory that this process may use, " + std::to_string(memory) + " bytes");
+  const std::int64_t memory = observe::memory_left();
+  if (observe::memory_total() > 0 && bytes > static_cast<std::size_t>(memory)) {
+    refuse("all memory that this process may still use, " + std::to_string(memory) +
+           " bytes by the machine's size and its cgroup's limit");
   }
 }
 

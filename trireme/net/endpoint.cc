@@ -1,0 +1,45 @@
+#include "trireme/net/endpoint.h"
+
+#include <arpa/inet.h>
+
+#include <charconv>
+
+namespace trireme {
+inline namespace v0 {
+namespace net {
+
+std::string without_brackets(const std::string& host) {
+  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return in_brackets ? host.substr(1, host.size() - 2) : host;
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  const std::string host = without_brackets(endpoint.host);
+  const bool v6 = host.find(':') != host.npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(endpoint.port);
+}
+
+std::optional<Endpoint> parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0) return std::nullopt;
+  const std::string host = text.substr(0, colon);
+  const bool v6 = host.find(':') != host.npos;
+  if (v6 != (without_brackets(host) != host)) return std::nullopt;
+  Endpoint endpoint{without_brackets(host), 0};
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data() + colon + 1, last, endpoint.port);
+  if (error != std::errc() || end != last || endpoint.port == 0) return std::nullopt;
+  return endpoint;
+}
+
+// A name that only begins with "127." may be anywhere.
+bool is_loopback(const std::string& host) {
+  const std::string plain = without_brackets(host);
+  in_addr v4{};
+  if (inet_pton(AF_INET, plain.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return plain == "::1" || plain == "localhost";
+}
+
+}  // namespace net
+}  // namespace v0
+}  // namespace trireme
