@@ -2,10 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,10 +15,13 @@
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
+#include "trireme/comm/registry.h"
+#include "trireme/command/bench_report.h"
 #include "trireme/command/command.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/environment.h"
 #include "trireme/launch/launch.h"
+#include "trireme/net/sim/sim_network.h"
 #include "trireme/plan/link.h"
 
 namespace trireme {
@@ -29,14 +32,22 @@ namespace {
 // Set for the ranks that this command starts.
 constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 
+constexpr std::size_t kMost = 128u << 20;         // bytes, where no sizes are given
+constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
+
 struct Options {
   std::vector<std::string> collectives = {"all-reduce"};
-  std::vector<std::string> sizes;
+  std::vector<std::string> size_texts;
+  std::vector<std::size_t> sizes;  // of them, once they are checked
   int ranks = 2;
-  std::string transport = "auto", algorithm = "auto";
+  bool ranks_given = false;
+  std::string transport = "auto", algorithm = "auto", link;
   bool heap = false, explain = false, json = false, tune = false;
   std::string out;  // of --tune
   double seconds = 0.05;
+  BenchReport report() const {
+    return {.algorithm = algorithm, .link = link, .arena = !heap, .json = json};
+  }
 };
 
 // "all-reduce" and "all_reduce" are the same.
@@ -56,62 +67,6 @@ std::string machine_text() {
   return text + std::to_string(std::thread::hardware_concurrency()) + " cores";
 }
 
-std::string text_of(std::size_t bytes) {
-  for (const auto& [unit, word] : {std::pair(std::size_t{1} << 20, "MiB"), {1u << 10, "KiB"}}) {
-    if (bytes >= unit && bytes % unit == 0) return std::to_string(bytes / unit) + " " + word;
-  }
-  return std::to_string(bytes) + " B";
-}
-
-std::string text_of_time(double seconds) {
-  char text[32];
-  const bool small = seconds < 1e-3;
-  std::snprintf(text, sizeof text, small ? "%.2f us" : "%.2f ms", seconds * (small ? 1e6 : 1e3));
-  return text;
-}
-
-void print(const comm::Communicator& world, std::string_view collective,
-           const std::vector<comm::Measured>& figures, const Options& options) {
-  if (!options.json) {
-    std::printf("%.*s, %d ranks, %s, %s, f32 in %s memory\n%12s %12s %10s\n",
-                static_cast<int>(collective.size()), collective.data(), world.size(),
-                std::string(world.transport_name()).c_str(), options.algorithm.c_str(),
-                options.heap ? "ordinary" : "arena", "bytes", "time", "GB/s");
-  }
-  for (const comm::Measured& one : figures) {
-    const double rate = one.seconds > 0 ? double(one.bytes) / one.seconds / 1e9 : 0;
-    if (!options.json) {
-      std::printf("%12s %12s %10.3f\n", text_of(one.bytes).c_str(),
-                  text_of_time(one.seconds).c_str(), rate);
-      continue;
-    }
-    const nlohmann::json line = {{"event", "bench"},
-                                 {"collective", collective},
-                                 {"ranks", world.size()},
-                                 {"transport", world.transport_name()},
-                                 {"algorithm", options.algorithm},
-                                 {"arena", !options.heap},
-                                 {"bytes", one.bytes},
-                                 {"seconds", one.seconds},
-                                 {"gigabytes_per_second", rate}};
-    std::printf("%s\n", line.dump().c_str());
-  }
-  std::fflush(stdout);
-}
-
-void explain(const comm::Communicator& world, const std::vector<std::size_t>& sizes,
-             const Options& options) {
-  for (const std::size_t bytes : sizes) {
-    const std::string why = world.explain_all_reduce(bytes);
-    if (options.json) {
-      const nlohmann::json line = {{"event", "choice"}, {"bytes", bytes}, {"why", why}};
-      std::printf("%s\n", line.dump().c_str());
-    } else {
-      std::printf("%12s  %s\n", text_of(bytes).c_str(), why.c_str());
-    }
-  }
-}
-
 // The table keeps what was measured before with other rank counts and transports.
 void write_tuning(const plan::Tuning& measured, const std::string& path) {
   const auto before = comm::parse_tuning(comm::read_tuning_file());
@@ -119,14 +74,18 @@ void write_tuning(const plan::Tuning& measured, const std::string& path) {
   table.machine = machine_text();
   for (const auto& [transport, link] : measured.links) table.links[transport] = link;
   for (const plan::Measurement& one : measured.measurements()) table.add(one);
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   std::ofstream file(path);
   if (!(file << table.to_toml()) || !file.flush()) {
     throw ResourceError("cannot write " + path,
                         {.operation = "bench", .advice = "Name another file: --out FILE."});
   }
+}
+
+std::string tuning_file(const Options& options) {
+  const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
+  if (!path.empty()) return path;
+  throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
+                    {.operation = "bench", .advice = "Name a file: --out FILE."});
 }
 
 void tune(Job& job, const Options& options) {
@@ -135,48 +94,155 @@ void tune(Job& job, const Options& options) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   };
   const plan::Tuning measured = comm::tune(job.world(), how);
-  const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
   if (job.rank() != 0) return;
-  if (path.empty()) {
-    throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
-                      {.operation = "bench", .advice = "Name a file: --out FILE."});
+  write_tuning(measured, tuning_file(options));
+  say(options.json, "written: " + tuning_file(options));
+}
+
+void measure_all(comm::Communicator& world, const Options& options) {
+  if (options.explain) {
+    if (world.rank() == 0) print_choices(world, options.sizes, options.report());
+  } else {
+    for (const std::string& collective : options.collectives) {
+      const comm::OpKind kind = kind_of(collective);
+      const bool chosen = options.algorithm != "auto";
+      const auto figures = comm::measure(world, {.kind = kind,
+                                                 .sizes = options.sizes,
+                                                 .algorithm = chosen ? options.algorithm : "",
+                                                 .arena = !options.heap,
+                                                 .seconds = options.seconds});
+      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options.report());
+    }
   }
-  write_tuning(measured, path);
-  say(options.json, "written: " + path);
+  world.barrier().wait();
 }
 
 int run_rank(const Invocation& invocation, const Options& options) {
-  Job job(invocation.argc, invocation.argv,
-          {.transport = options.transport, .algorithm = options.algorithm});
-  comm::Communicator& world = job.world();
+  Job job(invocation.argc, invocation.argv, {.transport = options.transport});
   if (options.tune) {
     tune(job, options);
-    return 0;
+  } else {
+    measure_all(job.world(), options);
   }
-  std::vector<std::size_t> sizes;
-  for (const std::string& size : options.sizes) sizes.push_back(plan::bytes_of(size));
-  if (sizes.empty()) sizes = comm::usual_sizes(128u << 20);
-  if (options.explain) {
-    if (job.rank() == 0) explain(world, sizes, options);
-    world.barrier().wait();
-    return 0;
-  }
-  for (const std::string& collective : options.collectives) {
-    const comm::OpKind kind = kind_of(collective);
-    const auto figures = comm::measure(
-        world, {.kind = kind, .sizes = sizes, .arena = !options.heap, .seconds = options.seconds});
-    if (job.rank() == 0) print(world, comm::name_of(kind), figures, options);
-  }
-  world.barrier().wait();
   return 0;
 }
 
-int bench_comm(const Invocation& invocation, const Options& options) {
-  for (const std::string& collective : options.collectives) {
-    kind_of(collective);  // before anything starts
+// All ranks in this process, over a cluster's links on a virtual clock.
+int run_simulated(const Options& options) {
+  const plan::LinkCost link = plan::link_of(options.link);
+  const auto alpha =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(link.alpha));
+  net::SimNetwork network(options.ranks, net::cluster(alpha, 1 / link.beta));
+  auto tuning = std::make_shared<plan::Tuning>();
+  tuning->links["sim"] = link;
+  std::exception_ptr first;
+  network.run([&](int rank) {
+    try {
+      comm::Communicator world(network.transport(rank), {.tuning = tuning});
+      measure_all(world, options);
+    } catch (...) {
+      if (!first) first = std::current_exception();  // one rank runs at a time
+    }
+  });
+  if (first) std::rethrow_exception(first);
+  return 0;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "bench", .advice = advice});
+}
+
+void check_algorithm(comm::OpKind kind, const std::string& name) {
+  const bool reduces = kind == comm::OpKind::AllReduce;
+  std::string names = reduces ? "auto, direct" : "auto";
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) names += ", " + entry->name;
+  if (name == "auto" || (reduces && name == "direct") || comm::find_algorithm(kind, name)) return;
+  refuse(std::string(comm::name_of(kind)) + " has no algorithm " + name,
+         "Choose one of " + names + ".");
+}
+
+void check_transport(Options& options, const launch::RankEnvironment& place) {
+  if (!options.link.empty() && options.transport == "auto") options.transport = "sim";
+  if (options.transport == "sim" && options.link.empty()) options.link = "25us,1GB/s";
+  if (!options.link.empty()) {
+    plan::link_of(options.link);
+    if (options.transport != "sim") {
+      refuse("--link is a simulated network's, but the transport is " + options.transport,
+             "Leave --link or --transport away.");
+    }
+    if (place.size > 1) {
+      refuse("transport sim runs all ranks in one process, but " + place.launcher + " started " +
+                 std::to_string(place.size),
+             "Start it without " + place.launcher + ".");
+    }
+    if (options.tune) {
+      refuse("--tune measures this machine, not a simulated network", "Leave --link away.");
+    }
+    return;
   }
-  const bool started = launch::process_environment(kRankVariable).has_value() ||
-                       launch::resolve_environment().size > 1;
+  const std::vector<std::string> names{"auto", "shm", "tcp", "mixed", "mpi"};
+  if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
+    refuse("unknown transport '" + options.transport + "'",
+           "Use auto, shm, tcp, mixed, mpi or sim.");
+  }
+  if (options.transport == "mpi" && place.launcher.empty()) {
+    refuse("transport mpi needs ranks that mpirun started",
+           "Start it by mpirun, or use transport auto.");
+  }
+}
+
+void read_sizes(Options& options) {
+  for (const std::string& text : options.size_texts) {
+    options.sizes.push_back(plan::bytes_of(text));
+    if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
+      refuse("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+    }
+  }
+  if (!options.sizes.empty()) return;
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  options.sizes =
+      comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
+}
+
+// The table is written at the end: too late to say that it cannot be.
+void check_tuning_file(const Options& options) {
+  const std::string path = tuning_file(options);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  const bool existed = std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) {
+    refuse("cannot write " + path, "Name another file: --out FILE.");
+  }
+  if (!existed) std::filesystem::remove(path, ignored);
+}
+
+// Everything that can be known to be wrong before anything starts.
+void check(Options& options, const launch::RankEnvironment& place) {
+  const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
+  if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
+    refuse("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
+               std::to_string(place.size) + " processes",
+           "Leave --ranks away.");
+  }
+  check_transport(options, place);
+  for (const std::string& collective : options.collectives) {
+    check_algorithm(kind_of(collective), options.algorithm);
+  }
+  read_sizes(options);
+  if (options.tune) check_tuning_file(options);
+}
+
+int bench_comm(const Invocation& invocation, Options options) {
+  const launch::RankEnvironment place = launch::resolve_environment();
+  try {
+    check(options, place);
+  } catch (...) {  // all processes of a launcher find the same: rank 0 speaks
+    if (place.rank == 0) throw;
+    return describe(std::current_exception()).exit_code;
+  }
+  if (!options.link.empty()) return run_simulated(options);
+  const bool started = launch::process_environment(kRankVariable).has_value() || place.size > 1;
   if (started || options.ranks == 1) return run_rank(invocation, options);
   launch::LaunchOptions launch;
   launch.ranks = options.ranks;
@@ -198,25 +264,32 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   command->add_option("COLLECTIVE", options->collectives, "all-reduce, broadcast, ...")
       ->capture_default_str();
   command->add_option("--ranks", options->ranks, "Processes to start; under a launcher: all of it")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command->add_option("--transport", options->transport, "shm, tcp, ...")->capture_default_str();
-  command->add_option("--algorithm", options->algorithm, "Of all-reduce")->capture_default_str();
-  command->add_option("--sizes", options->sizes,
+  command
+      ->add_option("--transport", options->transport, "shm, tcp, mixed, mpi (under mpirun) or sim")
+      ->capture_default_str();
+  command->add_option("--link", options->link,
+                      "A simulated network of such links: 25us,1GB/s (and --transport sim)");
+  command->add_option("--algorithm", options->algorithm, "Default: its own choice")
+      ->capture_default_str();
+  command->add_option("--sizes", options->size_texts,
                       "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
   command->add_option("--seconds", options->seconds, "Spent on each size")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, 3600.0))
       ->capture_default_str();
   command->add_flag("--heap", options->heap, "Ordinary memory instead of arenas");
-  command->add_flag("--tune", options->tune,
-                    "Measure every all-reduce and write the table for auto");
-  command->add_option("--out", options->out, "FILE for that table; default: where auto looks");
+  CLI::Option* tune = command->add_flag("--tune", options->tune,
+                                        "Measure every all-reduce and write the table for auto");
+  command->add_option("--out", options->out, "FILE for that table; default: where auto looks")
+      ->needs(tune);
   command->add_flag("--explain", options->explain,
                     "Which algorithm auto takes at each size, and why");
   command->add_flag("--json", options->json, "JSON lines");
   bench->footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
   command->footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
-  command->callback([options, &invocation] {
+  command->callback([options, command, &invocation] {
+    options->ranks_given = command->count("--ranks") > 0;
     invocation.action = [options, &invocation] { return bench_comm(invocation, *options); };
   });
 }

@@ -29,7 +29,10 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
 // A usage error is one sentence and the way to the help, not CLI11's own page.
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = app.get_name();
-  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    command += " " + at->get_name();
+  }
   std::string text = error.what();
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
   std::fprintf(stderr, "error: %s. `%s --help` shows what there is.\n", text.c_str(),

@@ -1,0 +1,32 @@
+// What `trireme bench comm` prints: a table for people, or JSON lines. Standard output alone.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/choice/measure.h"
+#include "trireme/comm/communicator.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+
+struct BenchReport {
+  std::string algorithm = "auto";
+  std::string link;  // of a simulated network: "25us,1GB/s"
+  bool arena = true, json = false;
+};
+
+/// "64 KiB"
+std::string text_of_bytes(std::size_t bytes);
+void print_figures(const comm::Communicator& world, std::string_view collective,
+                   const std::vector<comm::Measured>& figures, const BenchReport& report);
+/// Which all-reduce `auto` takes at each size, and why.
+void print_choices(const comm::Communicator& world, const std::vector<std::size_t>& sizes,
+                   const BenchReport& report);
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme
