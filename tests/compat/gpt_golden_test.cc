@@ -97,10 +97,12 @@ class GptGolden : public ::testing::Test {
 TEST_F(GptGolden, FiftyStepsInFp64ArePyTorchs) {
   Model model("fp64");
   std::vector<optim::OwnedSlice> slices;
+  std::vector<optim::ParameterInfo> infos;
   std::map<std::string, at::Tensor> gradients;
   for (auto& [name, parameter] : model.parameters) {
     if (name == "head.weight") continue;
     gradients[name] = at::zeros_like(parameter.tensor);
+    infos.push_back({name, parameter.tensor.sizes().vec()});
     slices.push_back({.parameter = static_cast<std::uint32_t>(slices.size()),
                       .name = name,
                       .end = parameter.tensor.numel(),
@@ -111,7 +113,7 @@ TEST_F(GptGolden, FiftyStepsInFp64ArePyTorchs) {
   }
   auto optimizer = optim::make_optimizer(
       AdamW{.learning_rate = 3e-3, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1});
-  optimizer->attach(slices);
+  optimizer->attach(slices, infos);
   const at::Tensor losses = golden_tensor("losses");
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const double wanted = losses[step].item<double>();

@@ -107,6 +107,7 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
     if (manifest.parts.count(part) == 0) {
       refuse(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
     }
+    saveable->check_metadata(manifest.parts.at(part));
   }
   const SafetensorsFile model(folder.map(manifest.step, kModelFile));
   const SafetensorsFile state(folder.map(manifest.step, kStateFile));

@@ -1,7 +1,5 @@
 #include "trireme/kernel/elementwise.h"
 
-#include <cmath>
-
 #include "trireme/kernel/simd.h"
 
 namespace trireme {
@@ -24,39 +22,6 @@ const SimdTable& simd() noexcept {
 void convert(const BFloat16* from, float* to, std::size_t count) { simd().to_f32(from, to, count); }
 void convert(const float* from, BFloat16* to, std::size_t count) {
   simd().to_bf16(from, to, count);
-}
-
-void adamw(const AdamWNumbers& numbers, const float* gradient, float* weight, float* exp_avg,
-           float* exp_avg_sq, BFloat16* compute, std::size_t count) {
-  simd().adamw(numbers, gradient, weight, exp_avg, exp_avg_sq, compute, count);
-}
-
-void adamw(const AdamWNumbers& numbers, const double* gradient, double* weight, double* exp_avg,
-           double* exp_avg_sq, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const double g = gradient[i] * numbers.scale;
-    exp_avg[i] += (g - exp_avg[i]) * numbers.one_minus_beta1;
-    exp_avg_sq[i] = exp_avg_sq[i] * numbers.beta2 + g * g * numbers.one_minus_beta2;
-    const double divisor = std::sqrt(exp_avg_sq[i]) / numbers.sqrt_bias2 + numbers.epsilon;
-    weight[i] = weight[i] * numbers.decay - numbers.step_size * (exp_avg[i] / divisor);
-  }
-}
-
-void sgd(const SgdNumbers& numbers, const float* gradient, float* weight, float* momentum,
-         BFloat16* compute, std::size_t count) {
-  simd().sgd(numbers, gradient, weight, momentum, compute, count);
-}
-
-void sgd(const SgdNumbers& numbers, const double* gradient, double* weight, double* momentum,
-         std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    double g = gradient[i] * numbers.scale + numbers.weight_decay * weight[i];
-    if (momentum != nullptr) {
-      const double b = momentum[i] = numbers.first ? g : momentum[i] * numbers.momentum + g;
-      g = numbers.nesterov ? g + b * numbers.momentum : b;
-    }
-    weight[i] -= numbers.rate * g;
-  }
 }
 
 double chunk_square_sum(const float* values, std::size_t count) {

@@ -28,29 +28,6 @@ std::vector<float> normal(std::size_t count, unsigned seed) {
   return values;
 }
 
-TEST(Elementwise, AdamWDoesNotDependOnThePosition) {
-  const auto gradient = normal(100, 1), weight = normal(100, 2);
-  for (Isa level : levels()) {
-    const AdamWNumbers numbers{.scale = 0.3, .decay = 0.999, .step_size = 0.01, .sqrt_bias2 = 0.5};
-    const auto run = [&](std::size_t begin, std::size_t end) {
-      std::vector<float> w(weight), m(100, 0.25f), v(100, 0.5f);
-      std::vector<BFloat16> compute(100);
-      simd(level).adamw(numbers, gradient.data() + begin, w.data() + begin, m.data() + begin,
-                        v.data() + begin, compute.data() + begin, end - begin);
-      return w;
-    };
-    const auto whole = run(0, 100);
-    for (std::size_t begin = 0; begin < 40; ++begin) {
-      for (std::size_t end : {begin + 1, begin + 7, begin + 19, begin + 33}) {
-        const auto part = run(begin, end);
-        EXPECT_EQ(std::memcmp(part.data() + begin, whole.data() + begin, 4 * (end - begin)), 0)
-            << name_of(level) << " " << begin << " " << end;
-        EXPECT_EQ(part[end], weight[end]) << "wrote beyond its end";
-      }
-    }
-  }
-}
-
 TEST(Elementwise, Bf16RoundsToEvenAndBack) {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {0.0f, -0.0f, 1.0f,   1.00390625f, 1.01171875f,   3e38f,

@@ -1,11 +1,12 @@
 // The table of vector kernels of one instruction set: what simd_body.inc is compiled into, once for
-// each level. For the files of this folder; others call elementwise.h, transformer.h and the like.
+// each level. For the files of this folder; others call elementwise.h, optimizer.h, transformer.h.
 #pragma once
 
 #include <cstddef>
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/isa.h"
+#include "trireme/kernel/optimizer.h"
 #include "trireme/kernel/transformer.h"
 
 namespace trireme {
@@ -28,12 +29,26 @@ struct TransformerTable {
   void (*add)(const float*, const T*, float*, std::size_t);
 };
 
+/// The kernels of optimizer.h.
+struct OptimizerTable {
+  void (*adamw)(const AdamWNumbers&, const float*, float*, float*, float*, BFloat16*, std::size_t);
+  void (*sgd)(const SgdNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
+  void (*lion)(const LionNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
+  void (*moments)(const MomentNumbers&, const float*, float*, float*, std::size_t);
+  void (*lamb_direction)(const LambNumbers&, const float*, const float*, const float*, float*,
+                         std::size_t);
+  void (*factored_direction)(const FactoredNumbers&, const float*, const float*, float*,
+                             std::size_t);
+  void (*average_squares)(double, double, const float*, float*, std::size_t);
+  void (*descend)(double, double, const float*, float*, BFloat16*, std::size_t);
+  void (*add_squares)(const float*, double*, std::size_t);
+};
+
 struct SimdTable {
   void (*to_f32)(const BFloat16*, float*, std::size_t);
   void (*to_bf16)(const float*, BFloat16*, std::size_t);
-  void (*adamw)(const AdamWNumbers&, const float*, float*, float*, float*, BFloat16*, std::size_t);
-  void (*sgd)(const SgdNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
+  OptimizerTable optimizer;
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;
   template <class T>

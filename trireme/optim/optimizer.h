@@ -1,56 +1,110 @@
 // Optimizers over owned slices. State (moments) is kept per slice in fp32 (fp64 for fp64 masters).
 //
-// apply() is element-wise: an element's result does not depend on its position or on the cut.
+// apply() gives an element the same bits wherever the parameters are cut: updates are element-wise,
+// and what LAMB and Adafactor need of a whole parameter (norms, row and column means) is added in
+// (parameter, chunk) order (chunk_sum.h). One thread at a time; ranks that share parameters apply
+// together.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
+#include "trireme/optim/chunk_sum.h"
 #include "trireme/optim/owned_slice.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme {
 inline namespace v0 {
 
+/// Parameters whose name matches `match` ('*': any characters, '?': one) get numbers of their own.
+/// The first matching group counts. A pattern that matches no parameter is a ConfigError.
+struct ParameterGroup {
+  std::string match;
+  std::optional<double> weight_decay;  // none: the optimizer's, of matrices only
+  double rate_factor = 1;              // of the learning rate
+};
+
 /// Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), as torch.optim.AdamW.
 struct AdamW {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
+  std::vector<ParameterGroup> groups = {};
 };
-/// As torch.optim.SGD with dampening 0.
+/// As torch.optim.SGD.
 struct Sgd {
   double learning_rate = 1e-2;
   double momentum = 0, weight_decay = 0;
   bool nesterov = false;
+  double dampening = 0;
+  std::vector<ParameterGroup> groups = {};
 };
+/// Layer-wise rates for large batches (You et al. 2020, arXiv:1904.00962, algorithm 2, phi = id):
+/// each parameter moves by rate x |w| / |u| along AdamW's direction u (decay included); by the rate
+/// itself where either norm is 0.
+struct Lamb {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01;
+  std::vector<ParameterGroup> groups = {};
+};
+/// Factored mean squares (Shazeer & Stern 2018, arXiv:1804.04235), as torch.optim.Adafactor: a
+/// matrix [R, C] has R + C numbers of state. The learning rate bounds the relative step.
+struct Adafactor {
+  double learning_rate = 1e-2;
+  double beta2_decay = -0.8;     // the mean square's weight of the new one at step t: t^beta2_decay
+  double epsilon = 0;            // smallest root mean square of a row; 0: the type's epsilon
+  double smallest_scale = 1e-3;  // of a parameter, as its step is relative to its size
+  double clip = 1.0;             // largest root mean square of an update, before the rate
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups = {};
+};
+/// The sign of an interpolated momentum (Chen et al. 2023, arXiv:2302.06675, algorithm 2).
+struct Lion {
+  double learning_rate = 1e-4;
+  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  std::vector<ParameterGroup> groups = {};
+};
+using OptimizerOptions = std::variant<AdamW, Sgd, Lamb, Adafactor, Lion>;
 
 namespace optim {
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Allocates the state of these slices (zeros). Once, before the first apply().
-  virtual void attach(std::span<const OwnedSlice> slices) = 0;
+  /// "adamw", "sgd", "lamb", "adafactor", "lion".
+  virtual std::string_view name() const noexcept = 0;
+  /// Allocates the state of these slices (zeros); `parameters[i]` is parameter i of the model,
+  /// owned here or not. `sums` completes what slices on several ranks contribute to; null where
+  /// every parameter has all its slices here or none. Once, before the first apply().
+  virtual void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
+                      std::shared_ptr<SharedSums> sums = nullptr) = 0;
   /// One update of every slice: gradient x `scale` (1/count, and the clipping factor) is used.
   virtual void apply(double learning_rate, double scale) = 0;
   virtual double base_learning_rate() const noexcept = 0;
-  /// Per parameter "NAME.exp_avg" …; shards cut as the slices are. `shapes[i]` of parameter i.
-  virtual std::vector<NamedShard> state(std::span<const std::vector<std::int64_t>> shapes) = 0;
+  /// Per parameter "NAME.exp_avg" …, cut as the slices are; Adafactor's row and column means whole,
+  /// the same on every rank that owns a part.
+  virtual std::vector<NamedShard> state() = 0;
   virtual std::int64_t step_count() const noexcept = 0;
   virtual void set_step_count(std::int64_t count) = 0;
-  /// Bytes of state per parameter element (8 for AdamW in fp32).
-  virtual int state_bytes_per_element() const noexcept = 0;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const AdamW& options);
-std::unique_ptr<Optimizer> make_optimizer(const Sgd& options);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+double learning_rate_of(const OptimizerOptions& options);
+/// Numbers of state per parameter element: 2 for AdamW and LAMB, 1 for Lion and SGD with momentum;
+/// 0 for Adafactor, whose R + C of a matrix [R, C] are not worth a line.
+int moments_per_element(const OptimizerOptions& options);
 
 /// Fixed-order pieces of the global norm: fp64 sum of squares of every 4,096-element chunk of the
-/// slice's gradient, ascending (kernel/norm_chunks.h). parallel/ gathers and folds them.
+/// slice's gradient, ascending. parallel/ gathers and folds them.
 void chunk_squares(const OwnedSlice& slice, std::vector<double>& out);
+
+/// '*' matches any characters, none too; '?' one; everything else itself.
+bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace optim
 }  // namespace v0

@@ -5,6 +5,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/convert.h"
 
@@ -15,7 +16,9 @@ namespace {
 struct Pair {
   at::Tensor theirs, ours, gradient, compute;
   std::vector<optim::OwnedSlice> slices;
+  std::vector<optim::ParameterInfo> infos;
   Pair(std::int64_t count, at::ScalarType type, bool decay = true) {
+    infos = {{"w", {count}}};
     theirs = at::randn({count}, type).set_requires_grad(true);
     ours = theirs.detach().clone();
     gradient = at::zeros({count}, type);
@@ -39,7 +42,7 @@ struct Pair {
 
 template <class Theirs>
 void expect_same_path(Pair& pair, optim::Optimizer& optimizer, Theirs& theirs, double tolerance) {
-  optimizer.attach(pair.slices);
+  optimizer.attach(pair.slices, pair.infos);
   for (int step = 0; step < 20; ++step) {
     const at::Tensor gradient = at::randn_like(pair.ours);
     pair.theirs.mutable_grad() = gradient;
@@ -69,11 +72,17 @@ TEST(Optimizer, AdamWIsTorchs) {
 TEST(Optimizer, SgdIsTorchs) {
   for (bool nesterov : {false, true}) {
     Pair pair(5000, at::kFloat);
-    torch::optim::SGD theirs(
-        {pair.theirs},
-        torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01).nesterov(nesterov));
-    auto ours = optim::make_optimizer(
-        Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = nesterov});
+    const double dampening = nesterov ? 0 : 0.25;  // Nesterov has none
+    torch::optim::SGD theirs({pair.theirs}, torch::optim::SGDOptions(0.05)
+                                                .momentum(0.9)
+                                                .dampening(dampening)
+                                                .weight_decay(0.01)
+                                                .nesterov(nesterov));
+    auto ours = optim::make_optimizer(Sgd{.learning_rate = 0.05,
+                                          .momentum = 0.9,
+                                          .weight_decay = 0.01,
+                                          .nesterov = nesterov,
+                                          .dampening = dampening});
     expect_same_path(pair, *ours, theirs, 2e-5);
   }
 }
@@ -88,18 +97,117 @@ TEST(Optimizer, UndecayedGroupIgnoresWeightDecay) {
 TEST(Optimizer, StateIsNamedAndCutLikeTheSlices) {
   Pair pair(5000, at::kFloat);
   auto ours = optim::make_optimizer(AdamW{});
-  ours->attach(pair.slices);
+  pair.infos[0].shape = {50, 100};
+  ours->attach(pair.slices, pair.infos);
   ours->apply(0.1, 1.0);
-  const std::vector<std::vector<std::int64_t>> shapes = {{50, 100}};
-  const auto state = ours->state(shapes);
+  const auto state = ours->state();
   ASSERT_EQ(state.size(), 4u);
   EXPECT_EQ(state[0].name, "w.exp_avg");
   EXPECT_EQ(state[3].name, "w.exp_avg_sq");
   EXPECT_EQ(state[3].begin, 4096);
   EXPECT_EQ(state[3].end, 5000);
   EXPECT_EQ(state[3].local.numel(), 904);
-  EXPECT_EQ(state[0].shape, shapes[0]);
-  EXPECT_EQ(ours->state_bytes_per_element(), 8);
+  EXPECT_EQ(state[0].shape, pair.infos[0].shape);
+}
+
+std::vector<OptimizerOptions> all_optimizers() {
+  const std::vector<ParameterGroup> groups = {{.match = "w", .weight_decay = 0.2}};
+  return {AdamW{.groups = groups}, Sgd{.momentum = 0.9, .groups = groups},
+          Lamb{.learning_rate = 0.01, .groups = groups}, Adafactor{.groups = groups},
+          Lion{.learning_rate = 0.01, .groups = groups}};
+}
+
+// Matrices whose rows end inside chunks, are longer than a chunk, and are shorter than a vector.
+TEST(Optimizer, NoBitDependsOnTheCut) {
+  for (const OptimizerOptions& options : all_optimizers()) {
+    for (const auto& shape :
+         {std::vector<std::int64_t>{13, 1001}, {3, 9000}, {40, 30, 3, 3}, {11000}}) {
+      std::int64_t count = 1;
+      for (const std::int64_t size : shape) count *= size;
+      for (const auto type : {at::kFloat, at::kDouble}) {
+        Pair cut(count, type), whole(count, type);
+        whole.ours.copy_(cut.ours);
+        cut.infos[0].shape = whole.infos[0].shape = shape;
+        whole.slices = {whole.slices[0]};
+        whole.slices[0].end = count;
+        auto in_parts = optim::make_optimizer(options), at_once = optim::make_optimizer(options);
+        in_parts->attach(cut.slices, cut.infos);
+        at_once->attach(whole.slices, whole.infos);
+        const at::Tensor before = whole.ours.clone();
+        for (int step = 0; step < 3; ++step) {
+          cut.gradient.copy_(at::randn_like(cut.ours));
+          whole.gradient.copy_(cut.gradient);
+          in_parts->apply(0.01, 0.5);
+          at_once->apply(0.01, 0.5);
+        }
+        EXPECT_TRUE(at::equal(cut.ours, whole.ours)) << at_once->name() << " " << shape.size();
+        EXPECT_TRUE(at::equal(cut.compute, whole.compute)) << at_once->name();
+        EXPECT_FALSE(at::equal(whole.ours, before)) << at_once->name();
+        EXPECT_TRUE(whole.ours.isfinite().all().item<bool>()) << at_once->name();
+      }
+    }
+  }
+}
+
+TEST(Optimizer, TheFirstMatchingGroupCounts) {
+  for (const OptimizerOptions& base : all_optimizers()) {
+    OptimizerOptions options = base;
+    std::visit(
+        [](auto& own) {
+          own.weight_decay = 0.3;
+          own.groups = {{.match = "x*", .rate_factor = 0}, {.match = "*", .weight_decay = 0.0}};
+        },
+        options);
+    Pair frozen(5000, at::kFloat), decayless(5000, at::kFloat);
+    for (optim::OwnedSlice& slice : frozen.slices) slice.name = "x.bias", slice.parameter = 1;
+    std::vector<optim::OwnedSlice> slices = decayless.slices;
+    slices.insert(slices.end(), frozen.slices.begin(), frozen.slices.end());
+    auto optimizer = optim::make_optimizer(options);
+    optimizer->attach(slices, std::vector<optim::ParameterInfo>{{"w", {5000}}, {"x.bias", {5000}}});
+    const at::Tensor still = frozen.ours.clone(), before = decayless.ours.clone();
+    decayless.gradient.slice(0, 0, 100).fill_(1);
+    frozen.gradient.fill_(1);
+    optimizer->apply(0.1, 1.0);
+    EXPECT_TRUE(at::equal(frozen.ours, still)) << optimizer->name();
+    EXPECT_TRUE(at::equal(decayless.ours.slice(0, 100), before.slice(0, 100))) << optimizer->name();
+    EXPECT_FALSE(at::equal(decayless.ours, before)) << optimizer->name();
+  }
+}
+
+TEST(Optimizer, AGroupThatMatchesNothingIsRefused) {
+  Pair pair(10, at::kFloat);
+  auto optimizer = optim::make_optimizer(AdamW{.groups = {{.match = "*.bais"}}});
+  try {
+    optimizer->attach(pair.slices, pair.infos);
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("*.bais"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("\"w\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(Optimizer, PatternsMatch) {
+  EXPECT_TRUE(optim::matches("*.bias", "layer.0.up.bias"));
+  EXPECT_FALSE(optim::matches("*.bias", "layer.0.bias.weight"));
+  EXPECT_TRUE(optim::matches("layer.?.*", "layer.3.norm.weight"));
+  EXPECT_FALSE(optim::matches("layer.?.*", "layer.13.norm.weight"));
+  EXPECT_TRUE(optim::matches("*a*b*", "xxaxxabx"));
+  EXPECT_TRUE(optim::matches("**", ""));
+  EXPECT_FALSE(optim::matches("?", ""));
+  EXPECT_FALSE(optim::matches("", "w"));
+}
+
+TEST(Optimizer, AdafactorKeepsRowsAndColumnsOnly) {
+  Pair pair(5000, at::kFloat);
+  pair.infos[0].shape = {50, 100};
+  auto optimizer = optim::make_optimizer(Adafactor{});
+  optimizer->attach(pair.slices, pair.infos);
+  const auto state = optimizer->state();
+  ASSERT_EQ(state.size(), 2u);
+  EXPECT_EQ(state[0].name, "w.row_var");
+  EXPECT_EQ(state[0].local.numel(), 50);
+  EXPECT_EQ(state[1].name, "w.col_var");
+  EXPECT_EQ(state[1].local.numel(), 100);
 }
 
 TEST(Optimizer, NormChunksDoNotDependOnTheCut) {

@@ -1,23 +1,107 @@
 #include "trireme/optim/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+
+#include "trireme/base/error.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace optim {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNames = {"constant",   "linear",    "cosine", "wsd",
+                                                    "polynomial", "one_cycle", "step"};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "config", .advice = advice});
+}
+
+// From `from` to `to`, along half a cosine.
+double along_cosine(double from, double to, double done) {
+  return to + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (from - to);
+}
+
+// The numbers of torch.optim.lr_scheduler.OneCycleLR: the top is reached at step rise * steps - 1,
+// the bottom at the last one.
+double one_cycle(const Schedule& schedule, std::int64_t step) {
+  const double top = schedule.rise * static_cast<double>(schedule.steps) - 1;
+  const double last = static_cast<double>(schedule.steps) - 1;
+  const double at = std::min(static_cast<double>(step), last);
+  if (at <= top)
+    return along_cosine(schedule.peak / schedule.start_divisor, schedule.peak, at / top);
+  return along_cosine(schedule.peak, schedule.final_rate, (at - top) / (last - top));
+}
+
+double stable(const Schedule& schedule, std::int64_t step) {
+  const std::int64_t left = schedule.steps - step;
+  if (left >= schedule.decay_steps) return schedule.peak;
+  const double share = static_cast<double>(left) / static_cast<double>(schedule.decay_steps);
+  return schedule.final_rate + share * (schedule.peak - schedule.final_rate);
+}
+
+}  // namespace
+
+std::string_view name_of(Decay decay) noexcept { return kNames[static_cast<std::size_t>(decay)]; }
+
+std::vector<std::string> decay_names() { return {kNames.begin(), kNames.end()}; }
+
+Decay decay_of(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) {
+    std::string all;
+    for (const std::string_view one : kNames) all += (all.empty() ? "" : ", ") + std::string(one);
+    refuse("there is no learning-rate schedule \"" + std::string(name) + "\"",
+           "There are " + all + ".");
+  }
+  return static_cast<Decay>(found - kNames.begin());
+}
+
+void check(const Schedule& schedule) {
+  const std::string warmup = std::to_string(schedule.warmup);
+  const std::string steps = std::to_string(schedule.steps);
+  if (schedule.decay == Decay::OneCycle) {
+    if (schedule.warmup != 0)
+      refuse("the schedule one_cycle has its own warm-up, and train.warmup = " + warmup,
+             "Set train.warmup = 0; train.rise says how long the rate rises.");
+    if (schedule.steps < 2 || schedule.rise * static_cast<double>(schedule.steps) <= 1)
+      refuse("the schedule one_cycle has no step to rise in: train.rise x train.steps is at most 1",
+             "Train for more steps, or raise train.rise.");
+  }
+  if (schedule.decay == Decay::Step && schedule.every < 1)
+    refuse("the schedule step needs to know how often it steps: train.step_every is 0",
+           "Set train.step_every, in steps.");
+  if (schedule.decay == Decay::Stable && schedule.warmup + schedule.decay_steps > schedule.steps)
+    refuse("train.warmup = " + warmup + " and train.decay_steps = " +
+               std::to_string(schedule.decay_steps) + " are more than train.steps = " + steps,
+           "Lower one of them.");
+}
 
 double learning_rate(const Schedule& schedule, std::int64_t step) {
-  if (step < schedule.warmup) {
+  if (step < schedule.warmup)
     return schedule.peak * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup + 1);
+  if (schedule.decay == Decay::Constant) return schedule.peak;
+  if (schedule.decay == Decay::Step) {
+    const std::int64_t times = schedule.every > 0 ? (step - schedule.warmup) / schedule.every : 0;
+    return schedule.peak * std::pow(schedule.factor, static_cast<double>(times));
   }
   if (schedule.steps == 0) return schedule.peak;
+  if (schedule.decay == Decay::OneCycle) return one_cycle(schedule, step);
   if (step >= schedule.steps) return schedule.final_rate;
+  if (schedule.decay == Decay::Stable) return stable(schedule, step);
   const double done = static_cast<double>(step - schedule.warmup) /
                       static_cast<double>(schedule.steps - schedule.warmup);
-  const double share = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
-  return schedule.final_rate + share * (schedule.peak - schedule.final_rate);
+  if (schedule.decay == Decay::Cosine)
+    return along_cosine(schedule.peak, schedule.final_rate, done);
+  const double power = schedule.decay == Decay::Polynomial ? schedule.power : 1.0;
+  return schedule.final_rate + std::pow(1.0 - done, power) * (schedule.peak - schedule.final_rate);
+}
+
+double scaled_rate(double rate, std::int64_t batch, std::int64_t base_batch) {
+  if (base_batch == 0) return rate;
+  return rate * static_cast<double>(batch) / static_cast<double>(base_batch);
 }
 
 double clipping_factor(double norm, double limit) {

@@ -402,8 +402,14 @@ std::string DataParallel::metadata() const {
       {"batches", impl_->batches},
       {"steps", impl_->applied},
       {"seed", impl_->seed},
+      {"optimizer", parallel::kind_of(impl_->optimizer)},
       {"optimizer_updates", parallel::updates(impl_->optimizer, parameters.front().second)}}
       .dump();
+}
+
+void DataParallel::check_metadata(const std::string& metadata) const {
+  parallel::check_optimizer_metadata(metadata, parallel::kind_of(impl_->optimizer),
+                                     impl_->seat.world->rank());
 }
 
 void DataParallel::restored(const std::string& metadata) {

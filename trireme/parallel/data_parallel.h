@@ -75,6 +75,8 @@ class DataParallel final : public Saveable {
 
   std::vector<NamedShard> state() override;
   std::string metadata() const override;
+  /// Throws CheckpointError where it is of another optimizer.
+  void check_metadata(const std::string& metadata) const override;
   void restored(const std::string& metadata) override;
 
  private:

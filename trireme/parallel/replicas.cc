@@ -122,7 +122,6 @@ Replicas make_replicas(const Stage& stage, const std::vector<models::Tie>& ties,
     masters.add(i, found.first_leaf[i].numel());
     if (found.first_leaf[i].scalar_type() == at::kBFloat16)
       copies.add(i, found.first_leaf[i].numel());
-    replicas.shapes.push_back(replicas.parameters[i].shape);
   }
   masters.pack(replicas.parameters, [&](std::size_t i, const at::Tensor& view) {
     replicas.parameters[i].master = view;
@@ -158,6 +157,13 @@ std::vector<optim::OwnedSlice> Replicas::slices() const {
          .decay = parameter.decay});
   }
   return slices;
+}
+
+std::vector<optim::ParameterInfo> Replicas::infos() const {
+  std::vector<optim::ParameterInfo> infos;
+  for (const ReplicaParameter& parameter : parameters)
+    infos.push_back({parameter.name, parameter.shape});
+  return infos;
 }
 
 std::int64_t Replicas::num_elements() const {

@@ -37,9 +37,9 @@ struct Replicas {
   std::vector<at::Tensor> leaves;                        // flat over uses
   std::vector<ParameterUse> use_of_leaf;
   std::vector<std::pair<std::string, at::Tensor>> buffers;
-  std::vector<std::vector<std::int64_t>> shapes;  // of parameters
 
   std::vector<optim::OwnedSlice> slices() const;
+  std::vector<optim::ParameterInfo> infos() const;
   std::int64_t num_elements() const;
   /// compute = bf16(master): after the masters were written from outside.
   void refresh();

@@ -24,11 +24,7 @@ Seat seat_of(Job& job) {
 
 // Here and not beside the rest, so that programs without a Job link without it.
 Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
-                   const AdamW& optimizer)
-    : Strategy(parallel::seat_of(job), model, std::move(options),
-               optim::make_optimizer(optimizer)) {}
-Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
-                   const Sgd& optimizer)
+                   const OptimizerOptions& optimizer)
     : Strategy(parallel::seat_of(job), model, std::move(options),
                optim::make_optimizer(optimizer)) {}
 DataParallel::DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,

@@ -17,6 +17,7 @@
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/scalar_tree.h"
 #include "trireme/parallel/seat.h"
+#include "trireme/parallel/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
@@ -81,7 +82,7 @@ struct Strategy::Impl {
           sync.gradient(replicas.use_of_leaf[leaf], microbatch, std::move(gradient));
         }) {
     learning_rate = optimizer->base_learning_rate();
-    optimizer->attach(sync.owned());
+    optimizer->attach(sync.owned(), replicas.infos());
     parallel::replicate(*seat.world, content(), seat.host);
     replicas.refresh();
     stage.train(true);
@@ -247,7 +248,7 @@ struct Strategy::Impl {
                         .end = tensor.numel(),
                         .local = tensor});
     }
-    for (NamedShard& shard : optimizer->state(replicas.shapes)) {
+    for (NamedShard& shard : optimizer->state()) {
       shard.name = "optimizer/" + shard.name;
       shards.push_back(std::move(shard));
     }
@@ -320,7 +321,13 @@ std::string Strategy::weights_hash() {
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
 
 std::string Strategy::metadata() const {
-  return nlohmann::json{{"optimizer_steps", impl_->optimizer->step_count()}}.dump();
+  return nlohmann::json{{"optimizer", impl_->optimizer->name()},
+                        {"optimizer_steps", impl_->optimizer->step_count()}}
+      .dump();
+}
+
+void Strategy::check_metadata(const std::string& metadata) const {
+  parallel::check_optimizer_metadata(metadata, impl_->optimizer->name(), impl_->seat.world->rank());
 }
 
 void Strategy::restored(const std::string& metadata) {

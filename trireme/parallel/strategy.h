@@ -56,8 +56,8 @@ struct StepResult {
 
 class Strategy final : public Saveable {
  public:
-  Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const AdamW& optimizer);
-  Strategy(Job& job, const models::Blocks& model, StrategyOptions options, const Sgd& optimizer);
+  Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+           const OptimizerOptions& optimizer);
   /// The same without a Job (parallel/seat.h), for ranks of the simulated network.
   Strategy(const parallel::Seat& seat, const models::Blocks& model, StrategyOptions options,
            std::unique_ptr<optim::Optimizer> optimizer);
@@ -83,6 +83,8 @@ class Strategy final : public Saveable {
   /// "optimizer/NAME.exp_avg", buffers under their names.
   std::vector<NamedShard> state() override;
   std::string metadata() const override;
+  /// Throws CheckpointError where it is of another optimizer.
+  void check_metadata(const std::string& metadata) const override;
   void restored(const std::string& metadata) override;
 
  private:

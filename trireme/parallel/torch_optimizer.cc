@@ -8,6 +8,8 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -105,6 +107,28 @@ void require_supported(const Optimizer& optimizer) {
   throw ConfigError(
       "LBFGS evaluates the loss several times per step, on this rank's data alone",
       {.operation = "DataParallel", .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad."});
+}
+
+std::string_view kind_of(const Optimizer& optimizer) {
+  if (is<torch::optim::Adam>(optimizer)) return "adam";
+  if (is<torch::optim::AdamW>(optimizer)) return "adamw";
+  if (is<torch::optim::SGD>(optimizer)) return "sgd";
+  if (is<torch::optim::RMSprop>(optimizer)) return "rmsprop";
+  if (is<torch::optim::Adagrad>(optimizer)) return "adagrad";
+  return "other";
+}
+
+void check_optimizer_metadata(const std::string& metadata, std::string_view own, int rank) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  // Checkpoints from before the name was written are known by their tensors alone.
+  if (!json.is_object() || !json.contains("optimizer") || !json["optimizer"].is_string()) return;
+  const std::string saved = json["optimizer"].get<std::string>();
+  if (saved == own) return;
+  throw CheckpointError("the checkpoint holds the state of the optimizer " + saved +
+                            ", and this run has " + std::string(own),
+                        {.rank = rank,
+                         .operation = "checkpoint.resume",
+                         .advice = "Go on with " + saved + ", or start anew from its weights."});
 }
 
 Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {

@@ -206,8 +206,8 @@ Settings::Settings(const config::Config& config) {
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
               .compression = config.text("comm.compression")};
-  optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
-               number("train.epsilon"), number("train.weight_decay")};
+  optimizer = AdamW{number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
+                    number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");
   schedule = {number("train.learning_rate"), number("train.final_learning_rate"),
               integer("train.warmup"), steps};

@@ -31,7 +31,7 @@ struct Settings {
   explicit Settings(const config::Config& config);
   models::GptConfig model;
   StrategyOptions strategy;
-  AdamW optimizer;
+  OptimizerOptions optimizer;
   optim::Schedule schedule;
   BatchesOptions batches;
   JobOptions job;

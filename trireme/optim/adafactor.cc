@@ -1,0 +1,263 @@
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/optimizer.h"
+#include "trireme/optim/slice_optimizer.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace optim {
+namespace {
+
+// A parameter [..., R, C] as torch.optim.Adafactor factors it: `num` matrices, row means over C and
+// column means over R. A vector (R = 0) keeps the mean square of each element.
+struct Factors {
+  std::int64_t num = 1, rows = 0, columns = 0;
+  at::Tensor row, column;  // [num * R], [num * C] where this rank owns a part
+  bool factored() const noexcept { return rows > 0; }
+  std::size_t num_rows() const { return static_cast<std::size_t>(num * rows); }
+  std::size_t num_columns() const { return static_cast<std::size_t>(num * columns); }
+};
+
+Factors factors_of(const std::vector<std::int64_t>& shape) {
+  Factors factors;
+  if (shape.size() < 2) return factors;
+  factors.columns = shape.back();
+  factors.rows = shape[shape.size() - 2];
+  for (std::size_t i = 0; i + 2 < shape.size(); ++i) factors.num *= shape[i];
+  return factors;
+}
+
+// Elements [begin, begin + count) are of one row.
+struct RowPart {
+  std::int64_t row = 0;     // of all matrices together
+  std::int64_t column = 0;  // of all matrices together: its matrix's first, and that of `begin`
+  std::size_t at = 0, count = 0;
+};
+template <class Visit>
+void each_row(const Factors& factors, std::int64_t begin, std::size_t count, Visit visit) {
+  for (std::size_t at = 0; at < count;) {
+    const std::int64_t element = begin + static_cast<std::int64_t>(at);
+    const std::int64_t row = element / factors.columns, first = element % factors.columns;
+    const std::size_t length =
+        std::min(count - at, static_cast<std::size_t>(factors.columns - first));
+    visit(RowPart{row, row / factors.rows * factors.columns + first, at, length});
+    at += length;
+  }
+}
+
+// Three passes a step: sums of the weights' squares and of the gradients' by row and column; the
+// new means and the update's own norm; the move.
+class AdafactorOptimizer final : public SliceOptimizer {
+ public:
+  explicit AdafactorOptimizer(const Adafactor& options)
+      : SliceOptimizer(options.learning_rate, options.weight_decay, options.groups, {"variance"}),
+        options_(options) {}
+  std::string_view name() const noexcept override { return "adafactor"; }
+
+  void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
+              std::shared_ptr<SharedSums> sums) override {
+    for (const ParameterInfo& parameter : parameters)
+      factors_.push_back(factors_of(parameter.shape));
+    SliceOptimizer::attach(slices, parameters, std::move(sums));
+    for (const OwnedSlice& slice : slices_) {
+      Factors& factors = factors_[slice.parameter];
+      if (!factors.factored() || factors.row.defined()) continue;
+      const auto type = at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype));
+      factors.row = at::zeros({factors.num * factors.rows}, type);
+      factors.column = at::zeros({factors.num * factors.columns}, type);
+    }
+  }
+
+  void apply(double learning_rate, double scale) override {
+    const double step = static_cast<double>(++step_count_);
+    const double blend = std::pow(step, options_.beta2_decay);
+    const std::vector<double> sizes = update_means(scale, blend);
+    std::vector<ChunkSum> updates =
+        sums_over_parameters([&](std::uint32_t i) { return std::size_t{num_chunks(i)}; });
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      in_type(slices_[i], [&]<class T>(T) {
+        each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
+          const double square = kernel::chunk_square_sum(direction, part.count);
+          updates[slices_[i].parameter].add(part.chunk(), part.chunk(), {&square, 1});
+        });
+      });
+    }
+    complete(updates);
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const std::uint32_t parameter = slices_[i].parameter;
+      const double rate = learning_rate * numbers_[i].rate_factor;
+      const double relative = std::min(rate, 1.0 / std::sqrt(step));
+      const double root = std::sqrt(static_cast<double>(num_elements(parameter)));
+      const double size = std::max(options_.smallest_scale, sizes[parameter] / root);
+      const double length = std::sqrt(fold(updates[parameter].total()));
+      const double divisor = std::max(1.0, length / (root * options_.clip));
+      const double decay = 1.0 - rate * numbers_[i].weight_decay;
+      in_type(slices_[i], [&]<class T>(T) {
+        each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
+          kernel::descend(decay, relative * size / divisor, direction, part.weight, part.compute,
+                          part.count);
+        });
+      });
+    }
+  }
+
+  std::vector<NamedShard> state() override {
+    std::vector<NamedShard> shards = SliceOptimizer::state();
+    for (std::size_t i = 0; i < factors_.size(); ++i) {
+      for (const auto& [name, tensor] :
+           {std::pair{"row_var", factors_[i].row}, std::pair{"col_var", factors_[i].column}}) {
+        if (!tensor.defined()) continue;
+        shards.push_back({.name = parameters_[i].name + "." + name,
+                          .dtype = tensor::dtype_of(tensor),
+                          .shape = {tensor.numel()},
+                          .begin = 0,
+                          .end = tensor.numel(),
+                          .local = tensor});
+      }
+    }
+    return shards;
+  }
+
+ protected:
+  bool has_state(const OwnedSlice& slice, std::size_t) const override {
+    return !factors_[slice.parameter].factored();
+  }
+
+ private:
+  // The norm of each parameter's weights (0 where no part is owned).
+  std::vector<double> update_means(double scale, double blend) {
+    const auto width = [&](std::uint32_t i) { return std::size_t{num_chunks(i)}; };
+    std::vector<ChunkSum> sums = sums_over_parameters(width);
+    const std::size_t num = sums.size();
+    for (std::uint32_t i = 0; i < num; ++i)
+      sums.emplace_back(i, num_chunks(i), factors_[i].num_rows());
+    for (std::uint32_t i = 0; i < num; ++i)
+      sums.emplace_back(i, num_chunks(i), factors_[i].num_columns());
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const std::uint32_t p = slices_[i].parameter;
+      in_type(slices_[i], [&]<class T>(T) {
+        each_chunk<T>(slices_[i], [&](const Part<T>& part, std::size_t at) {
+          const double square = kernel::chunk_square_sum(part.weight, part.count);
+          sums[p].add(part.chunk(), part.chunk(), {&square, 1});
+          if (factors_[p].factored()) {
+            add_gradient(factors_[p], part, sums[num + p], sums[2 * num + p]);
+          } else {
+            kernel::average_squares(scale, blend, part.gradient, state_of<T>(i, 0) + at,
+                                    part.count);
+          }
+        });
+      });
+    }
+    complete(sums);
+    std::vector<double> norms(num, 0.0);
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const std::uint32_t p = slices_[i].parameter;
+      if (i > 0 && slices_[i - 1].parameter == p) continue;
+      norms[p] = std::sqrt(fold(sums[p].total()));
+      const Factors& factors = factors_[p];
+      if (!factors.factored()) continue;
+      const double squared = scale * scale;
+      const auto row = squared / static_cast<double>(factors.columns);
+      const auto column = squared / static_cast<double>(factors.rows);
+      in_type(slices_[i], [&]<class T>(T) {
+        blend_into<T>(factors.row, sums[num + p].total(), row, blend);
+        blend_into<T>(factors.column, sums[2 * num + p].total(), column, blend);
+      });
+    }
+    return norms;
+  }
+
+  // The chunk's squares, by row and by column.
+  template <class T>
+  void add_gradient(const Factors& factors, const Part<T>& part, ChunkSum& rows,
+                    ChunkSum& columns) {
+    std::int64_t first_row = -1, low = std::numeric_limits<std::int64_t>::max(), high = 0;
+    row_sums_.clear();
+    each_row(factors, part.begin, part.count, [&](const RowPart& piece) {
+      if (first_row < 0) first_row = piece.row;
+      low = std::min(low, piece.column);
+      high = std::max(high, piece.column + static_cast<std::int64_t>(piece.count));
+      row_sums_.push_back(kernel::chunk_square_sum(part.gradient + piece.at, piece.count));
+    });
+    column_sums_.assign(static_cast<std::size_t>(high - low), 0.0);
+    each_row(factors, part.begin, part.count, [&](const RowPart& piece) {
+      kernel::add_squares(part.gradient + piece.at, &column_sums_[std::size_t(piece.column - low)],
+                          piece.count);
+    });
+    rows.add(part.chunk(), static_cast<std::size_t>(first_row), row_sums_);
+    columns.add(part.chunk(), static_cast<std::size_t>(low), column_sums_);
+  }
+
+  template <class T>
+  static void blend_into(const at::Tensor& means, const std::vector<double>& sums, double factor,
+                         double blend) {
+    T* mean = static_cast<T*>(means.data_ptr());
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      mean[i] = static_cast<T>(mean[i] + (sums[i] * factor - mean[i]) * blend);
+  }
+
+  /// visit(chunk, u) for every chunk of the slice.
+  template <class T, class Visit>
+  void each_direction(std::size_t slice, double scale, Visit visit) {
+    const Factors& factors = factors_[slices_[slice].parameter];
+    const double epsilon = options_.epsilon > 0
+                               ? options_.epsilon
+                               : static_cast<double>(std::numeric_limits<T>::epsilon());
+    const double floor = epsilon * epsilon;
+    const std::vector<double> means =
+        factors.factored() ? matrix_means<T>(factors) : std::vector<double>{};
+    const T* row = factors.factored() ? static_cast<const T*>(factors.row.data_ptr()) : nullptr;
+    const T* column =
+        factors.factored() ? static_cast<const T*>(factors.column.data_ptr()) : nullptr;
+    T direction[kernel::kNormChunk];
+    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+      if (!factors.factored()) {
+        kernel::factored_direction({.scale = scale, .row = 1, .floor = floor}, part.gradient,
+                                   state_of<T>(slice, 0) + at, direction, part.count);
+      } else {
+        each_row(factors, part.begin, part.count, [&](const RowPart& piece) {
+          const double mean = means[static_cast<std::size_t>(piece.row / factors.rows)];
+          const double share = static_cast<double>(row[piece.row]) / std::max(mean, epsilon);
+          kernel::factored_direction({.scale = scale, .row = share, .floor = floor},
+                                     part.gradient + piece.at, column + piece.column,
+                                     direction + piece.at, piece.count);
+        });
+      }
+      visit(part, static_cast<const T*>(direction));
+    });
+  }
+
+  // Of each matrix's rows.
+  template <class T>
+  static std::vector<double> matrix_means(const Factors& factors) {
+    const T* row = static_cast<const T*>(factors.row.data_ptr());
+    std::vector<double> means;
+    for (std::int64_t matrix = 0; matrix < factors.num; ++matrix) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < factors.rows; ++i)
+        sum += static_cast<double>(row[matrix * factors.rows + i]);
+      means.push_back(sum / static_cast<double>(factors.rows));
+    }
+    return means;
+  }
+
+  Adafactor options_;
+  std::vector<Factors> factors_;                // per parameter
+  std::vector<double> row_sums_, column_sums_;  // of one chunk
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options) {
+  return std::make_unique<AdafactorOptimizer>(options);
+}
+
+}  // namespace optim
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// Which numbers a parameter gets: its group's, by the first pattern that matches its name.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trireme/optim/optimizer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace optim {
+
+struct ParameterNumbers {
+  double rate_factor = 1, weight_decay = 0;
+};
+/// Of every slice. Throws ConfigError where a group matches none of `parameters`.
+std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,
+                                         std::span<const ParameterInfo> parameters,
+                                         std::span<const ParameterGroup> groups,
+                                         double weight_decay);
+
+}  // namespace optim
+}  // namespace v0
+}  // namespace trireme

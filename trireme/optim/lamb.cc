@@ -1,0 +1,108 @@
+#include <cmath>
+
+#include "trireme/kernel/optimizer.h"
+#include "trireme/optim/slice_optimizer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace optim {
+namespace {
+
+// Two passes a step. The first updates the moments and adds |w|^2 and |u|^2 chunk by chunk; the
+// second computes u again, from the same numbers, and moves along it: no memory for u is kept.
+class LambOptimizer final : public SliceOptimizer {
+ public:
+  explicit LambOptimizer(const Lamb& options)
+      : SliceOptimizer(options.learning_rate, options.weight_decay, options.groups,
+                       {"exp_avg", "exp_avg_sq"}),
+        options_(options) {}
+  std::string_view name() const noexcept override { return "lamb"; }
+
+  void apply(double learning_rate, double scale) override {
+    ++step_count_;
+    // Chunk k's |w|^2 and |u|^2 are numbers 2k and 2k + 1.
+    std::vector<ChunkSum> squares =
+        sums_over_parameters([&](std::uint32_t i) { return 2 * std::size_t{num_chunks(i)}; });
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      in_type(slices_[i], [&]<class T>(T) {
+        update_moments<T>(i, scale);
+        add_squares<T>(i, squares[slices_[i].parameter]);
+      });
+    }
+    complete(squares);
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const double rate = learning_rate * numbers_[i].rate_factor *
+                          trust_ratio(squares[slices_[i].parameter].total());
+      in_type(slices_[i], [&]<class T>(T) { move<T>(i, rate); });
+    }
+  }
+
+ private:
+  kernel::LambNumbers numbers(std::size_t slice) const {
+    const auto step = static_cast<double>(step_count_);
+    return {.bias1 = 1.0 - std::pow(options_.beta1, step),
+            .sqrt_bias2 = std::sqrt(1.0 - std::pow(options_.beta2, step)),
+            .epsilon = options_.epsilon,
+            .weight_decay = numbers_[slice].weight_decay};
+  }
+
+  template <class T>
+  void update_moments(std::size_t slice, double scale) {
+    const Part<T> part = whole<T>(slices_[slice]);
+    kernel::moments({.scale = scale,
+                     .one_minus_beta1 = 1.0 - options_.beta1,
+                     .beta2 = options_.beta2,
+                     .one_minus_beta2 = 1.0 - options_.beta2},
+                    part.gradient, state_of<T>(slice, 0), state_of<T>(slice, 1), part.count);
+  }
+
+  /// visit(chunk, u) for every chunk of the slice.
+  template <class T, class Visit>
+  void each_direction(std::size_t slice, Visit visit) {
+    const kernel::LambNumbers given = numbers(slice);
+    const T* mean = state_of<T>(slice, 0);
+    const T* square = state_of<T>(slice, 1);
+    T direction[kernel::kNormChunk];
+    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+      kernel::lamb_direction(given, part.weight, mean + at, square + at, direction, part.count);
+      visit(part, static_cast<const T*>(direction));
+    });
+  }
+
+  template <class T>
+  void add_squares(std::size_t slice, ChunkSum& squares) {
+    each_direction<T>(slice, [&](const Part<T>& part, const T* direction) {
+      const double both[2] = {kernel::chunk_square_sum(part.weight, part.count),
+                              kernel::chunk_square_sum(direction, part.count)};
+      squares.add(part.chunk(), 2 * std::size_t{part.chunk()}, both);
+    });
+  }
+
+  template <class T>
+  void move(std::size_t slice, double rate) {
+    each_direction<T>(slice, [&](const Part<T>& part, const T* direction) {
+      kernel::descend(1.0, rate, direction, part.weight, part.compute, part.count);
+    });
+  }
+
+  static double trust_ratio(const std::vector<double>& squares) {
+    double weight = 0, direction = 0;
+    for (std::size_t i = 0; i < squares.size(); i += 2) {
+      weight += squares[i];
+      direction += squares[i + 1];
+    }
+    return weight > 0 && direction > 0 ? std::sqrt(weight) / std::sqrt(direction) : 1.0;
+  }
+
+  Lamb options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lamb(const Lamb& options) {
+  return std::make_unique<LambOptimizer>(options);
+}
+
+}  // namespace optim
+}  // namespace v0
+}  // namespace trireme

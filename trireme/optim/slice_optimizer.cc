@@ -1,0 +1,67 @@
+#include "trireme/optim/slice_optimizer.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/check.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace optim {
+
+void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
+                            std::span<const ParameterInfo> parameters,
+                            std::shared_ptr<SharedSums> sums) {
+  TRIREME_CHECK(slices_.size() == 0u);
+  slices_.assign(slices.begin(), slices.end());
+  parameters_.assign(parameters.begin(), parameters.end());
+  sums_ = std::move(sums);
+  numbers_ = numbers_of(slices_, parameters_, groups_, weight_decay_);
+  for (const OwnedSlice& slice : slices_) {
+    TRIREME_CHECK((slice.master_dtype == DType::F32 || slice.master_dtype == DType::F64) == true);
+    TRIREME_CHECK(slice.parameter < parameters_.size());
+    TRIREME_CHECK(slice.begin % static_cast<std::int64_t>(kernel::kNormChunk) == 0);
+    const auto type = at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype));
+    for (std::size_t kind = 0; kind < state_names_.size(); ++kind)
+      state_.push_back(has_state(slice, kind) ? at::zeros({slice.size()}, type) : at::Tensor());
+  }
+}
+
+std::vector<NamedShard> SliceOptimizer::state() {
+  std::vector<NamedShard> shards;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const OwnedSlice& slice = slices_[i];
+    for (std::size_t kind = 0; kind < state_names_.size(); ++kind) {
+      const at::Tensor& local = state_[i * state_names_.size() + kind];
+      if (!local.defined()) continue;
+      shards.push_back({.name = slice.name + "." + state_names_[kind],
+                        .dtype = slice.master_dtype,
+                        .shape = parameters_[slice.parameter].shape,
+                        .begin = slice.begin,
+                        .end = slice.end,
+                        .local = local});
+    }
+  }
+  return shards;
+}
+
+std::int64_t SliceOptimizer::num_elements(std::uint32_t parameter) const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : parameters_[parameter].shape) count *= size;
+  return count;
+}
+
+std::uint32_t SliceOptimizer::num_chunks(std::uint32_t parameter) const {
+  const auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
+  return static_cast<std::uint32_t>((num_elements(parameter) + chunk - 1) / chunk);
+}
+
+double fold(std::span<const double> chunk_sums) {
+  double sum = 0;
+  for (const double one : chunk_sums) sum += one;
+  return sum;
+}
+
+}  // namespace optim
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,116 @@
+// SliceOptimizer: what all optimizers share: the slices with their numbers, the step count, and
+// named state tensors per slice. For this folder.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "trireme/kernel/elementwise.h"
+#include "trireme/optim/groups.h"
+#include "trireme/optim/optimizer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace optim {
+
+/// `count` elements from a multiple of 4,096 on: of a whole slice, or of one chunk of it.
+template <class T>
+struct Part {
+  std::int64_t begin = 0;  // element of the parameter
+  std::size_t count = 0;
+  const T* gradient = nullptr;
+  T* weight = nullptr;
+  BFloat16* compute = nullptr;
+  std::uint32_t chunk() const { return static_cast<std::uint32_t>(begin / kernel::kNormChunk); }
+};
+
+class SliceOptimizer : public Optimizer {
+ public:
+  SliceOptimizer(double rate, double weight_decay, std::vector<ParameterGroup> groups,
+                 std::vector<std::string> state_names)
+      : rate_(rate),
+        weight_decay_(weight_decay),
+        groups_(std::move(groups)),
+        state_names_(std::move(state_names)) {}
+
+  void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
+              std::shared_ptr<SharedSums> sums) override;
+  double base_learning_rate() const noexcept override { return rate_; }
+  std::int64_t step_count() const noexcept override { return step_count_; }
+  void set_step_count(std::int64_t count) override { step_count_ = count; }
+  std::vector<NamedShard> state() override;
+
+ protected:
+  /// Whether this slice has the state tensor number `kind` of its own size.
+  virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }
+  /// Null where the slice has none.
+  template <class T>
+  T* state_of(std::size_t slice, std::size_t kind) const {
+    const at::Tensor& tensor = state_[slice * state_names_.size() + kind];
+    return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+  }
+  /// update(T{}) in the type of the slice's master.
+  template <class Update>
+  static void in_type(const OwnedSlice& slice, Update update) {
+    if (slice.master_dtype == DType::F64) {
+      update(double{});
+    } else {
+      update(float{});
+    }
+  }
+  template <class T>
+  static Part<T> whole(const OwnedSlice& slice) {
+    return {slice.begin, static_cast<std::size_t>(slice.size()),
+            static_cast<const T*>(slice.gradient), static_cast<T*>(slice.weight),
+            static_cast<BFloat16*>(slice.compute)};
+  }
+  /// update(chunk, elements of the slice before it), for every chunk of the slice.
+  template <class T, class Update>
+  static void each_chunk(const OwnedSlice& slice, Update update) {
+    const Part<T> all = whole<T>(slice);
+    for (std::size_t at = 0; at < all.count; at += kernel::kNormChunk) {
+      update(Part<T>{all.begin + static_cast<std::int64_t>(at),
+                     std::min(kernel::kNormChunk, all.count - at), all.gradient + at,
+                     all.weight + at, all.compute != nullptr ? all.compute + at : nullptr},
+             at);
+    }
+  }
+  /// Completes sums of whole parameters, on all ranks.
+  void complete(std::span<ChunkSum> sums) {
+    if (sums_) sums_->complete(sums);
+  }
+  /// A sum over each parameter of the model, of which `width(parameter)` says how many numbers.
+  template <class Width>
+  std::vector<ChunkSum> sums_over_parameters(Width width) const {
+    std::vector<ChunkSum> sums;
+    for (std::uint32_t i = 0; i < parameters_.size(); ++i)
+      sums.emplace_back(i, num_chunks(i), width(i));
+    return sums;
+  }
+  std::int64_t num_elements(std::uint32_t parameter) const;
+  std::uint32_t num_chunks(std::uint32_t parameter) const;
+
+  double rate_, weight_decay_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<std::string> state_names_;
+  std::vector<OwnedSlice> slices_;
+  std::vector<ParameterNumbers> numbers_;  // per slice
+  std::vector<ParameterInfo> parameters_;
+  std::shared_ptr<SharedSums> sums_;
+  std::vector<at::Tensor> state_;
+  std::int64_t step_count_ = 0;
+};
+
+/// What (parameter, chunk) order says of a parameter's chunk sums: ascending, one after the other.
+double fold(std::span<const double> chunk_sums);
+
+std::unique_ptr<Optimizer> make_adamw(const AdamW& options);
+std::unique_ptr<Optimizer> make_sgd(const Sgd& options);
+std::unique_ptr<Optimizer> make_lamb(const Lamb& options);
+std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options);
+std::unique_ptr<Optimizer> make_lion(const Lion& options);
+
+}  // namespace optim
+}  // namespace v0
+}  // namespace trireme
