@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -109,6 +110,30 @@ std::string node_type(const toml::node& node) {
   return out.str();
 }
 
+// "x=1 y=z; x=2" of an array of tables.
+std::optional<std::string> joined(const toml::array& array) {
+  std::string text;
+  for (const toml::node& element : array) {
+    const toml::table* table = element.as_table();
+    if (table == nullptr) return std::nullopt;
+    std::string entry;
+    for (const auto& [name, node] : *table) {
+      entry += (entry.empty() ? "" : " ") + std::string(name.str()) + "=";
+      if (const auto* word = node.as_string()) {
+        entry += word->get();
+      } else if (const auto* whole = node.as_integer()) {
+        entry += std::to_string(whole->get());
+      } else if (const auto* real = node.as_floating_point()) {
+        entry += shortest(real->get());
+      } else {
+        return std::nullopt;
+      }
+    }
+    text += (text.empty() ? "" : "; ") + entry;
+  }
+  return text;
+}
+
 Value node_value(const Key& key, const toml::node& node, const std::string& where) {
   switch (key.type()) {
     case Type::Boolean:
@@ -123,6 +148,9 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
       break;
     case Type::Text:
       if (const auto* value = node.as_string()) return value->get();
+      if (const auto* array = node.as_array(); array != nullptr && key.tables) {
+        if (auto text = joined(*array)) return *std::move(text);
+      }
       break;
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +

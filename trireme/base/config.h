@@ -35,6 +35,9 @@ struct Key {
   double maximum = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of a text; empty: any
   bool identity = false;                  // part of what decides the bits (NUMERICS: identity)
+  /// A text that a file may also write as an array of tables: [[a.b]] x = 1, y = "z" and another
+  /// are "x=1 y=z; x=2".
+  bool tables = false;
   Type type() const noexcept { return static_cast<Type>(fallback.index()); }
 };
 

@@ -125,6 +125,23 @@ TEST(Config, WritesWhatItReads) {
   }
 }
 
+TEST(Config, TablesBecomeOneText) {
+  config::Schema tables;
+  tables.add({.name = "a.groups", .fallback = std::string(), .meaning = "", .tables = true});
+  tables.add({.name = "a.text", .fallback = std::string(), .meaning = ""});
+  config::Config config(tables);
+  config.read_text(
+      "[[a.groups]]\nmatch = \"*.bias\"\nweight_decay = 0\n[[a.groups]]\nmatch = \"x\"\nrate = "
+      "0.5\n",
+      "job.toml");
+  EXPECT_EQ(config.text("a.groups"), "match=*.bias weight_decay=0; match=x rate=0.5");
+  config::Config again(tables);
+  again.read_text(config.to_toml(), "written.toml");
+  EXPECT_EQ(again.text("a.groups"), config.text("a.groups"));
+  EXPECT_THROW(config.read_text("[[a.text]]\nx = 1\n", "job.toml"), ConfigError);
+  EXPECT_THROW(config.read_text("[a]\ngroups = [1, 2]\n", "job.toml"), ConfigError);
+}
+
 TEST(Config, TextSurvivesQuoting) {
   config::Schema one;
   one.add({"data.path", std::string(), "Path."});

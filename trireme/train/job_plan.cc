@@ -33,6 +33,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.data = data_line(corpus);
   job.parameters = models::num_parameters(settings.model);
   job.precision = settings.model.precision;
+  job.optimizer_moments = optim::moments_per_element(settings.optimizer);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
   job.tokens_per_sample = settings.model.block;

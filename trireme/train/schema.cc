@@ -9,6 +9,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/plan/link.h"
+#include "trireme/train/parameter_groups.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -54,24 +55,102 @@ void add_data_keys(config::Schema& schema) {
               true});
 }
 
-void add_train_keys(config::Schema& schema) {
-  schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
+void add_optimizer_keys(config::Schema& schema) {
   schema.add(
-      {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
-  schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
+      {"optimizer.name",
+       text("adamw"),
+       "Which optimizer; train.learning_rate, weight_decay, beta1, beta2 and epsilon are its "
+       "numbers where it has them.",
+       0,
+       0,
+       {"adamw", "sgd", "lamb", "adafactor", "lion"},
+       true});
+  schema.add({"optimizer.momentum", 0.9, "Of sgd.", 0, 1, {}, true});
+  schema.add({"optimizer.dampening", 0.0, "Of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.nesterov", false, "Of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.beta2_decay",
+              -0.8,
+              "Of adafactor: step t's squares weigh t^this.",
+              -1e3,
+              0,
+              {},
+              true});
+  schema.add({"optimizer.update_clip",
+              1.0,
+              "Of adafactor: largest root mean square of an update, before the rate.",
+              1e-9,
+              1e9,
+              {},
+              true});
+  schema.add({"optimizer.smallest_scale",
+              1e-3,
+              "Of adafactor: steps are relative to a parameter's root mean square, or to this.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add({.name = "optimizer.groups",
+              .fallback = text(""),
+              .meaning =
+                  "Numbers of parameters by name, the first match counts: [[optimizer.groups]] "
+                  "match = \"*.bias\", weight_decay = 0, learning_rate = 0.5 (a factor); or "
+                  "in one line \"match=*.bias weight_decay=0; match=...\".",
+              .identity = true,
+              .tables = true});
+}
+
+void add_schedule_keys(config::Schema& schema) {
+  schema.add({"train.schedule", text("cosine"), "The learning rate after the warm-up.", 0, 0,
+              optim::decay_names(), true});
   schema.add({"train.final_learning_rate",
               1e-4,
-              "Learning rate at the end of the cosine.",
+              "Learning rate at the end (linear, cosine, wsd, polynomial, one_cycle).",
               0,
               1e3,
               {},
               true});
   schema.add({"train.warmup", whole(100), "Steps of linear warm-up.", 0, kMost, {}, true});
+  schema.add({"train.decay_steps",
+              whole(0),
+              "Of wsd: the last steps, in which the rate falls; 0 = a fifth of train.steps.",
+              0,
+              kMost,
+              {},
+              true});
+  schema.add({"train.power", 1.0, "Of polynomial.", 0, 1e3, {}, true});
+  schema.add({"train.rise", 0.3, "Of one_cycle: share of the steps that rise.", 0, 1, {}, true});
+  schema.add({"train.start_divisor",
+              25.0,
+              "Of one_cycle: it starts at the peak over this.",
+              1,
+              1e9,
+              {},
+              true});
   schema.add(
-      {"train.weight_decay", 0.1, "AdamW weight decay, of matrices only.", 0, 1e3, {}, true});
-  schema.add({"train.beta1", 0.9, "AdamW decay of the mean.", 0, 1, {}, true});
-  schema.add({"train.beta2", 0.99, "AdamW decay of the mean square.", 0, 1, {}, true});
-  schema.add({"train.epsilon", 1e-8, "AdamW epsilon.", 0, 1, {}, true});
+      {"train.step_every", whole(0), "Of step: steps between two falls.", 0, kMost, {}, true});
+  schema.add(
+      {"train.step_factor", 0.1, "Of step: what the rate is multiplied by.", 0, 1, {}, true});
+  schema.add({"train.base_batch",
+              whole(0),
+              "Linear-scaling rule: the learning rates are for this batch and grow with "
+              "batch.global; 0 = as they are.",
+              0,
+              1e9,
+              {},
+              true});
+}
+
+void add_train_keys(config::Schema& schema) {
+  schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
+  schema.add(
+      {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
+  schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
+  add_schedule_keys(schema);
+  schema.add({"train.weight_decay", 0.1, "Weight decay, of matrices only.", 0, 1e3, {}, true});
+  schema.add({"train.beta1", 0.9, "Decay of the mean (adamw, lamb, lion).", 0, 1, {}, true});
+  schema.add(
+      {"train.beta2", 0.99, "Decay of the mean square; of lion's momentum.", 0, 1, {}, true});
+  schema.add({"train.epsilon", 1e-8, "Epsilon of adamw and lamb.", 0, 1, {}, true});
   schema.add({"train.clip",
               1.0,
               "Largest global norm of the gradient; 0 = no clipping.",
@@ -151,6 +230,60 @@ void add_parallel_keys(config::Schema& schema) {
   }
 }
 
+OptimizerOptions optimizer_of(const config::Config& config, double rate) {
+  const auto number = [&](const char* key) { return config.number(key); };
+  const std::string& name = config.text("optimizer.name");
+  const double beta1 = number("train.beta1"), beta2 = number("train.beta2");
+  const double epsilon = number("train.epsilon"), decay = number("train.weight_decay");
+  std::vector<ParameterGroup> groups = parse_groups(config.text("optimizer.groups"));
+  if (name == "sgd") {
+    if (config.boolean("optimizer.nesterov") &&
+        (number("optimizer.dampening") != 0 || number("optimizer.momentum") == 0)) {
+      throw ConfigError("optimizer.nesterov needs a momentum and no dampening",
+                        {.operation = "config", .advice = "Change one of the three."});
+    }
+    return Sgd{.learning_rate = rate,
+               .momentum = number("optimizer.momentum"),
+               .weight_decay = decay,
+               .nesterov = config.boolean("optimizer.nesterov"),
+               .dampening = number("optimizer.dampening"),
+               .groups = std::move(groups)};
+  }
+  if (name == "lamb") return Lamb{rate, beta1, beta2, epsilon, decay, std::move(groups)};
+  if (name == "lion") return Lion{rate, beta1, beta2, decay, std::move(groups)};
+  if (name == "adafactor") {
+    return Adafactor{.learning_rate = rate,
+                     .beta2_decay = number("optimizer.beta2_decay"),
+                     .smallest_scale = number("optimizer.smallest_scale"),
+                     .clip = number("optimizer.update_clip"),
+                     .weight_decay = decay,
+                     .groups = std::move(groups)};
+  }
+  return AdamW{rate, beta1, beta2, epsilon, decay, std::move(groups)};
+}
+
+optim::Schedule schedule_of(const config::Config& config) {
+  const auto rate = [&](const char* key) {
+    return optim::scaled_rate(config.number(key), config.integer("batch.global"),
+                              config.integer("train.base_batch"));
+  };
+  const std::int64_t steps = config.integer("train.steps");
+  const std::int64_t decay_steps = config.integer("train.decay_steps");
+  const optim::Schedule schedule{.peak = rate("train.learning_rate"),
+                                 .final_rate = rate("train.final_learning_rate"),
+                                 .warmup = config.integer("train.warmup"),
+                                 .steps = steps,
+                                 .decay = optim::decay_of(config.text("train.schedule")),
+                                 .decay_steps = decay_steps > 0 ? decay_steps : steps / 5,
+                                 .power = config.number("train.power"),
+                                 .start_divisor = config.number("train.start_divisor"),
+                                 .rise = config.number("train.rise"),
+                                 .every = config.integer("train.step_every"),
+                                 .factor = config.number("train.step_factor")};
+  optim::check(schedule);
+  return schedule;
+}
+
 Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
@@ -162,6 +295,7 @@ config::Schema training_schema() {
   add_model_keys(schema);
   add_data_keys(schema);
   add_train_keys(schema);
+  add_optimizer_keys(schema);
   add_parallel_keys(schema);
   return schema;
 }
@@ -206,11 +340,9 @@ Settings::Settings(const config::Config& config) {
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
               .compression = config.text("comm.compression")};
-  optimizer = AdamW{number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
-                    number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");
-  schedule = {number("train.learning_rate"), number("train.final_learning_rate"),
-              integer("train.warmup"), steps};
+  schedule = schedule_of(config);
+  optimizer = optimizer_of(config, schedule.peak);
   batches = {.batch = integer("batch.global"),
              .micro = integer("batch.micro"),
              .steps = steps,

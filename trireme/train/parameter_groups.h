@@ -1,0 +1,19 @@
+// The text of optimizer.groups: "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/optim/optimizer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// Groups in the text's order; none of an empty text. `learning_rate` is a factor. Throws
+/// ConfigError naming the entry that is wrong.
+std::vector<ParameterGroup> parse_groups(const std::string& text);
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
