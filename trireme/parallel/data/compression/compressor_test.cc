@@ -153,7 +153,9 @@ TEST(Compressor, PowerStartsWithWholeGradients) {
       const at::Tensor local = gradient(rank.rank);
       for (int step = 0; step < steps; ++step) {
         const at::Tensor sum = reduce(*compressor, local.clone());
-        if (step == 0) EXPECT_LT(relative(sum, sum_of_gradients(2)), 1e-6) << spec;
+        if (step == 0) {
+          EXPECT_LT(relative(sum, sum_of_gradients(2)), 1e-6) << spec;
+        }
       }
       EXPECT_EQ(compressor->payload_bytes(), steps * whole) << spec;
       reduce(*compressor, local.clone());
