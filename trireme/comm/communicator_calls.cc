@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/combine.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/fused_call.h"
@@ -223,8 +224,9 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
 Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
                                    const OpOptions& options) {
   for (const Buffer& buffer : buffers) require_reducible(buffer.dtype, op, "all_reduce_many");
-  const auto algorithm = [&](std::size_t bytes) {
-    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()));
+  const auto algorithm = [&](std::size_t bytes, DType dtype) {
+    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()),
+                  kernel::accumulates_wide(combine_of(op), dtype));
   };
   auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();
