@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/combine.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/fused_call.h"
@@ -233,8 +234,9 @@ Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
     for (const Buffer& buffer : buffers) works.push_back(all_reduce(buffer, op, options));
     return Work::all(works);
   }
-  const auto algorithm = [&](std::size_t bytes) {
-    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()));
+  const auto algorithm = [&](std::size_t bytes, DType dtype) {
+    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()),
+                  kernel::accumulates_wide(combine_of(op), dtype));
   };
   auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();

@@ -86,6 +86,21 @@ Memory memory_of(const Job& job, int open_sums) {
   return memory;
 }
 
+// Gradients are summed in the master weights' type, all of them once a step.
+Communication communication_of(const Job& job) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(job.parameters) * (job.precision == "fp64" ? 8 : 4);
+  return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
+                               job.algorithm, job.ranks, bytes,
+                               static_cast<std::size_t>(job.bucket_bytes));
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 0.1 ? "%.3g ms" : "%.0f ms", seconds * 1e3);
+  return text;
+}
+
 std::string core_line(const Job& job) {
   if (job.simulated) {
     return "one: " + counted(job.ranks, "simulated rank") +
@@ -116,6 +131,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.micro_per_rank = (plan.micro_batches + job.ranks - 1) / job.ranks;
   plan.open_sums = std::max(1, ceil_log2(plan.micro_per_rank));
   plan.memory = memory_of(job, plan.open_sums);
+  plan.communication = communication_of(job);
   return plan;
 }
 
@@ -149,6 +165,12 @@ std::string explain(const TrainingPlan& plan) {
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
+  }
+  if (job.ranks > 1) {
+    out << "  comm     " << milliseconds(plan.communication.seconds)
+        << " of all-reduce a step, predicted, less what computing hides"
+        << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
+        << "           (" << plan.communication.source << ")\n";
   }
   out << "  cores    " << core_line(job) << "\n";
   return out.str();
