@@ -89,6 +89,21 @@ Memory memory_of(const TrainingPlan& plan) {
   return memory;
 }
 
+// Gradients are summed in the master weights' type, all of them once a step.
+Communication communication_of(const Job& job) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(job.parameters) * (job.precision == "fp64" ? 8 : 4);
+  return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
+                               job.algorithm, job.ranks, bytes,
+                               static_cast<std::size_t>(job.bucket_bytes));
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 0.1 ? "%.3g ms" : "%.0f ms", seconds * 1e3);
+  return text;
+}
+
 // Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
   if (job.simulated) return 1;
@@ -134,6 +149,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.open_sums = std::max(1, ceil_log2(plan.micro_per_rank));
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
+  plan.communication = communication_of(job);
   return plan;
 }
 
@@ -167,6 +183,12 @@ std::string explain(const TrainingPlan& plan) {
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
+  }
+  if (job.ranks > 1) {
+    out << "  comm     " << milliseconds(plan.communication.seconds)
+        << " of all-reduce a step, predicted, less what computing hides"
+        << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
+        << "           (" << plan.communication.source << ")\n";
   }
   out << "  cores    " << core_line(plan) << "\n";
   return out.str();
