@@ -94,39 +94,40 @@ TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
   lanes.lanes = 8;
   EXPECT_EQ(plan::make_plan(lanes).lanes, 4);
   EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
-  TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
-    plan::Job two = job(8, 1, 2);
-    two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients
-    EXPECT_THAT(plan::explain(plan::make_plan(two)),
-                HasSubstr("typical of shm; not measured here"));
-    two.tuning_path = "/home/me/tuning.toml";
-    two.tuning.emplace();
-    two.tuning->machine = "a test";
-    two.tuning->add({"all_reduce", "direct", "shm", 2, 1000, 0.25});
-    const plan::TrainingPlan plan = plan::make_plan(two);
-    EXPECT_DOUBLE_EQ(plan.communication.seconds, 1);
-    EXPECT_THAT(plan::explain(plan),
-                AllOf(HasSubstr("1000 ms of all-reduce a step"),
-                      HasSubstr("direct as measured, /home/me/tuning.toml (a test)")));
-    two.compression = "powersgd:4";
-    EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("and powersgd:4 saves"));
-    EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
-  }
+}
 
-  TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
-    EXPECT_EQ(plan::make_plan(job(7, 1, 3)).micro_per_rank, 3);
-    EXPECT_EQ(plan::make_plan(job(7, 1, 1)).open_sums, 3);
-  }
+TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
+  plan::Job two = job(8, 1, 2);
+  two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients
+  EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("typical of shm; not measured here"));
+  two.tuning_path = "/home/me/tuning.toml";
+  two.tuning.emplace();
+  two.tuning->machine = "a test";
+  two.tuning->add({"all_reduce", "direct", "shm", 2, 1000, 0.25});
+  const plan::TrainingPlan plan = plan::make_plan(two);
+  EXPECT_DOUBLE_EQ(plan.communication.seconds, 1);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("1000 ms of all-reduce a step"),
+                    HasSubstr("direct as measured, /home/me/tuning.toml (a test)")));
+  two.compression = "powersgd:4";
+  EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("and powersgd:4 saves"));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
+}
 
-  TEST(TrainingPlan, ExplainsItself) {
-    const std::string text = plan::explain(plan::make_plan(job(8, 2, 2)));
-    EXPECT_THAT(text, AllOf(HasSubstr("tiny on 2 ranks"), HasSubstr("1,000 parameters"),
-                            HasSubstr("512 a step"), HasSubstr("5,120 in all"),
-                            HasSubstr("2 cores for 2 ranks x 1 thread"),
-                            HasSubstr("2 on each rank"), Not(HasSubstr("share cores"))));
-    EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
-    EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
-  }
+TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
+  EXPECT_EQ(plan::make_plan(job(7, 1, 3)).micro_per_rank, 3);
+  EXPECT_EQ(plan::make_plan(job(7, 1, 1)).open_sums, 3);
+}
+
+TEST(TrainingPlan, ExplainsItself) {
+  const std::string text = plan::explain(plan::make_plan(job(8, 2, 2)));
+  EXPECT_THAT(text, AllOf(HasSubstr("tiny on 2 ranks"), HasSubstr("1,000 parameters"),
+                          HasSubstr("512 a step"), HasSubstr("5,120 in all"),
+                          HasSubstr("2 cores for 2 ranks x 1 thread"), HasSubstr("2 on each rank"),
+                          Not(HasSubstr("share cores"))));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
+}
 
 }  // namespace
 }  // namespace trireme
