@@ -9,11 +9,11 @@ namespace {
 
 TEST(OwnAddress, IsOnTheWayToTheCoordinator) {
   const auto nothing = [](const char*) { return std::nullopt; };
-  EXPECT_EQ(own_address("127.0.0.1:4000", nothing), "127.0.0.1");
-  EXPECT_EQ(own_address("[::1]:4000", nothing), "::1");
-  EXPECT_EQ(own_address("no such host:4000", nothing), "127.0.0.1");
+  EXPECT_EQ(own_address("127.0.0.1:4000", "", nothing), "127.0.0.1");
+  EXPECT_EQ(own_address("[::1]:4000", "", nothing), "::1");
+  EXPECT_EQ(own_address("no such host:4000", "", nothing), "127.0.0.1");
   const auto given = [](const char*) { return std::optional<std::string>("10.1.2.3"); };
-  EXPECT_EQ(own_address("127.0.0.1:4000", given), "10.1.2.3");
+  EXPECT_EQ(own_address("127.0.0.1:4000", "", given), "10.1.2.3");
 }
 
 using Ranks = std::vector<int>;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/gemm.h"
 #include "trireme/kernel/isa.h"
 #include "trireme/kernel/optimizer.h"
 #include "trireme/kernel/transformer.h"
@@ -48,6 +49,7 @@ struct SimdTable {
   void (*to_f32)(const BFloat16*, float*, std::size_t);
   void (*to_bf16)(const float*, BFloat16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
+  void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
   OptimizerTable optimizer;
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;
@@ -75,7 +77,8 @@ extern const SimdTable kTable;
 }
 namespace avx512 {
 extern const SimdTable kTable;
-}
+void gemm_bf16(const Product<BFloat16>&, float* scratch);  // where has_bf16_products()
+}  // namespace avx512
 #endif
 
 }  // namespace kernel
