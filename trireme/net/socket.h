@@ -39,6 +39,12 @@ class Descriptor {
 /// it ends the connection (TCP_USER_TIMEOUT).
 void set_patience(int socket, Duration patience);
 
+/// TCP within a host: bounds what is on its way to kLocalQueueBytes, so that the system's pages for
+/// it stay in the caches (docs/design/009). Between hosts the system's own choice follows the
+/// network's delay and is left.
+inline constexpr int kLocalQueueBytes = 128 << 10;
+void bound_local_queue(int socket);
+
 /// errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
