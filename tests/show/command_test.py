@@ -196,12 +196,16 @@ class Verify(unittest.TestCase):
         done = run("verify", "all-reduce", "tree", "--ranks", "3..5", "--seeds", "6")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("all-reduce tree is right on 3 to 5 ranks: 6 simulated runs", done.stdout)
+        hosts = run("verify", "all-reduce", "hierarchical", "--ranks", "5", "--hosts", "2", "--seeds", "3")
+        self.assertEqual(hosts.returncode, 0, hosts.stderr)
+        self.assertIn("is right on 5 to 5 ranks on 2 hosts: 3 simulated runs", hosts.stdout)
         one = run("verify", "scatter", "--ranks", "4", "--seeds", "2", "--json")
         self.assertEqual(json.loads(one.stdout)["right"][0]["ranks"], 4)
 
     def test_wrong_usage_is_2(self):
         for arguments in (("all-reduce", "rnig"), ("all-reduce", "ring", "--ranks", "5..2"),
-                          ("all-reduce", "ring", "--ranks", "some"), ()):
+                          ("all-reduce", "ring", "--ranks", "some"),
+                          ("all-reduce", "ring", "--ranks", "4", "--hosts", "5"), ()):
             self.assertEqual(run("verify", *arguments).returncode, 2, arguments)
 
 

@@ -1,0 +1,365 @@
+#include "trireme/comm/nccl/gpu_group.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/phase.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace nccl {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::microseconds(20);
+constexpr Duration kLongestPause = std::chrono::milliseconds(1);
+// A peer may leave when its own part has ended: the last of the data is under way then.
+constexpr Duration kGrace = std::chrono::seconds(1);
+constexpr Duration kLeave = std::chrono::seconds(1);
+
+template <class Visit>
+void for_each_buffer(const Operation& operation, Visit visit) {
+  visit(operation.in);
+  visit(operation.out);
+  for (const Term& term : operation.terms) visit(term.value);
+}
+
+void never_free(std::vector<std::shared_ptr<Lane>> lanes,
+                std::vector<std::shared_ptr<Call>> calls) {
+  static auto* const kept = new std::vector<
+      std::pair<std::vector<std::shared_ptr<Lane>>, std::vector<std::shared_ptr<Call>>>>;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  kept->emplace_back(std::move(lanes), std::move(calls));
+}
+
+}  // namespace
+
+Device device_of(const Operation& operation) {
+  Device found;
+  bool any = false;
+  for_each_buffer(operation, [&](const Buffer& buffer) {
+    if (buffer.count == 0 && !buffer.data) return;  // a part that this rank does not have
+    if (any && !(buffer.device == found)) {
+      throw ConfigError("the buffers of one call lie on different devices",
+                        {.operation = title_of(operation), .advice = "Copy them to one first."});
+    }
+    found = buffer.device;
+    any = true;
+  });
+  return found;
+}
+
+GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
+    : engine_(&engine),
+      waiter_(engine.transport().waiter()),
+      gpu_(std::move(gpu)),
+      rank_(engine.rank()),
+      size_(engine.size()),
+      timeout_(engine.options().timeout) {}
+
+GpuGroup::~GpuGroup() = default;
+
+std::shared_ptr<const FoldPlan> GpuGroup::fold_plan(std::uint32_t total) {
+  std::lock_guard lock(mutex_);
+  auto& plan = plans_[total];
+  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(total, size_));
+  return plan;
+}
+
+void GpuGroup::note_streams(const Operation& operation, std::vector<GpuEvent>& ready) {
+  std::set<void*> streams;
+  for_each_buffer(operation, [&](const Buffer& buffer) {
+    if (buffer.count > 0) streams.insert(buffer.stream.handle);
+  });
+  for (void* const stream : streams) ready.push_back(gpu_->record(stream));
+}
+
+void GpuGroup::prepare(Operation& operation, bool native) {
+  const Device device = device_of(operation);
+  const auto require = [&](bool condition, const std::string& what, const std::string& advice) {
+    if (!condition)
+      throw ConfigError(what, {.rank = rank_, .operation = title_of(operation), .advice = advice});
+  };
+  require(device.index == gpu_->index(),
+          "a buffer lies on GPU " + std::to_string(device.index) + ", this rank's is GPU " +
+              std::to_string(gpu_->index()),
+          "Allocate it on job.device().");
+  operation.on_gpu = true;
+  operation.may_be_direct = false;
+  operation.algorithm = gpu_algorithm(operation, native, engine_->options().reproducible);
+  const auto plan = fold_plan(operation.total);
+  require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
+          "this build has no CUDA kernels for the reproducible sum",
+          "Build where nvcc is found, or use comm.algorithm nccl-native.");
+  std::vector<GpuEvent> ready;
+  note_streams(operation, ready);
+  operation.device = std::make_shared<GpuCall>(gpu_, std::move(ready), plan);
+}
+
+bool GpuGroup::holds(const Call& call) const noexcept {
+  return std::any_of(held_.begin(), held_.end(),
+                     [&](const auto& one) { return one.get() == &call; });
+}
+
+// What a call has in common with all others on the way to a lane.
+std::shared_ptr<GpuCall> GpuGroup::hold(const std::shared_ptr<Call>& call) {
+  const Operation& op = call->operation;
+  op.device->title = title_of(op);
+  op.device->operation = std::string(name_of(op.called()));
+  op.device->label = op.label;
+  held_.push_back(call);
+  open_.fetch_add(1, std::memory_order_acq_rel);
+  return op.device;
+}
+
+void GpuGroup::let_go(const std::shared_ptr<Call>& call) {
+  std::erase(held_, call);
+  open_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void GpuGroup::run(const std::shared_ptr<Call>& call) {
+  const std::shared_ptr<GpuCall> mine = hold(call);
+  const GpuPlace place{rank_, size_, mine->plan.get()};
+  mine->scratch_bytes = scratch_bytes(call->operation, place);
+  mine->make_steps = [call, place](std::byte* scratch) {
+    return steps_of(call->operation, place, scratch);
+  };
+  mine->on_enqueued = [this, call] {
+    if (engine_) engine_->given_to_gpu(call);
+  };
+  mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
+    self->let_go(call);
+    if (self->engine_ && !error) self->engine_->ended_on_gpu(call);
+    error ? call->source.fail(error) : call->source.complete();
+  };
+  try {
+    start_lane();
+    lane_->push(mine);
+  } catch (...) {
+    const auto error = about(mine.get(), std::current_exception());
+    mine->end(error);
+    return fail(error);
+  }
+  watch();
+  poll();
+}
+
+void GpuGroup::start_lane() {
+  if (!lane_) lane_ = lanes_.emplace_back(std::make_shared<Lane>(gpu_));
+  if (lane_->started() || std::exchange(spreading_, true)) return;
+  size_ == 1 ? lane_->start_alone() : spread_id();
+}
+
+NcclId GpuGroup::new_id() {
+  const Gpu::Current current(*gpu_);
+  NcclId id{};
+  if (const int result = gpu_->nccl().unique_id(&id); result != kNcclSuccess) {
+    throw ResourceError(std::string("NCCL: ") + gpu_->nccl().error_text(result),
+                        {.operation = "ncclGetUniqueId",
+                         .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
+  }
+  return id;
+}
+
+// From rank 0 to all, each message on its own: nobody waits for anybody but rank 0.
+void GpuGroup::spread_id() {
+  const auto begin = [self = shared_from_this()] {
+    if (!self->engine_ || self->error_) return;
+    try {
+      self->lane_->start(self->id_, self->size_, self->rank_);
+    } catch (...) {
+      self->fail(self->about(nullptr, std::current_exception()));
+    }
+  };
+  auto phase = Phase::open(*engine_, begin);
+  if (rank_ == 0) {
+    id_ = new_id();
+    for (int peer = 1; peer < size_; ++peer) {
+      phase->send(peer, tag_of(Channel::Gpu), std::as_bytes(std::span(&id_, 1)));
+    }
+  } else {
+    phase->recv(0, tag_of(Channel::Gpu), std::as_writable_bytes(std::span(&id_, 1)));
+  }
+  phase->close();
+}
+
+void GpuGroup::watch() {
+  if (!std::exchange(added_, true)) waiter_->add(shared_from_this());
+  pause_ = kFirstPause;
+  if (std::exchange(watching_, true)) return;
+  tick();
+}
+
+// Sleeps a little longer each time that nothing has moved; the GPU rings nobody.
+void GpuGroup::tick() {
+  if (!working()) {
+    watching_ = false;
+    return rest();
+  }
+  waiter_->run_at(waiter_->now() + pause_, [self = shared_from_this()] {
+    self->pause_ = self->poll() ? kFirstPause : std::min(2 * self->pause_, kLongestPause);
+    self->tick();
+  });
+}
+
+bool GpuGroup::poll() {
+  if (lanes_.empty() || !working()) return false;
+  const TimePoint now = waiter_->now();
+  if (draining_) return drain(now), !draining_;
+  if (leaving_) return take_leave(now), !leaving_;
+  const std::shared_ptr<GpuGroup> keep = shared_from_this();
+  bool moved = false;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // what it tells may add one, or break all
+    const std::shared_ptr<Lane> lane = lanes_[i];
+    moved |= look_after(*lane, now);
+  }
+  return moved;
+}
+
+bool GpuGroup::look_after(Lane& lane, TimePoint now) {
+  try {
+    const bool moved = lane.poll(now);
+    if (!engine_ || error_ || lane.idle()) return moved;
+    lane.look_for_errors();
+    look_for_lost_peers(lane, now);
+    if (!error_) look_for_standstill(lane, now);
+    return moved;
+  } catch (...) {
+    fail(about(lane.at(), std::current_exception()));
+    return true;
+  }
+}
+
+void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
+  int lost = -1;
+  for (int peer = 0; peer < size_ && lost < 0; ++peer) {
+    if (peer != rank_ && engine_->transport().lost(peer)) lost = peer;
+  }
+  if (lost < 0) return;
+  if (lost_since_ == TimePoint::max()) lost_since_ = now;
+  if (now - lost_since_ < kGrace) return;
+  fail(about(lane.at(),
+             std::make_exception_ptr(PeerLost(
+                 "rank " + std::to_string(engine_->world_rank(lost)) + " is lost",
+                 {.peer = engine_->world_rank(lost),
+                  .advice = "See that rank's own last lines; resume from the last checkpoint."}))));
+}
+
+// Where somebody waits on the host, that wait's own deadline decides.
+void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
+  const GpuCall* const call = lane.running();
+  if (!call || call->begun_at == TimePoint::max() || engine_->waits() > 0) return;
+  if (now - call->begun_at < timeout_) return;
+  fail(about(call, engine_->gpu_timeout(now - call->begun_at, call->operation, call->label)));
+}
+
+// The error with the rank, the call and, where it is known, the peer.
+std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr& error) const {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    ErrorContext context = known.context();
+    std::string message = known.message();
+    context.rank = engine_ ? engine_->world_rank(rank_) : rank_;
+    if (call && context.operation != call->operation) {
+      if (!context.operation.empty()) message += " in " + context.operation;
+      context.operation = call->operation;
+      context.label = call->label;
+    }
+    for (int peer = 0; engine_ && peer < size_ && context.peer < 0; ++peer) {
+      if (peer != rank_ && engine_->transport().lost(peer))
+        context.peer = engine_->world_rank(peer);
+    }
+    try {
+      throw_error(known.code(), std::move(message), std::move(context));
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {
+    return error;
+  }
+}
+
+void GpuGroup::fail(std::exception_ptr error) {
+  if (engine_) return engine_->break_with(error);
+  abort(error);
+}
+
+void GpuGroup::abort(const std::exception_ptr& error) noexcept {
+  if (error_ || leaving_ || gone_) return;
+  error_ = error;
+  pairs_.clear();
+  lane_ = nullptr;
+  if (lanes_.empty()) return;
+  const std::shared_ptr<GpuGroup> keep = shared_from_this();
+  draining_ = true;
+  until_ = waiter_->now() + timeout_;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) std::shared_ptr(lanes_[i])->abort(error);
+  watch();
+  drain(waiter_->now());
+}
+
+// Works whose buffers the GPU may still touch are not ended, until it has let go of them or does
+// not come back at all; then their memory is never given back.
+void GpuGroup::drain(TimePoint now) {
+  const bool drained =
+      std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->drained(); });
+  if (!drained && now < until_) return;
+  if (!drained) never_free(lanes_, held_);
+  const auto lanes = std::exchange(lanes_, {});
+  draining_ = false;
+  gone_ = engine_ == nullptr;
+  for (const auto& lane : lanes) lane->end_all(error_);
+}
+
+void GpuGroup::detach() noexcept {
+  if (!std::exchange(engine_, nullptr)) return;
+  if (error_ || lanes_.empty()) {
+    gone_ = !draining_;
+    return rest();
+  }
+  try {
+    leaving_ = true;
+    for (const auto& lane : lanes_) lane->finalize();
+    until_ = waiter_->now() + kLeave;
+    watch();
+  } catch (...) {  // this rank goes without
+    end_leave();
+  }
+}
+
+void GpuGroup::take_leave(TimePoint now) {
+  try {
+    bool all = true;
+    for (const auto& lane : lanes_) {
+      lane->poll(now);
+      all &= lane->finalized();
+    }
+    if (!all && now < until_) return;
+  } catch (...) {  // a peer has gone without; so does this rank
+  }
+  end_leave();
+}
+
+void GpuGroup::end_leave() noexcept {
+  leaving_ = false;
+  pairs_.clear();
+  lane_ = nullptr;
+  lanes_.clear();
+  gone_ = true;
+  rest();
+}
+
+// The waiter holds the group no longer than there is something to look after.
+void GpuGroup::rest() {
+  if (!engine_ && !working() && std::exchange(added_, false)) waiter_->remove(this);
+}
+
+}  // namespace nccl
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme
