@@ -93,7 +93,7 @@ TEST(Gpt, DropoutIsForTrainingAloneAndKeyedByItsStream) {
 
 TEST(Dropout, KeepsTheMeanAndDrawsAnewInEachCall) {
   const tensor::StreamScope streams({.seed = 5});
-  const at::Tensor x = at::ones({40'000}, at::TensorOptions().requires_grad(true));
+  const at::Tensor x = at::ones({40'000}).set_requires_grad(true);
   const at::Tensor y = tensor::dropout(x, 0.25), again = tensor::dropout(x, 0.25);
   EXPECT_FALSE(at::equal(y, again));
   EXPECT_NEAR(y.mean().item<double>(), 1, 0.02);
