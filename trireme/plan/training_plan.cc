@@ -69,16 +69,19 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   return kOwnProcess + (shares ? gradients * (job.ranks - 1) / job.ranks : 0);
 }
 
-Memory memory_of(const Job& job, int open_sums) {
+Memory memory_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
   const std::int64_t n = job.parameters;
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   Memory memory;
   memory.weights = n * (master + (job.precision == "bf16" ? 2 : 0));
-  memory.gradients = n * master * open_sums;
+  memory.gradients = n * master * plan.open_sums;
   memory.optimizer = n * master * job.optimizer_moments;
-  memory.activations = job.activations_per_micro;
+  memory.activations = job.activations_per_micro * plan.lanes;
   memory.temporaries =
-      static_cast<std::int64_t>(kTemporaries * static_cast<double>(job.activations_per_micro));
+      static_cast<std::int64_t>(kTemporaries * static_cast<double>(memory.activations));
+  // Each lane may hold its micro-batch's gradients until their turn to be added.
+  if (plan.lanes > 1) memory.temporaries += n * (job.precision == "bf16" ? 2 : master) * plan.lanes;
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, memory.gradients);
@@ -101,23 +104,37 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-std::string core_line(const Job& job) {
+// Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
+int lanes_of(const Job& job, std::int64_t micro_per_rank) {
+  if (job.simulated) return 1;
+  return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
+}
+
+std::string core_line(const TrainingPlan& plan) {
+  const Job& job = plan.job;
   if (job.simulated) {
     return "one: " + counted(job.ranks, "simulated rank") +
            " take turns, in one process; on the virtual clock, which all times are of, they "
            "compute "
            "side by side";
   }
-  const int wanted = job.ranks * job.kernel_threads;
+  const int threads = plan.lanes * job.kernel_threads;  // of a rank
+  const int wanted = job.ranks * threads;
   const int used = std::min(wanted, job.usable_cores);
   std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
+                     (plan.lanes > 1 ? counted(plan.lanes, "lane") + " x " : std::string()) +
                      counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
   if (wanted > job.usable_cores) {
     line += "; ranks share cores, so expect no more speed than with " +
-            counted(std::max(1, job.usable_cores / job.kernel_threads), "rank");
+            counted(std::max(1, job.usable_cores / threads), "rank");
   } else if (wanted < job.usable_cores) {
-    line += "; " + text(job.usable_cores - wanted) + " stay free (more ranks would use them)";
+    line += "; " + text(job.usable_cores - wanted) +
+            " stay free (more ranks, or train.lanes, would use them)";
   }
+  if (plan.lanes < job.lanes)
+    line += job.simulated
+                ? "; simulated ranks have one lane"
+                : "; of " + text(job.lanes) + " lanes " + text(plan.lanes) + " have a micro-batch";
   return line;
 }
 
@@ -130,7 +147,8 @@ TrainingPlan make_plan(const Job& job) {
   plan.micro_batches = job.batch / job.micro;
   plan.micro_per_rank = (plan.micro_batches + job.ranks - 1) / job.ranks;
   plan.open_sums = std::max(1, ceil_log2(plan.micro_per_rank));
-  plan.memory = memory_of(job, plan.open_sums);
+  plan.lanes = lanes_of(job, plan.micro_per_rank);
+  plan.memory = memory_of(plan);
   plan.communication = communication_of(job);
   return plan;
 }
@@ -172,7 +190,7 @@ std::string explain(const TrainingPlan& plan) {
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
         << "           (" << plan.communication.source << ")\n";
   }
-  out << "  cores    " << core_line(job) << "\n";
+  out << "  cores    " << core_line(plan) << "\n";
   return out.str();
 }
 

@@ -42,7 +42,7 @@ struct Job {
   std::int64_t tokens_per_sample = 0, steps = 0;
   std::int64_t activations_per_micro = 0;  // bytes
   std::int64_t program = 0, text = 0;      // bytes, as in Memory
-  int ranks = 1, kernel_threads = 1;
+  int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
   bool simulated = false;               // ranks are threads of one process on a virtual clock
@@ -57,6 +57,7 @@ struct TrainingPlan {
   std::int64_t micro_batches = 0;   // in a global batch
   std::int64_t micro_per_rank = 0;  // of the rank with most
   int open_sums = 1;                // a
+  int lanes = 1;                    // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;                    // of the rank with most
   Communication communication;      // of a step
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }

@@ -82,6 +82,20 @@ TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
     EXPECT_THAT(text, HasSubstr(std::string(part) + " "));
 }
 
+TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
+  plan::Job lanes = job(8, 2, 1);
+  lanes.lanes = 2;
+  const plan::TrainingPlan two = plan::make_plan(lanes), one = plan::make_plan(job(8, 2, 1));
+  EXPECT_EQ(two.memory.activations, 2 * one.memory.activations);
+  EXPECT_EQ(two.memory.temporaries, 2 * one.memory.temporaries + 2 * 4 * 1000);
+  EXPECT_EQ(two.memory.gradients, one.memory.gradients);
+  EXPECT_THAT(plan::explain(two), AllOf(HasSubstr("2 cores for 1 rank x 2 lanes x 1 thread"),
+                                        Not(HasSubstr("stay free"))));
+  lanes.lanes = 8;
+  EXPECT_EQ(plan::make_plan(lanes).lanes, 4);
+  EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
+}
+
 TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   plan::Job two = job(8, 1, 2);
   two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients

@@ -43,6 +43,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.program = observe::resident_bytes() - job.text;
   job.ranks = ranks;
   job.kernel_threads = settings.kernel_threads;
+  job.lanes = settings.strategy.lanes;
   job.usable_cores = cores.usable;
   job.cores_reason = cores.reason;
   job.transport = settings.job.transport;
