@@ -220,7 +220,9 @@ TEST(GraphPartition, SuggestsHorizontalCuts) {
   graph.nodes = {{"small", 0.001, 1'000'000, 0}, {"huge", 0.009, 9'000'000, 0}};
   graph.values = {{0, {1}, 10}};
   const GraphPartition slow = partition_graph(graph, {.stages = 2});
-  EXPECT_THAT(slow.suggestions, ElementsAre(HasSubstr("huge alone takes 9.00 ms, 1.8 times")));
+  ASSERT_EQ(slow.suggestions.size(), 1u);
+  EXPECT_EQ(slow.suggestions[0].node, 1);
+  EXPECT_THAT(slow.suggestions[0].why, HasSubstr("huge alone takes 9.00 ms, 1.8 times"));
   EXPECT_THAT(text_of(slow, graph), HasSubstr("over 2 ranks (parallel.tensor)"));
   try {
     partition_graph(graph, {.stages = 2, .memory_limit = 4'000'000});
