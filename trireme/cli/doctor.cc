@@ -17,6 +17,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
+#include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
@@ -101,7 +102,8 @@ Lines look() {
       {"libtorch", std::string(TORCH_VERSION) + ", kernels for " + at::get_cpu_capability()},
       {"products", tensor::describe(tensor::kernel_table())},
       {"mpi", or_missing(version_of("mpirun"), "none on PATH (not needed on one host)")},
-      {"transports", "shm, tcp"},
+      {"gpus", comm::nccl::describe_gpus()},
+      {"transports", "shm, tcp, mpi (under mpirun), nccl (GPU memory)"},
       {"host", observe::host_name()},
       {"processor", observe::processor_name()},
       {"cores", cores.reason},
