@@ -9,12 +9,14 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/alone_transport.h"
 #include "trireme/comm/choice/choice.h"
+#include "trireme/job/gpu_choice.h"
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/mpi_meeting.h"
 #include "trireme/job/options.h"
 #include "trireme/job/own_address.h"
 #include "trireme/job/places.h"
+#include "trireme/job/socket_meeting.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
 #include "trireme/launch/client.h"
@@ -65,12 +67,14 @@ struct Job::Impl {
   void be_alone();
   void meet(MpiComm communicator);
   void join();
+  void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
   std::vector<std::string> exchange(const std::string& key, const std::string& mine);
   comm::CommunicatorOptions world_options();
   void on_news(const launch::News& news);
   void leave();
+  bool rank_0_coordinates() const noexcept;
 
   launch::RankEnvironment env;
   std::string host;
@@ -80,9 +84,11 @@ struct Job::Impl {
   std::string secret;
   std::shared_ptr<RealWaiter> waiter;
   std::unique_ptr<job::MpiMeeting> meeting;           // under mpirun
+  std::unique_ptr<job::SocketMeeting> start;          // under srun, torchrun
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
   job::Places places;
+  std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
   std::shared_ptr<const plan::Tuning> tuning;  // null: nobody measured
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
@@ -131,6 +137,8 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
 }
 
 void Job::Impl::be_alone() {
+  hosts = {host};
+  take_gpu();
   world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
                                                world_options());
   make_host_groups(world);
@@ -148,16 +156,24 @@ void Job::Impl::leave() {
   world.reset();
   if (client) client->leave();
   if (meeting) meeting->stay(*waiter, options.timeout);
+  if (start) start->stay(*waiter, options.timeout);
 }
 
+bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
+
 void Job::Impl::meet(MpiComm communicator) {
+  if (env.meeting && !communicator.address) {
+    start = std::make_unique<job::SocketMeeting>(env, waiter, options.timeout, options.interface);
+    secret = start->secret();
+    return;
+  }
   meeting = std::make_unique<job::MpiMeeting>(communicator.address, env, host, *waiter,
                                               options.timeout_user_code, options.interface);
   secret = meeting->secret();
 }
 
 void Job::Impl::join() {
-  if (!meeting) secret = secret_of(env);
+  if (!rank_0_coordinates()) secret = secret_of(env);
   client = std::make_unique<launch::CoordinatorClient>(
       launch::ClientOptions{.endpoint = env.coordinator,
                             .secret = secret,
@@ -167,12 +183,13 @@ void Job::Impl::join() {
                             .host = host,
                             .identity = options.identity,
                             .timeout = options.timeout});
-  job::set_reporter({env.rank, env.size, host, client.get(), &status, meeting != nullptr});
+  job::set_reporter({env.rank, env.size, host, client.get(), &status, rank_0_coordinates()});
   client->watch([this](const launch::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
   places = job::places_of(hosts, env.rank);
+  take_gpu();
   // Rank 0's table for all, since ranks must choose alike.
   tuning = comm::parse_tuning(
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
@@ -182,6 +199,19 @@ void Job::Impl::join() {
   std::lock_guard lock(mutex);
   world = std::move(connected);
   if (lost) world->abort(lost);
+}
+
+// Every rank hears what all have found, so that all refuse with one reason.
+void Job::Impl::take_gpu() {
+  if (options.transport != "nccl") return;
+  job::GpuChoice choice = job::choose_gpu(places.local_rank);
+  const std::string mine = job::text_of(choice.report);
+  std::vector<job::GpuReport> reports;
+  for (const std::string& text : client ? exchange("gpus", mine) : std::vector{mine}) {
+    reports.push_back(job::parse_gpu_report(text));
+  }
+  job::check_gpus(hosts, reports, env.rank);
+  gpu = std::move(choice.gpu);
 }
 
 // A group of all is the world itself.
@@ -202,6 +232,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.reproducible = options.reproducible;
   result.trace = options.trace;
   result.tuning = tuning;
+  result.gpu = gpu;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
@@ -245,7 +276,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
   };
-  const std::string& chosen = options.transport;
+  const std::string chosen = options.transport == "nccl" ? "auto" : options.transport;
   if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
   const auto over_mpi = [&](auto&&...) { return meeting->connect(waiter); };
   if (chosen == "mpi" && meeting) return over_mpi();
@@ -278,7 +309,7 @@ void Job::Impl::on_news(const launch::News& news) {
         PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
   } else {
     std::string what = "the coordinator is lost";
-    if (meeting) {
+    if (rank_0_coordinates()) {
       what = "rank 0, which keeps the coordinator, is gone";
       context.peer = 0;
       context.advice = "See what its launcher says of it; resume from the last checkpoint.";
@@ -318,7 +349,9 @@ int Job::local_size() const noexcept { return impl_->places.local_size; }
 int Job::host_rank() const noexcept { return impl_->places.host_rank; }
 int Job::num_hosts() const noexcept { return impl_->places.num_hosts; }
 const std::string& Job::host_name() const noexcept { return impl_->host; }
-Device Job::device() const noexcept { return {}; }
+Device Job::device() const noexcept {
+  return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
+}
 Role Job::role() const noexcept { return Role::Worker; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }

@@ -223,10 +223,11 @@ Listener listen_tcp(const std::string& host) {
   return listener;
 }
 
-Listener listen_unix() {
+Listener listen_unix(std::string name) {
+  if (!name.empty()) return {listening(unix_address(name)), "unix " + name};
   unsigned char random[16];
   RAND_bytes(random, sizeof random);
-  std::string name = "trireme-";
+  name = "trireme-";
   for (const unsigned char byte : random) {
     name += "0123456789abcdef"[byte >> 4];
     name += "0123456789abcdef"[byte & 15];
@@ -256,6 +257,10 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
                    {.operation = "connect",
                     .advice = "Check that the peer still runs and that "
                               "no firewall stands between."});
+  }
+  if (address.family == AF_UNIX && !same_user(socket.get())) {
+    throw RefusedError(ExitCode::Unauthenticated, "another user listens at " + text,
+                       {.operation = "connect", .advice = "Find out who, and why."});
   }
   return socket;
 }

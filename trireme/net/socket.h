@@ -64,7 +64,9 @@ struct Listener {
   std::string address;
 };
 Listener listen_tcp(const std::string& host);
-Listener listen_unix();
+/// Without a `name`: a fresh one.
+Listener listen_unix(std::string name = {});
+/// Unix: RefusedError where another user listens.
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
 /// A connection that has come, or an empty Descriptor. Unix: those of other users are closed
 /// unseen.
