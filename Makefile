@@ -14,7 +14,7 @@ help:
 	@echo '               (CONFIG=configs/gpt-nano.toml RANKS=2 ARGS="--set train.steps=20")'
 	@echo 'make test      build everything and run the test suite'
 	@echo 'make build     build build/bin/trireme'
-	@echo 'make bench     measure against PyTorch DDP, Gloo and Open MPI'
+	@echo 'make bench     measure against PyTorch DDP, Gloo, Open MPI, MPICH (ONECCL=1: and oneCCL)'
 	@echo 'make soak      the long tests, sanitizers, a build without precompiled headers, fuzzers'
 	@echo 'make sanitize  the floors without LibTorch under ASan+UBSan and TSan'
 	@echo 'make mpi       build libtrireme_mpi.so alone, for your MPI (MPICC=/path/to/mpicc)'

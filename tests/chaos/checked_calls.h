@@ -4,21 +4,31 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "trireme/base/check.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/shared_result.h"
 
 namespace trireme::test {
 
 class CheckedCalls {
  public:
-  /// Collective. `what`: a collective, or an algorithm of all_reduce.
-  CheckedCalls(comm::Communicator& group, std::string what)
-      : group_(group), what_(std::move(what)), ranks_(static_cast<std::size_t>(group.size())) {
+  /// Collective. `what`: a collective, or one and its algorithm ("broadcast.chain"), or an
+  /// algorithm of all_reduce.
+  CheckedCalls(comm::Communicator& group, const std::string& what)
+      : group_(group), ranks_(static_cast<std::size_t>(group.size())) {
+    const std::size_t dot = std::min(what.find('.'), what.size());
+    const auto found = calls().find(what.substr(0, dot));
+    call_ = found == calls().end() ? &CheckedCalls::all_reduce : found->second;
+    algorithm_ = found == calls().end() ? what : what.substr(std::min(dot + 1, what.size()));
     const std::size_t most = kMost * ranks_;
     for (auto* arena : {&arena_in_, &arena_out_}) *arena = group.allocate(most * sizeof(float));
     for (auto* own : {&own_in_, &own_out_}) own->resize(most);
+    if (what.ends_with("_shared")) result_ = group.allocate_shared(most * sizeof(float));
   }
 
   /// False if the call ended well and gave something else than it should.
@@ -26,18 +36,43 @@ class CheckedCalls {
     step_ = step;
     root_ = (step + step / 3) % group_.size();  // each with each size, in each memory
     piece_ = std::array<std::size_t, 3>{1, 167, kMost}[static_cast<std::size_t>(step) % 3];
-    const std::size_t whole = piece_ * ranks_;
+    whole_ = piece_ * ranks_;
+    mine_ = static_cast<std::size_t>(group_.rank()) * piece_;
+    is_root_ = group_.rank() == root_;
     const bool arena = step / 3 % 2 == 1;
-    in_ = arena ? arena_in_.buffer(0, whole, DType::F32) : Buffer::of(std::span(own_in_));
-    out_ = arena ? arena_out_.buffer(0, whole, DType::F32) : Buffer::of(std::span(own_out_));
-    in_.count = out_.count = whole;
-    for (std::size_t i = 0; i < whole; ++i) floats(in_)[i] = value(group_.rank(), i);
-    std::fill_n(floats(out_), whole, -1.0f);
-    return call();
+    in_ = arena ? arena_in_.buffer(0, whole_, DType::F32) : Buffer::of(std::span(own_in_));
+    out_ = arena ? arena_out_.buffer(0, whole_, DType::F32) : Buffer::of(std::span(own_out_));
+    in_.count = out_.count = whole_;
+    for (std::size_t i = 0; i < whole_; ++i) floats(in_)[i] = value(group_.rank(), i);
+    std::fill_n(floats(out_), whole_, -1.0f);
+    in_piece_ = in_.slice(0, piece_);
+    out_piece_ = out_.slice(0, piece_);
+    return (this->*call_)();
   }
 
  private:
+  using Call = bool (CheckedCalls::*)();
+  static const std::map<std::string, Call>& calls() {
+    static const std::map<std::string, Call> all = {
+        {"barrier", &CheckedCalls::barrier},
+        {"broadcast", &CheckedCalls::broadcast},
+        {"all_gather", &CheckedCalls::all_gather},
+        {"gather", &CheckedCalls::gather},
+        {"scatter", &CheckedCalls::scatter},
+        {"all_to_all", &CheckedCalls::all_to_all},
+        {"all_to_all_v", &CheckedCalls::all_to_all_v},
+        {"reduce_scatter", &CheckedCalls::reduce_scatter},
+        {"reduce", &CheckedCalls::reduce},
+        {"all_reduce_many", &CheckedCalls::all_reduce_many},
+        {"send_recv", &CheckedCalls::send_recv},
+        {"allocate_shared", &CheckedCalls::allocate_shared},
+        {"all_reduce_shared", &CheckedCalls::all_reduce_shared},
+        {"broadcast_shared", &CheckedCalls::broadcast_shared},
+        {"all_gather_shared", &CheckedCalls::all_gather_shared}};
+    return all;
+  }
   static constexpr std::size_t kMost = 23'334;  // elements of a piece
+
   static float* floats(const Buffer& buffer) { return static_cast<float*>(buffer.data); }
   // Element `i` of a rank's input; whole numbers, so that their sums are exact.
   float value(int rank, std::size_t i) const {
@@ -48,68 +83,113 @@ class CheckedCalls {
     for (int rank = 0; rank < group_.size(); ++rank) all += value(rank, i);
     return all;
   }
+  float gathered(std::size_t i) const { return value(static_cast<int>(i / piece_), i % piece_); }
+  float exchanged(std::size_t i) const {
+    return value(static_cast<int>(i / piece_), mine_ + i % piece_);
+  }
   template <class Expected>
-  bool all_are(const Buffer& buffer, const Expected& expected) const {
-    for (std::size_t i = 0; i < buffer.count; ++i) {
-      if (floats(buffer)[i] != expected(i)) return false;
+  static bool all_are(const float* values, std::size_t count, const Expected& expected) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (values[i] != expected(i)) return false;
     }
     return true;
   }
+  template <class Expected>
+  static bool all_are(const Buffer& buffer, const Expected& expected) {
+    return all_are(floats(buffer), buffer.count, expected);
+  }
+  template <class Expected>
+  bool result_is(std::size_t count, const Expected& expected) const {
+    return all_are(result_.values<float>().data(), count, expected);
+  }
+  comm::OpOptions options() const { return {.algorithm = algorithm_}; }
 
-  bool call() {
-    const std::size_t mine = static_cast<std::size_t>(group_.rank()) * piece_;
-    const bool is_root = group_.rank() == root_;
-    const Buffer in_piece = in_.slice(0, piece_), out_piece = out_.slice(0, piece_);
-    const auto gathered = [this](std::size_t i) {
-      return value(static_cast<int>(i / piece_), i % piece_);
-    };
-    const auto summed = [this](std::size_t i) { return sum(i); };
-    if (what_ == "barrier") {
-      group_.barrier().wait();
-      return true;
+  bool barrier() {
+    group_.barrier().wait();
+    return true;
+  }
+  bool broadcast() {
+    group_.broadcast(in_, root_, options()).wait();
+    return all_are(in_, [this](std::size_t i) { return value(root_, i); });
+  }
+  bool all_gather() {
+    group_.all_gather(in_piece_, out_, options()).wait();
+    return all_are(out_, [this](std::size_t i) { return gathered(i); });
+  }
+  bool gather() {
+    group_.gather(in_piece_, out_, root_, options()).wait();
+    return !is_root_ || all_are(out_, [this](std::size_t i) { return gathered(i); });
+  }
+  bool scatter() {
+    group_.scatter(in_, out_piece_, root_, options()).wait();
+    return all_are(out_piece_, [this](std::size_t i) { return value(root_, mine_ + i); });
+  }
+  bool all_to_all() {
+    group_.all_to_all(in_, out_, options()).wait();
+    return all_are(out_, [this](std::size_t i) { return exchanged(i); });
+  }
+  bool all_to_all_v() {
+    const std::vector<std::size_t> counts(ranks_, piece_);
+    group_.all_to_all_v(in_, out_, counts, counts, options()).wait();
+    return all_are(out_, [this](std::size_t i) { return exchanged(i); });
+  }
+  bool reduce_scatter() {
+    group_.reduce_scatter(in_, out_piece_, ReduceOp::Sum, options()).wait();
+    return all_are(out_piece_, [this](std::size_t i) { return sum(mine_ + i); });
+  }
+  bool reduce() {
+    group_.reduce(in_, out_, ReduceOp::Sum, root_, options()).wait();
+    return !is_root_ || all_are(out_, [this](std::size_t i) { return sum(i); });
+  }
+  bool all_reduce() {
+    group_.all_reduce(in_, ReduceOp::Sum, options()).wait();
+    return all_are(in_, [this](std::size_t i) { return sum(i); });
+  }
+  bool all_reduce_many() {  // small ones travel together
+    std::vector<Buffer> parts;
+    const std::size_t cut = std::max<std::size_t>(1, piece_ / 3);
+    for (std::size_t begin = 0; begin < whole_; begin += cut) {
+      parts.push_back(in_.slice(begin, std::min(cut, whole_ - begin)));
     }
-    if (what_ == "broadcast") {
-      group_.broadcast(in_, root_).wait();
-      return all_are(in_, [this](std::size_t i) { return value(root_, i); });
-    }
-    if (what_ == "all_gather") {
-      group_.all_gather(in_piece, out_).wait();
-      return all_are(out_, gathered);
-    }
-    if (what_ == "gather") {
-      group_.gather(in_piece, out_, root_).wait();
-      return !is_root || all_are(out_, gathered);
-    }
-    if (what_ == "scatter") {
-      group_.scatter(in_, out_piece, root_).wait();
-      return all_are(out_piece, [&](std::size_t i) { return value(root_, mine + i); });
-    }
-    if (what_ == "all_to_all") {
-      group_.all_to_all(in_, out_).wait();
-      return all_are(out_, [&](std::size_t i) {
-        return value(static_cast<int>(i / piece_), mine + i % piece_);
-      });
-    }
-    if (what_ == "reduce_scatter") {
-      group_.reduce_scatter(in_, out_piece, ReduceOp::Sum).wait();
-      return all_are(out_piece, [&](std::size_t i) { return sum(mine + i); });
-    }
-    if (what_ == "reduce") {
-      group_.reduce(in_, out_, ReduceOp::Sum, root_).wait();
-      return !is_root || all_are(out_, summed);
-    }
-    group_.all_reduce(in_, ReduceOp::Sum, {.algorithm = what_}).wait();
-    return all_are(in_, summed);
+    group_.all_reduce_many(parts, ReduceOp::Sum, options()).wait();
+    return all_are(in_, [this](std::size_t i) { return sum(i); });
+  }
+  bool send_recv() {  // around the ring
+    const int size = group_.size(), before = (group_.rank() + size - 1) % size;
+    const Work received = group_.recv(out_, before),
+               sent = group_.send(in_, (group_.rank() + 1) % size);
+    received.wait();
+    sent.wait();
+    return all_are(out_, [&](std::size_t i) { return value(before, i); });
+  }
+  bool allocate_shared() {
+    result_ = group_.allocate_shared(whole_ * sizeof(float));
+    return all_gather_shared();
+  }
+  bool all_reduce_shared() {
+    group_.all_reduce_shared(in_, result_, ReduceOp::Sum).wait();
+    return result_is(whole_, [this](std::size_t i) { return sum(i); });
+  }
+  bool broadcast_shared() {
+    group_.broadcast_shared(in_, result_, root_).wait();
+    return result_is(whole_, [this](std::size_t i) { return value(root_, i); });
+  }
+  bool all_gather_shared() {
+    group_.all_gather_shared(in_piece_, result_).wait();
+    return result_is(whole_, [this](std::size_t i) { return gathered(i); });
   }
 
   comm::Communicator& group_;
-  const std::string what_;
   const std::size_t ranks_;
+  Call call_;
+  std::string algorithm_;
   comm::Arena arena_in_, arena_out_;
+  comm::SharedResult result_;
   std::vector<float> own_in_, own_out_;
-  Buffer in_, out_;
+  Buffer in_, out_, in_piece_, out_piece_;
   int step_ = 0, root_ = 0;
-  std::size_t piece_ = 0;
+  std::size_t piece_ = 0, whole_ = 0, mine_ = 0;
+  bool is_root_ = false;
 };
 
 }  // namespace trireme::test

@@ -66,6 +66,71 @@ class Show(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+class ShowSchedule(unittest.TestCase):
+    def test_named(self):
+        done = run("show", "schedule", "1f1b", "--stages", "2", "--microbatches", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("rank 1  .    F1.0 B1.0----- F1.1", done.stdout)
+        chunks = run("show", "schedule", "interleaved-1f1b", "--stages", "8", "--ranks", "2")
+        self.assertIn("8 stages on 2 ranks, 8 micro-batches", chunks.stdout)
+
+    def test_list(self):
+        names = [line.split()[0] for line in run("show", "schedule").stdout.splitlines()]
+        self.assertEqual(names, ["naive", "gpipe", "1f1b", "interleaved-1f1b", "breadth-first",
+                                 "zb-h1", "zb-h2", "zb-v", "dualpipe-v"])
+
+    def test_times_and_recomputation(self):
+        # The Zero Bubble paper's 1.5B model: its table says 0.2431.
+        done = run("show", "schedule", "1f1b", "--stages", "8", "--microbatches", "24",
+                   "--times", "18.522,18.086,9.337,0.601", "--json")
+        cost = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(f"{cost['bubble_rate']:.4f}", "0.2431")
+        again = run("show", "schedule", "gpipe", "--recompute")
+        self.assertIn("RC0.0", again.stdout)
+
+    def test_step_waits_for_enter(self):
+        cut = run("show", "schedule", "gpipe", "--stages", "2", "--step", typed="\n")
+        self.assertIn("time 1: rank 0 F0.1, rank 1 F1.0", cut.stdout)
+        self.assertNotIn("time 2:", cut.stdout)
+
+    def test_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "mine.txt"
+            file.write_text("# two ranks\n0: F0.0 F0.1 B0.0 B0.1\n1: F1.0 B1.0 F1.1 B1.1\n")
+            self.assertIn("2 stages on 2 ranks", run("show", "schedule", str(file)).stdout)
+            for text, words in (("0: F0.0 B0.0 B0.0\n", "F0.0 B0.0 >B0.0<"),
+                                ("0: F0.0\n", "F0.0 >B0.0?<"),
+                                ("0: F0.0 X\n", "F0.0 >X<"),
+                                ("0: F0.0 B0.0\n1: B1.0 F1.0\n", ">B1.0<"),
+                                ("0: F1.0 F0.0 B1.0 B0.0\n", "deadlock")):
+                file.write_text(text)
+                done = run("show", "schedule", str(file))
+                self.assertEqual(done.returncode, 2, text)
+                self.assertIn(words, done.stderr)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+            done = run("show", "schedule", "zb-v", "--svg", str(svg), "--html", str(html))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertTrue(svg.read_text().startswith("<svg"))
+            self.assertIn("</html>", html.read_text())
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        for arguments, words in ((("1f2b",), "dualpipe-v"),
+                                 (("1f1b", "--stages", "4", "--ranks", "2"), "interleaved-1f1b"),
+                                 (("zb-v", "--stages", "3"), "2 x 3 = 6"),
+                                 (("gpipe", "--times", "1,1"), "18.5,18.1,9.3,0.6"),
+                                 (("gpipe", "--times", "1,x,1"), "no times"),
+                                 (("gpipe", "--times", "0,0,0"), "no pass takes time"),
+                                 (("gpipe", "--microbatches", "-1"), "at least 1"),
+                                 (("/nowhere/x.txt",), "cannot read /nowhere/x.txt"),
+                                 (("/nowhere/x.txt", "--stages", "2"), "Leave --stages")):
+            done = run("show", "schedule", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class Verify(unittest.TestCase):
     def test_one_count_and_a_range(self):
         done = run("verify", "all-reduce", "tree", "--ranks", "3..5", "--seeds", "6")

@@ -9,10 +9,13 @@
 #include <sstream>
 
 #include "trireme/plan/link.h"
+#include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
+#include "trireme/show/drawn_schedule.h"
 #include "trireme/show/picture.h"
 #include "trireme/show/recording.h"
+#include "trireme/show/schedule_picture.h"
 #include "trireme/show/text.h"
 
 namespace trireme {
@@ -42,6 +45,12 @@ Recording recorded(comm::OpKind kind, const std::string& algorithm, int ranks) {
                  .hosts = algorithm == "hierarchical" ? 2 : 1});
 }
 
+// What `trireme show schedule NAME --stages N` draws.
+DrawnSchedule simulated(const plan::ScheduleEntry& entry, int stages) {
+  return draw(std::string(entry.name), std::string(entry.about),
+              plan::make_schedule(entry.name, {.stages = stages, .microbatches = 8}), {});
+}
+
 TEST(Goldens, AreWhatIsRecorded) {
   for (comm::OpKind kind : drawn_kinds()) {
     for (const auto* entry : comm::algorithms_of(kind)) {
@@ -62,7 +71,24 @@ TEST(Goldens, DirectIsWhatIsRecorded) {
   }
 }
 
+TEST(Goldens, SchedulesAreWhatIsSimulated) {
+  for (const plan::ScheduleEntry& entry : plan::schedules()) {
+    for (int stages : {2, 4, 8}) {
+      compare(fs::path(GOLDEN_FOLDER) /
+                  ("schedule-" + std::string(entry.name) + "-" + std::to_string(stages) + ".txt"),
+              text_of(simulated(entry, stages)));
+    }
+  }
+}
+
 // Those that documents show.
+TEST(Goldens, SchedulePicturesAreWhatIsSimulated) {
+  for (const plan::ScheduleEntry& entry : plan::schedules()) {
+    compare(fs::path(PICTURE_FOLDER) / ("schedule-" + std::string(entry.name) + ".svg"),
+            svg_of(simulated(entry, entry.chunks == plan::Chunks::One ? 4 : 8)));
+  }
+}
+
 TEST(Goldens, PicturesAreWhatIsRecorded) {
   for (const char* algorithm : {"ring", "hierarchical"}) {
     compare(fs::path(PICTURE_FOLDER) / ("all-reduce-" + std::string(algorithm) + "-4.svg"),

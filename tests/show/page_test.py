@@ -113,15 +113,45 @@ def check(browser, page):
     expect(not errors, f"the console says {errors}")
 
 
+def passes(browser):
+    """The passes that can be seen, in order of the document."""
+    return browser.script("[...document.querySelectorAll('[data-since]')]"
+                          ".filter(g => getComputedStyle(g).visibility === 'visible')"
+                          ".map(g => g.querySelector('text').textContent)")
+
+
+def check_schedule(browser, page):
+    browser.call("/url", {"url": page.as_uri()})
+    expect(passes(browser) == ["F0.0"], f"begins with {passes(browser)}")
+    browser.click("step")
+    expect(passes(browser) == ["F0.0", "F0.1", "F1.0"], f"Step shows {passes(browser)}")
+    browser.press("\ue012")   # arrow left
+    expect(passes(browser) == ["F0.0"], "the left arrow is not Back")
+    lines = browser.script("[...document.querySelectorAll('[data-at]')]"
+                           ".filter(g => getComputedStyle(g).visibility === 'visible').length")
+    expect(lines == 1, f"{lines} lines of the time are seen")
+    browser.click("play")
+    deadline = time.monotonic() + 30
+    while browser.script("document.body.dataset.playing") == "yes" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    expect(len(passes(browser)) == 2 * 2 * 3, f"{len(passes(browser))} of 12 passes in the end")
+    errors = browser.call("/se/log", {"type": "browser"})
+    expect(not errors, f"the console says {errors}")
+
+
 def main():
     trireme, chromium, driver = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         page = pathlib.Path(folder) / "ring.html"
         subprocess.run([trireme, "show", "all-reduce", "ring", "--ranks", "4", "--html", str(page)],
                        check=True)
+        schedule = pathlib.Path(folder) / "1f1b.html"
+        subprocess.run([trireme, "show", "schedule", "1f1b", "--stages", "2", "--microbatches", "3",
+                        "--html", str(schedule)], check=True)
         browser = Browser(chromium, driver, folder + "/profile")
         try:
             check(browser, page)
+            check_schedule(browser, schedule)
         finally:
             browser.close()
     print("page: plays, pauses, steps")

@@ -103,6 +103,12 @@ void Svg::text(double x, double y, std::string_view text, const SvgText& style) 
   out_ += '>' + svg_escaped(text) + "</text>\n";
 }
 
+void Svg::begin_group(std::string_view name, int value) {
+  out_ += "<g" + attribute(name, std::to_string(value)) + ">\n";
+}
+
+void Svg::end_group() { out_ += "</g>\n"; }
+
 std::string Svg::finish() { return std::move(out_) + "</svg>\n"; }
 
 }  // namespace v0

@@ -37,6 +37,9 @@ class Svg {
                  double radius = 0);
   void circle(double x, double y, double radius, const SvgStyle& style);
   void text(double x, double y, std::string_view text, const SvgText& style = {});
+  /// What comes until end_group() bears the attribute: `data-since="3"`, for a page's script.
+  void begin_group(std::string_view attribute, int value);
+  void end_group();
   /// The whole document. Once, as the last call.
   std::string finish();
 

@@ -21,6 +21,7 @@
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
+#include "trireme/tensor/kernel_table.h"
 
 extern char** environ;
 
@@ -98,6 +99,7 @@ Lines look() {
        std::string("g++ ") + __VERSION__ + ", C++" + std::to_string(__cplusplus / 100 % 100)},
       {"compiler", or_missing(version_of("c++"), "none on PATH (only needed to build)")},
       {"libtorch", std::string(TORCH_VERSION) + ", kernels for " + at::get_cpu_capability()},
+      {"products", tensor::describe(tensor::kernel_table())},
       {"mpi", or_missing(version_of("mpirun"), "none on PATH (not needed on one host)")},
       {"transports", "shm, tcp"},
       {"host", observe::host_name()},

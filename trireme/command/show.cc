@@ -1,7 +1,6 @@
 // trireme show: a collective, run on small numbers and drawn as it was recorded.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/command/command.h"
+#include "trireme/command/write_file.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
@@ -57,14 +57,6 @@ void step_through(const show::Recording& recording) {
   }
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  if (!(file << text).flush()) {
-    throw ResourceError("cannot write " + path,
-                        {.operation = "show", .advice = "Does its folder exist, is there room?"});
-  }
-}
-
 int show_command(const Options& options) {
   if (options.algorithm.empty()) {
     list(options);
@@ -82,8 +74,9 @@ int show_command(const Options& options) {
                                                   .ranks = options.ranks,
                                                   .root = options.root,
                                                   .hosts = options.hosts});
-  if (!options.svg.empty()) write_file(options.svg, show::svg_of(recording, link, bytes));
-  if (!options.html.empty()) write_file(options.html, show::html_of(recording, link, bytes));
+  if (!options.svg.empty()) write_file(options.svg, show::svg_of(recording, link, bytes), "show");
+  if (!options.html.empty())
+    write_file(options.html, show::html_of(recording, link, bytes), "show");
   if (options.json) {
     std::fputs(show::json_of(recording, link, bytes).c_str(), stdout);
   } else if (options.step) {
@@ -100,7 +93,7 @@ int show_command(const Options& options) {
 void add_show(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("show", "Run a collective on small numbers and draw what was recorded");
+      app.add_subcommand("show", "Draw a collective as it was recorded, or a pipeline schedule");
   command->add_option("COLLECTIVE", options->collective, "all-reduce, broadcast, ...; none: list");
   command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: list");
   command->add_option("--ranks", options->ranks, "How many ranks")->capture_default_str();
@@ -116,9 +109,14 @@ void add_show(CLI::App& app, Invocation& invocation) {
   command->add_option("--svg", options->svg, "FILE: a picture of all rounds instead");
   command->add_option("--html", options->html, "FILE: a page that plays the rounds instead");
   command->add_flag("--json", options->json, "The recording as JSON lines");
-  command->footer("Example:\n  trireme show all-reduce ring --ranks 4");
-  command->callback(
-      [options, &invocation] { invocation.action = [options] { return show_command(*options); }; });
+  command->footer(
+      "Examples:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
+  add_show_schedule(*command, invocation);
+  // Runs after a subcommand's own callback, which then has the word.
+  command->callback([options, command, &invocation] {
+    if (!command->get_subcommands().empty()) return;
+    invocation.action = [options] { return show_command(*options); };
+  });
 }
 
 }  // namespace command

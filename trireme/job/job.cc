@@ -279,9 +279,16 @@ void Job::Impl::on_news(const launch::News& news) {
     error = std::make_exception_ptr(
         PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
   } else {
-    context.advice = "The launcher has ended; resume from the last checkpoint.";
+    std::string what = "the coordinator is lost";
+    if (meeting) {
+      what = "rank 0, which keeps the coordinator, is gone";
+      context.peer = 0;
+      context.advice = "See what its launcher says of it; resume from the last checkpoint.";
+    } else {
+      context.advice = "The launcher has ended; resume from the last checkpoint.";
+    }
     error = std::make_exception_ptr(
-        PeerLost(ExitCode::CoordinatorLost, "the coordinator is lost", std::move(context)));
+        PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
   }
   std::shared_ptr<comm::Communicator> broken;
   {

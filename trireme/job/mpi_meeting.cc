@@ -71,7 +71,8 @@ void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const 
       .address =
           own_address(one_host ? "127.0.0.1:1" : kBeyond, one_host ? std::string() : interface),
       .secret = secret_,
-      .job = "mpi"});
+      .job = "mpi",
+      .lost_with_stream = true});
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const auto [name, pid] = cut(places[rank]);
     if (name == host) coordinator_->set_process(static_cast<int>(rank), std::stoi(pid));

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/gemm.h"
 #include "trireme/kernel/isa.h"
 #include "trireme/kernel/transformer.h"
 
@@ -34,6 +35,7 @@ struct SimdTable {
   void (*adamw)(const AdamWNumbers&, const float*, float*, float*, float*, BFloat16*, std::size_t);
   void (*sgd)(const SgdNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
+  void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;
   template <class T>
@@ -60,7 +62,8 @@ extern const SimdTable kTable;
 }
 namespace avx512 {
 extern const SimdTable kTable;
-}
+void gemm_bf16(const Product<BFloat16>&, float* scratch);  // where has_bf16_products()
+}  // namespace avx512
 #endif
 
 }  // namespace kernel

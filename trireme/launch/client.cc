@@ -200,6 +200,14 @@ void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
 }
 
 void CoordinatorClient::stop_watching() noexcept {
+  if (impl_->watcher.joinable()) {
+    wire::LeaveRequest request;
+    impl_->sign(*request.mutable_session());
+    wire::Empty reply;
+    grpc::ClientContext context;
+    context.set_deadline(after(std::chrono::seconds(1)));
+    impl_->stub->StopWatching(&context, request, &reply);
+  }
   {
     std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;

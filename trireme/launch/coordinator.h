@@ -26,6 +26,8 @@ struct CoordinatorOptions {
   std::string job = "job";
   std::uint32_t epoch = 0;
   std::string version = {};  // empty: kWireVersion
+  /// Nobody else sees processes end: a rank whose stream of news breaks off is lost.
+  bool lost_with_stream = false;
   /// A rank told that it failed, before its process has ended.
   std::function<void(const Failure&)> on_failure = {};
 };

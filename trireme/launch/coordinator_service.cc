@@ -152,12 +152,15 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
 grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
                                                      const wire::WatchRequest* request) {
   std::lock_guard lock(mutex_);
-  auto* watcher = new Watcher(mutex_, watchers_);  // deletes itself in OnDone
+  const int rank = rank_of(request->session());
+  auto* watcher =
+      new Watcher(mutex_, watchers_, [this, rank] { on_stream_end(rank); });  // deletes itself
   watchers_.insert(watcher);
-  if (rank_of(request->session()) < 0) {
+  if (rank < 0) {
     watcher->finish(kNoSession);
     return watcher;
   }
+  watches_[rank] = true;
   wire::News first;
   first.set_watching(true);
   watcher->push(first);
@@ -171,6 +174,32 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
     watcher->push(news);
   }
   return watcher;
+}
+
+ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
+                                          const wire::LeaveRequest* request, wire::Empty*) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  if (rank < 0) return answer(context, kNoSession);
+  watches_[rank] = false;
+  return answer(context, Status::OK);
+}
+
+// A process that ends takes its connections with it, wherever it ran.
+void Service::on_stream_end(int rank) {
+  if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
+  watches_[rank] = false;
+  if (members_.phase(rank) != Phase::Joined) return;
+  const std::string who = "rank " + std::to_string(rank) + " on host " + members_.host(rank);
+  members_.end(rank);
+  const bool news =
+      members_.fail({.rank = rank,
+                     .host = members_.host(rank),
+                     .sentence = who + " is gone: its process ended without a word. See "
+                                       "what its launcher says of it",
+                     .exit_code = static_cast<int>(ExitCode::PeerLost)});
+  if (news) announce();
+  gone(rank, who + " is gone");
 }
 
 ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
@@ -247,6 +276,7 @@ void Service::stop(int signal) {
 void Service::close() {
   std::lock_guard lock(mutex_);
   broken_ = "the launcher is ending";
+  watches_.assign(watches_.size(), false);
   fail_exchanges(broken_);
   for (Watcher* watcher : watchers_) watcher->finish(Status::OK);
 }

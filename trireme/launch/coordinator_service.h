@@ -31,7 +31,8 @@ class Service final : public wire::Coordinator::CallbackService {
   explicit Service(CoordinatorOptions options)
       : options_(std::move(options)),
         members_(options_.size),
-        tokens_(static_cast<std::size_t>(options_.size)) {
+        tokens_(static_cast<std::size_t>(options_.size)),
+        watches_(static_cast<std::size_t>(options_.size)) {
     if (options_.version.empty()) options_.version = kWireVersion;
   }
 
@@ -48,6 +49,9 @@ class Service final : public wire::Coordinator::CallbackService {
                                       wire::HeartbeatReply* reply) override;
   grpc::ServerWriteReactor<wire::News>* Watch(grpc::CallbackServerContext* context,
                                               const wire::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* StopWatching(grpc::CallbackServerContext* context,
+                                         const wire::LeaveRequest* request,
+                                         wire::Empty* reply) override;
   grpc::ServerUnaryReactor* ReportFailure(grpc::CallbackServerContext* context,
                                           const wire::FailureReport* request,
                                           wire::Empty* reply) override;
@@ -70,8 +74,10 @@ class Service final : public wire::Coordinator::CallbackService {
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request, JoinTranscript& transcript);
   void fail_exchanges(const std::string& why);
+  void on_stream_end(int rank);
 
   std::vector<std::string> tokens_;
+  std::vector<bool> watches_;  // by rank: the end of its stream would be news
   std::map<std::string, JoinTranscript> handshakes_;  // by server nonce
   std::map<std::string, PendingExchange> exchanges_;  // by key
   std::set<Watcher*> watchers_;

@@ -43,6 +43,27 @@ ErrorReport error_of(F&& call) {
   return {0, "no error", {}};
 }
 
+// Joins as `rank` without a CoordinatorClient; its token.
+std::string join_by_hand(wire::Coordinator::Stub& stub, std::uint32_t rank) {
+  const std::string version(kWireVersion);
+  wire::HelloRequest hello;
+  hello.set_client_nonce(random_bytes(32));
+  hello.set_job("job");
+  hello.set_rank(rank);
+  hello.set_version(version);
+  wire::HelloReply welcome;
+  grpc::ClientContext contexts[2];
+  EXPECT_TRUE(stub.Hello(&contexts[0], hello, &welcome).ok());
+  wire::JoinRequest join;
+  join.set_host("by hand");
+  join.set_server_nonce(welcome.server_nonce());
+  join.set_client_proof(prove_join(
+      kSecret, "rank", {hello.client_nonce(), welcome.server_nonce(), "job", 0, rank, version}));
+  wire::JoinReply reply;
+  EXPECT_TRUE(stub.Join(&contexts[1], join, &reply).ok());
+  return reply.token();
+}
+
 TEST(Coordinator, ListensOnLoopbackAndRefusesAnythingElseWithoutASecret) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
   EXPECT_EQ(coordinator.endpoint().rfind("127.0.0.1:", 0), 0u);
@@ -92,6 +113,52 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
 }
 
 // All that a rank said when it joined, said again, and calls without a session.
+// A process that ends without a word takes its stream with it, as this one is taken.
+TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
+  for (const bool seen : {false, true}) {
+    Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = !seen});
+    Event arrived;  // outlives the thread that watches
+    News got;
+    CoordinatorClient zero(client_options(coordinator, 0));
+    const auto stub = wire::Coordinator::NewStub(
+        grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
+    wire::WatchRequest request;
+    request.mutable_session()->set_rank(1);
+    request.mutable_session()->set_token(join_by_hand(*stub, 1));
+    grpc::ClientContext context;
+    const auto stream = stub->Watch(&context, request);
+    wire::News first;
+    ASSERT_TRUE(stream->Read(&first));
+    zero.watch([&](const News& news) {
+      if (got.failure.rank < 0) got = news;
+      arrived.set();
+    });
+    context.TryCancel();
+    stream->Finish();
+    EXPECT_EQ(arrived.wait(seen ? milliseconds(50) : milliseconds(5000)), !seen);
+    zero.stop_watching();
+    EXPECT_EQ(coordinator.awaits_anybody(seconds(5)), true) << "rank 0";
+    if (seen) continue;
+    EXPECT_EQ(got.failure.rank, 1);
+    EXPECT_EQ(got.failure.exit_code, 160);
+    EXPECT_THAT(got.failure.sentence, HasSubstr("rank 1 on host by hand is gone"));
+    EXPECT_EQ(error_of([&] { zero.exchange("key", "a", seconds(5)); }).exit_code, 160);
+  }
+}
+
+TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
+  Coordinator coordinator({.size = 3, .secret = kSecret, .lost_with_stream = true});
+  CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
+  for (CoordinatorClient* client : {&zero, &one}) {
+    client->watch([](const News&) {});
+    client->heartbeat({}, seconds(5));
+    client->stop_watching();
+  }
+  one.leave();
+  zero.heartbeat({}, seconds(5));
+  EXPECT_FALSE(coordinator.first_failure());
+}
+
 TEST(Coordinator, RefusesAReplayedJoinAndCallsOfStrangers) {
   Coordinator coordinator({.size = 2, .secret = kSecret});
   const auto stub = wire::Coordinator::NewStub(

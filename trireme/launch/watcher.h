@@ -2,11 +2,15 @@
 //
 // Every call comes under the lock of the service that owns it; gRPC's reactions take that lock
 // themselves. Deletes itself when gRPC is done with it. Only for launch's own .cc.
+//
+// `on_end` is called, under the lock, when the rank's side of the stream has ended: cancelled, or
+// its connection is gone.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -20,7 +24,8 @@ namespace launch {
 
 class Watcher final : public grpc::ServerWriteReactor<wire::News> {
  public:
-  Watcher(std::mutex& mutex, std::set<Watcher*>& all) : mutex_(mutex), all_(all) {}
+  Watcher(std::mutex& mutex, std::set<Watcher*>& all, std::function<void()> on_end)
+      : mutex_(mutex), all_(all), on_end_(std::move(on_end)) {}
 
   void push(wire::News news) {
     queue_.push_back(std::move(news));
@@ -43,6 +48,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
     std::lock_guard lock(mutex_);
     queue_.resize(writing_ ? 1 : 0);
     finish(grpc::Status::CANCELLED);
+    on_end_();
   }
   void OnDone() override {
     {
@@ -64,6 +70,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
 
   std::mutex& mutex_;
   std::set<Watcher*>& all_;
+  const std::function<void()> on_end_;
   std::deque<wire::News> queue_;  // the front is being written
   bool writing_ = false, closing_ = false, finished_ = false;
   grpc::Status status_;

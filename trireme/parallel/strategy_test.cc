@@ -511,7 +511,7 @@ TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
     return outcomes[0];
   };
   const Outcome plain = train_with("none");
-  for (const char* spec : {"bf16", "f16", "topk:0.3", "powersgd:2", "onebit"}) {
+  for (const char* spec : {"bf16", "f16", "topk:0.3", "powersgd:2,0", "onebit"}) {
     const Outcome compressed = train_with(spec);
     EXPECT_NE(compressed.hash, plain.hash) << spec << " changed nothing";
     EXPECT_NEAR(compressed.losses.back(), plain.losses.back(), 0.25) << spec;

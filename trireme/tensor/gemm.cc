@@ -6,12 +6,11 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
-#include <cstdlib>
-#include <string_view>
 #include <vector>
 
 #include "trireme/kernel/elementwise.h"
-#include "trireme/kernel/isa.h"
+#include "trireme/kernel/gemm.h"
+#include "trireme/tensor/kernel_table.h"
 
 // LibTorch's CPU builds carry a BLAS and export its Fortran interface. Weak: another build may not,
 // and products then go through ATen.
@@ -33,24 +32,7 @@ inline namespace v0 {
 namespace tensor {
 namespace {
 
-// The table (measured: docs/design/002-gpt-step.md). On Intel MKL is near the processor's peak in
-// fp32, and oneDNN is in bf16; on AMD oneDNN's fp32 is twice as fast as MKL's.
-// TRIREME_GEMM=onednn|blas overrides the fp32 column.
-bool onednn_fp32() {
-  static const bool use = [] {
-    const char* named = std::getenv("TRIREME_GEMM");
-    if (named != nullptr && std::string_view(named) == "onednn") return true;
-    if (named != nullptr && std::string_view(named) == "blas") return false;
-    return kernel::vendor() == kernel::Vendor::Amd;
-  }();
-  return use;
-}
-// MKL's bf16 product: on Intel with bf16 instructions; elsewhere operands are widened to fp32.
-bool mkl_bf16() {
-  static const bool use = gemm_bf16bf16f32_ != nullptr &&
-                          kernel::vendor() == kernel::Vendor::Intel && kernel::has_bf16_products();
-  return use;
-}
+const KernelTable& table() { return kernel_table(); }
 
 char letter(Form form) { return form == Form::Plain ? 'N' : 'T'; }
 
@@ -115,12 +97,27 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at
                         "none", Scalars(), "");
 }
 
-bool goes_to_onednn(const at::Tensor& x) { return x.scalar_type() == at::kFloat && onednn_fp32(); }
+bool is(Library library, const at::Tensor& x, Library fp32) {
+  return x.scalar_type() == at::kFloat && fp32 == library;
+}
+
+template <class T>
+kernel::Matrix<T> matrix(const Operand<T>& operand) {
+  return {operand.data, static_cast<std::size_t>(operand.stride), operand.form == Form::Transposed};
+}
+template <class T>
+void own(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, float* c,
+         std::int64_t c_stride, bool accumulate) {
+  kernel::gemm(kernel::Product<T>{static_cast<std::size_t>(m), static_cast<std::size_t>(n),
+                                  static_cast<std::size_t>(k), matrix(a), matrix(b), c,
+                                  static_cast<std::size_t>(c_stride), accumulate});
+}
 
 }  // namespace
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
           float* c, std::int64_t c_stride, bool accumulate) {
+  if (table().attention == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
   if (sgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
   call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
 }
@@ -133,7 +130,11 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Ope
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
           float* c, std::int64_t c_stride, bool accumulate) {
-  if (mkl_bf16()) return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
+  const Library library = table().attention_bf16;
+  if (library == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
+  if (library == Library::Blas && gemm_bf16bf16f32_ != nullptr) {
+    return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
+  }
   const auto wide_a = widened(a, m, k), wide_b = widened(b, k, n);
   const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
   const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
@@ -141,24 +142,18 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, O
 }
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (goes_to_onednn(x)) return onednn_linear(x, weight, bias);
+  if (is(Library::OneDnn, x, table().forward)) return onednn_linear(x, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  if (goes_to_onednn(dy)) return onednn_linear(dy, weight.t(), {});
+  if (is(Library::OneDnn, dy, table().input_gradient)) return onednn_linear(dy, weight.t(), {});
   return at::mm(dy, weight);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  if (goes_to_onednn(dy)) return onednn_linear(dy.t(), x.t(), {});
+  if (is(Library::OneDnn, dy, table().weight_gradient)) return onednn_linear(dy.t(), x.t(), {});
   return at::mm(dy.t(), x);
-}
-
-std::string gemm_table() {
-  return std::string("kernels ") + std::string(kernel::name_of(kernel::isa())) + ", fp32 " +
-         (onednn_fp32() ? "onednn" : "blas") + ", bf16 onednn, bf16 attention " +
-         (mkl_bf16() ? "blas" : "fp32");
 }
 
 }  // namespace tensor

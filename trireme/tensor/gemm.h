@@ -1,14 +1,10 @@
-// Matrix products on raw memory and on tensors, and the table that says which library computes
-// which.
-//
-// The table is by (vendor, instruction set, type), written from measurements (docs/design), never
-// measured inside a run: it is part of the run's identity. Row-major throughout. Thread safe.
+// Matrix products on raw memory and on tensors, each by the library that kernel_table.h names for
+// it. Row-major throughout. Thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 
 #include "trireme/base/dtype.h"
 
@@ -40,10 +36,6 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const a
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 /// dy^T x: [out, in].
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
-
-/// What this process uses, for plans and identities: "kernels avx512, fp32 blas, bf16 onednn, bf16
-/// attention blas". TRIREME_ISA (kernel/isa.h) and TRIREME_GEMM=onednn|blas change it.
-std::string gemm_table();
 
 }  // namespace tensor
 }  // namespace v0

@@ -15,7 +15,7 @@
 #include "trireme/observe/trace.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/gemm.h"
+#include "trireme/tensor/kernel_table.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
@@ -55,8 +55,8 @@ struct Data {
 JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
-  options.identity +=
-      "data = " + data.corpus->hash() + "\nproducts = " + tensor::gemm_table() + "\n";
+  options.identity += "data = " + data.corpus->hash() +
+                      "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
   return options;
 }
 

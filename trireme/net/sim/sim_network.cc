@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct SimNetwork::State {
     std::exception_ptr failure;
     std::map<Key, std::deque<Posted>> posted;
     std::map<Key, std::deque<std::shared_ptr<Message>>> arrived;
+    std::set<Key> torn;  // a message is missing: none after it may take its place
     std::vector<std::shared_ptr<Message>> waiting;  // its sends without a receive yet
     std::vector<bool> gone;                         // peers that it knows have left
     std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
@@ -242,8 +244,11 @@ std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& ke
   auto& arrived = ends[static_cast<std::size_t>(rank)].arrived;
   std::shared_ptr<Message> message;
   const auto queue = arrived.find(key);
-  while (queue != arrived.end() && !queue->second.empty() && !message) {
-    if (!queue->second.front()->cancelled) message = queue->second.front();
+  if (queue != arrived.end() && queue->second.front()->cancelled) {
+    ends[static_cast<std::size_t>(rank)].torn.insert(key);
+    queue->second.clear();
+  } else if (queue != arrived.end()) {
+    message = queue->second.front();
     queue->second.pop_front();
   }
   if (queue != arrived.end() && queue->second.empty()) arrived.erase(queue);
@@ -252,8 +257,9 @@ std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& ke
 
 void SimNetwork::State::arrive(int to, const std::shared_ptr<Message>& message) {
   auto& end = ends[static_cast<std::size_t>(to)];
-  if (message->cancelled || end.failure) return;
   const Key key{message->from, message->tag.value};
+  if (message->cancelled) end.torn.insert(key);
+  if (end.failure || end.torn.count(key) != 0) return;
   const auto posted = end.posted.find(key);
   if (posted == end.posted.end() || posted->second.empty()) {
     end.arrived[key].push_back(message);

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/base/work.h"
 
 namespace trireme {
@@ -71,6 +72,34 @@ TEST(SimNetwork, MessagesToARankArriveOneAfterAnother) {
     }
   });
   EXPECT_EQ(when[0], 3ms + 25us);
+}
+
+// A sender that breaks off may have sent the second message when the first still waited for its
+// receive.
+TEST(SimNetwork, NoMessageTakesThePlaceOfALostOne) {
+  int lost = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SimOptions options;
+    options.seed = seed;
+    ends(2, options, [&](net::Transport& transport) {
+      std::vector<std::byte> first(100'000, std::byte{1}), second(100'000, std::byte{2});
+      if (transport.rank() == 0) {
+        const Work works[] = {send(transport, 1, first), send(transport, 1, second)};
+        transport.waiter()->run(
+            [&] { transport.abort(std::make_exception_ptr(ResourceError("the cable is cut"))); });
+        return;
+      }
+      if (seed % 2 == 0) transport.waiter()->sleep(1ms);  // both have come, or are yet to come
+      std::vector<std::byte> got(100'000);
+      try {
+        recv(transport, 0, got).wait();
+        EXPECT_EQ(got, std::vector<std::byte>(100'000, std::byte{1})) << "seed " << seed;
+      } catch (const PeerLost&) {
+        ++lost;
+      }
+    });
+  }
+  EXPECT_GT(lost, 0);
 }
 
 TEST(SimNetwork, ClusterHasNoSharedMemory) {

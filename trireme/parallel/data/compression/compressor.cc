@@ -45,10 +45,10 @@ double share_of(std::string_view spec, std::string_view argument) {
 
 struct PowerSpec {
   int rank = 0;
-  std::int64_t exact_steps = 0;
+  std::int64_t exact_steps = 1000;  // PyTorch's powerSGD_hook: start_powerSGD_iter
 };
 
-// "4" or "4,1000".
+// "4", which is "4,1000", or "4,0".
 PowerSpec power_of(std::string_view spec, std::string_view argument) {
   PowerSpec power;
   const char* const end = argument.data() + argument.size();

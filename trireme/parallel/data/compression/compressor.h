@@ -50,8 +50,9 @@ class Compressor {
 
 /// spec: "none" (null is returned, and in a group of one), "bf16", "f16", "topk:R" and "randomk:R"
 /// (0 < R <= 1, the share of elements that is sent), "powersgd:RANK" or "powersgd:RANK,STEPS" (the
-/// first STEPS whole; again after a resume), "onebit", "auto" (bf16 where the link, measured now,
-/// makes it pay, else none). Collective. ConfigError for anything else.
+/// first STEPS whole, 1,000 by default as in PyTorch; again after a resume), "onebit", "auto" (bf16
+/// where the link, measured now, makes it pay, else none). Collective. ConfigError for anything
+/// else.
 std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communicator& world,
                                             std::vector<BucketShape> buckets, std::uint64_t seed);
 /// ConfigError where make_compressor would refuse `spec`.

@@ -82,7 +82,7 @@ TEST(Compressor, WhatIsLeftOutComesLater) {
   for (const auto& [spec, bound] : {std::pair("topk:0.05", 0.06),
                                     {"randomk:0.1", 0.06},
                                     {"onebit", 0.06},
-                                    {"powersgd:4", 0.1}}) {
+                                    {"powersgd:4,0", 0.1}}) {
     for (int size : {2, 3}) {
       const at::Tensor total = same_everywhere(size, [&](RankContext& rank) {
         const auto compressor = make_compressor(spec, *rank.world, one_bucket(), 1);
@@ -114,7 +114,7 @@ TEST(Compressor, PayloadsAreAsSmallAsStated) {
   EXPECT_EQ(payload("topk:0.01"), (count + 50) / 100 * 8);
   EXPECT_LE(payload("randomk:0.01"), (count + 50) / 100 * 4);
   EXPECT_EQ(payload("onebit"), (count + 4095) / 4096 * 520);
-  EXPECT_EQ(payload("powersgd:2"), ((kRows + kColumns) * 2 + kVector) * 4);
+  EXPECT_EQ(payload("powersgd:2,0"), ((kRows + kColumns) * 2 + kVector) * 4);
 }
 
 TEST(Compressor, AllElementsByTopKIsTheSum) {
@@ -130,7 +130,7 @@ TEST(Compressor, PowerIsExactForASumOfItsRank) {
   const at::Tensor u = gradient(7).narrow(0, 0, kRows), v = gradient(8).narrow(0, 0, kColumns);
   const at::Tensor expected = at::outer(u, v).flatten() * 3.0;  // 1 + 2
   same_everywhere(2, [&](RankContext& rank) {
-    const auto compressor = make_compressor("powersgd:1", *rank.world, one_bucket(), 1);
+    const auto compressor = make_compressor("powersgd:1,0", *rank.world, one_bucket(), 1);
     at::Tensor result;
     for (int step = 0; step < 2; ++step) {
       at::Tensor local = at::ones({kRows * kColumns + kVector}, at::kFloat);
@@ -143,10 +143,31 @@ TEST(Compressor, PowerIsExactForASumOfItsRank) {
   });
 }
 
+// By default for 1,000 steps, as in PyTorch's hook.
+TEST(Compressor, PowerStartsWithWholeGradients) {
+  const std::int64_t whole = (kRows * kColumns + kVector) * 4;
+  const std::int64_t thin = ((kRows + kColumns) * 2 + kVector) * 4;
+  for (const auto& [spec, steps] : {std::pair("powersgd:2", 1000), {"powersgd:2,3", 3}}) {
+    run_ranks(2, [&, spec = spec, steps = steps](RankContext& rank) {
+      const auto compressor = make_compressor(spec, *rank.world, one_bucket(), 1);
+      const at::Tensor local = gradient(rank.rank);
+      for (int step = 0; step < steps; ++step) {
+        const at::Tensor sum = reduce(*compressor, local.clone());
+        if (step == 0) {
+          EXPECT_LT(relative(sum, sum_of_gradients(2)), 1e-6) << spec;
+        }
+      }
+      EXPECT_EQ(compressor->payload_bytes(), steps * whole) << spec;
+      reduce(*compressor, local.clone());
+      EXPECT_EQ(compressor->payload_bytes(), steps * whole + thin) << spec;
+    });
+  }
+}
+
 // A gradient that is zero for a while (an unused layer) must not silence its matrix for ever.
 TEST(Compressor, PowerWakesUpAfterZeros) {
   same_everywhere(2, [&](RankContext& rank) {
-    const auto compressor = make_compressor("powersgd:2", *rank.world, one_bucket(), 1);
+    const auto compressor = make_compressor("powersgd:2,0", *rank.world, one_bucket(), 1);
     reduce(*compressor, at::zeros({kRows * kColumns + kVector}, at::kFloat));
     const at::Tensor result = reduce(*compressor, gradient(rank.rank));
     EXPECT_GT(result.narrow(0, 0, kRows * kColumns).norm().item<double>(), 1);
@@ -155,7 +176,7 @@ TEST(Compressor, PowerWakesUpAfterZeros) {
 }
 
 TEST(Compressor, ARefusedStepLeavesNothing) {
-  for (const char* spec : {"topk:0.05", "randomk:0.05", "onebit", "powersgd:2"}) {
+  for (const char* spec : {"topk:0.05", "randomk:0.05", "onebit", "powersgd:2,0"}) {
     same_everywhere(2, [&](RankContext& rank) {
       const auto compressor = make_compressor(spec, *rank.world, one_bucket(), 1);
       at::Tensor poisoned = gradient(rank.rank);
@@ -206,7 +227,8 @@ TEST(Compressor, RefusesWhatItDoesNotKnow) {
     EXPECT_THAT([&] { check_compression(spec); }, ThrowsMessage<ConfigError>(HasSubstr(why)))
         << spec;
   }
-  for (const char* spec : {"none", "auto", "bf16", "f16", "onebit", "topk:0.01", "powersgd:4"}) {
+  for (const char* spec :
+       {"none", "auto", "bf16", "f16", "onebit", "topk:0.01", "powersgd:4", "powersgd:4,0"}) {
     EXPECT_NO_THROW(check_compression(spec));
   }
 }

@@ -1,0 +1,119 @@
+"""The programs of a table of bench/run_comm.py: ours, the yardsticks and the peers, as commands.
+
+`programs` builds what is missing. A peer that is not there is left out, and a line says so."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from peers import oneccl
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+PEERS = ("openmpi", "mpich", "gloo", "oneccl")
+SHARED = ("all_reduce", "broadcast", "all_gather")
+# All sizes in one start, since a start takes seconds.
+SLOW_STARTERS = ("gloo",)
+
+
+def build(options, target):
+    if options.no_build:
+        return (options.build / "bin" / target).exists()
+    done = subprocess.run(["cmake", "--build", str(options.build), "--target", target],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode == 0
+
+
+def mpirun(name, ranks):
+    """Open MPI refuses root and more ranks than cores unless told; MPICH does neither."""
+    program = shutil.which(f"mpirun.{name}")
+    if program is None:
+        return None
+    if name == "mpich":
+        return [program, "-np", str(ranks)] + (["-bind-to", "core"] if ranks <= os.cpu_count() else [])
+    extra = ["--bind-to", "core"] if ranks <= os.cpu_count() else ["--oversubscribe"]
+    return [program, "--allow-run-as-root", *extra, "-np", str(ranks)]
+
+
+class Programs:
+    """name -> a function from sizes (text) to a command."""
+
+    def __init__(self, options, what, ranks, transport):
+        self.options, self.what, self.ranks, self.transport = options, what, ranks, transport
+        self.seconds = str(options.seconds)
+        self.found = {}
+        if transport == "mpi":
+            self.add_over_mpi()
+        else:
+            self.add_ours()
+        for name in filter(None, options.peers.split(",")):
+            if not getattr(self, f"add_{name}")():
+                how = f" ({oneccl.HOW})" if name == "oneccl" else ""
+                print(f"{name} was not found: its column is left out{how}", file=sys.stderr)
+
+    def path(self, name):
+        return str(self.options.build / "bin" / name)
+
+    def add_ours(self):
+        if not build(self.options, "bench.comm"):
+            sys.exit("bench.comm does not build")
+        own = [self.path("bench.comm"), "--collective", self.what, "--ranks", str(self.ranks),
+               "--seconds", self.seconds, "--transport", self.transport]
+        if self.options.algorithm:
+            own += ["--algorithm", self.options.algorithm]
+        self.found["arena"] = lambda sizes: own + sizes
+        yardstick = "bench.yardstick" if self.transport == "shm" else "bench.tcp_yardstick"
+        if self.transport == "shm":
+            if self.what in SHARED:
+                self.found["shared"] = lambda sizes: own + ["--shared"] + sizes
+            self.found["heap"] = lambda sizes: own + ["--heap"] + sizes
+        elif self.ranks != 2:
+            return  # that yardstick is two processes
+        if self.what == "all_reduce" and build(self.options, yardstick):
+            arguments = [str(self.ranks)] if self.transport == "shm" else []
+            self.found["yard"] = lambda sizes: [self.path(yardstick), *arguments, self.seconds, *sizes]
+
+    def add_over_mpi(self):
+        """Trireme over libtrireme_mpi, under either mpirun."""
+        if not build(self.options, "trireme"):
+            sys.exit("trireme does not build")
+        for name in ("openmpi", "mpich"):
+            run = mpirun(name, self.ranks)
+            if run:
+                own = [*run, self.path("trireme"), "bench", "comm", self.what, "--transport", "mpi",
+                       "--heap", "--json", "--seconds", self.seconds, "--sizes"]
+                self.found[f"over_{name}"] = lambda sizes, own=own: own + sizes
+
+    def add_mpi(self, name):
+        run = mpirun(name, self.ranks)
+        if not run or not build(self.options, f"bench.comm_{name}"):
+            return False
+        if self.transport == "tcp" and name == "openmpi":
+            run += ["--mca", "btl", "tcp,self"]
+        self.found[name] = lambda sizes: [*run, self.path(f"bench.comm_{name}"), self.what,
+                                          self.seconds, *sizes]
+        return True
+
+    def add_openmpi(self):
+        return self.add_mpi("openmpi")
+
+    def add_mpich(self):
+        return self.transport == "tcp" or self.add_mpi("mpich")  # no tcp in Debian's alone
+
+    def add_gloo(self):
+        if subprocess.run([self.options.python, "-c", "import torch.distributed"],
+                          stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            return False
+        self.found["gloo"] = lambda sizes: [self.options.python, str(HERE / "peers" / "gloo.py"),
+                                            self.what, str(self.ranks), self.seconds, *sizes]
+        return True
+
+    def add_oneccl(self):
+        if self.transport != "shm" or self.what in ("gather", "scatter"):
+            return True  # it has none
+        program, folder = self.options.build / "bin" / "bench.comm_oneccl", self.options.oneccl
+        if not oneccl.build(folder, program):
+            return False
+        self.found["oneccl"] = lambda sizes: oneccl.command(folder, program, self.what, self.ranks,
+                                                            self.seconds, sizes)
+        return True

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Tables, plots and the table against target, out of the figures that bench/run_comm.py wrote.
+
+    bench/report.py build/bench/comm.json [--docs docs]
+
+Prints Markdown; with --docs it writes docs/images/comm-*.svg and replaces the parts of
+docs/benchmarks.md that stand between <!-- comm NAME --> and <!-- end -->."""
+import argparse
+import json
+import pathlib
+import re
+
+import plot
+from plot import text_of
+
+TITLES = {"arena": "arena", "heap": "heap", "shared": "shared", "over_openmpi": "Trireme over Open MPI",
+          "over_mpich": "Trireme over MPICH", "yard": "yard", "stream": "W", "stream_shared": "W once",
+          "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "oneccl": "oneCCL"}
+OURS = ("arena", "heap", "shared", "over_openmpi", "over_mpich")
+BOUNDS = {"yard": "arena", "stream": "arena", "stream_shared": "shared"}  # each of which column
+PEERS = ("openmpi", "mpich", "gloo", "oneccl")
+KIB64, MIB = 64 << 10, 1 << 20
+
+
+def time_of(seconds):
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e6:.2f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def ratio(theirs, ours):
+    return f"{theirs / ours:.2f}x" if theirs and ours else "-"
+
+
+def markdown(rows):
+    lines = [rows[0], ["---:"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def own_table(figures):
+    """Our times, and what bounds them: a ratio of 1 is the bound."""
+    ours = [name for name in OURS if name in figures]
+    bounds = [name for name in BOUNDS if name in figures]
+    head = ["bytes", *(TITLES[name] for name in ours), f"{TITLES[ours[0]]} GB/s"]
+    for name in bounds:
+        head += [TITLES[name], f"{TITLES[name]} / {BOUNDS[name]}"]
+    rows = [head]
+    for size, first in figures[ours[0]].items():
+        row = [text_of(size), *(time_of(figures[name].get(size)) for name in ours),
+               f"{size / first / 1e9:.2f}"]
+        for name in bounds:
+            one = figures[name].get(size)
+            row += [time_of(one), ratio(one, figures[BOUNDS[name]].get(size))]
+        rows.append(row)
+    return markdown(rows)
+
+
+def rivals_of(figures, peer):
+    """Which of our columns a peer stands against."""
+    if f"over_{peer}" in figures:
+        return [f"over_{peer}"]
+    return [name for name in ("arena", "heap", "shared") if name in figures]
+
+
+def peer_table(figures):
+    """Times of the peers, and behind each how many times longer than ours it took."""
+    peers = [name for name in PEERS if name in figures]
+    head = ["bytes"]
+    for peer in peers:
+        head += [TITLES[peer], *(f"/ {TITLES[name]}" for name in rivals_of(figures, peer))]
+    rows = [head]
+    for size in next(iter(figures.values())):
+        row = [text_of(size)]
+        for peer in peers:
+            one = figures[peer].get(size)
+            row += [time_of(one), *(ratio(one, figures[name].get(size))
+                                    for name in rivals_of(figures, peer))]
+        rows.append(row)
+    return markdown(rows) if peers else ""
+
+
+def tables(figures):
+    return "\n\n".join(filter(None, (own_table(figures), peer_table(figures))))
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+def target(text, least, pairs):
+    """A row: `pairs` are (size, theirs / ours); reached where every ratio is at least `least`."""
+    seen = [(size, one) for size, one in pairs if one]
+    if not seen:
+        return [text, "not measured", ""]
+    missed = [text_of(size) for size, one in seen if one < least]
+    shown = ", ".join(f"{text_of(size)} {one:.2f}x" for size, one in seen)
+    return [text, shown, "missed at " + ", ".join(missed) if missed else "reached"]
+
+
+class Figures:
+    def __init__(self, runs):
+        self.runs = {(run["collective"], run["ranks"], run["transport"]): run["seconds"]
+                     for run in runs}
+
+    def ratios(self, run, theirs, ours, sizes):
+        """(size, theirs / ours) of one table; sizes: those wanted, or the least of all."""
+        found = self.runs.get(run, {})
+        all_sizes = [size for size in found.get(ours, {})
+                     if (size in sizes if isinstance(sizes, tuple) else size >= sizes)]
+        pair = lambda size: (found.get(theirs, {}).get(size), found[ours][size])
+        return [(size, pair(size)[0] / pair(size)[1]) for size in all_sizes if pair(size)[0]]
+
+    def targets(self):
+        two, four = ("all_reduce", 2, "shm"), ("all_reduce", 4, "shm")
+        tcp, mpi = ("all_reduce", 2, "tcp"), ("all_reduce", 2, "mpi")
+        of = self.ratios
+        rows = [
+            target("arena: 90 % of the yardstick", .9, of(two, "yard", "arena", KIB64)),
+            target("arena: 70 % of the memory bound W", .7, of(two, "stream", "arena", (128 * MIB,))),
+            target("shared result: 70 % of its bound", .7,
+                   of(two, "stream_shared", "shared", (128 * MIB,))),
+            target("arena: 4x Open MPI", 4, of(two, "openmpi", "arena", KIB64)),
+            target("arena, small: within 2.5x of Open MPI", .4, of(two, "openmpi", "arena", (8, 1024))),
+            target("heap: 1.5x Open MPI", 1.5, of(two, "openmpi", "heap", KIB64)),
+            target("arena, 4 ranks: 4x Open MPI", 4, of(four, "openmpi", "arena", MIB)),
+            target("arena, 4 ranks, small: within 2x of Open MPI", .5,
+                   of(four, "openmpi", "arena", (8,)))]
+        for what in ("all_gather", "reduce_scatter", "broadcast", "all_to_all"):
+            rows.append(target(f"{what} in arenas: 2x Open MPI", 2,
+                               of((what, 2, "shm"), "openmpi", "arena", KIB64)))
+            if "shared" in self.runs.get((what, 2, "shm"), {}):
+                rows.append(target(f"{what}, one result a host: 2x Open MPI", 2,
+                                   of((what, 2, "shm"), "openmpi", "shared", KIB64)))
+        rows.append(target("TCP on loopback: 2x Gloo", 2, of(tcp, "gloo", "arena", KIB64)))
+        rows.append(target("TCP on loopback: the yardstick", .9, of(tcp, "yard", "arena", KIB64)))
+        for name in ("openmpi", "mpich"):
+            rows.append(target(f"Trireme over {TITLES[name]}: 80 % of its own all-reduce", .8,
+                               of(mpi, name, f"over_{name}", KIB64)))
+        return markdown([["target, theirs / ours", "seen", ""], *rows])
+
+
+def parts(everything):
+    """name -> Markdown of every part of the document; and name -> SVG of every plot."""
+    texts, plots = {}, {}
+    for run in everything["runs"]:
+        what, ranks, transport = run["collective"], run["ranks"], run["transport"]
+        name = f"{what}-{ranks}" + (f"-{transport}" if transport != "shm" else "")
+        title = f"{what}, {ranks} ranks, {transport}"
+        plots[name] = plot.svg(f"{title}: {everything['machine']}", run["seconds"], TITLES)
+        texts[name] = f"![{title}](images/comm-{name}.svg)\n\n{tables(run['seconds'])}"
+    texts["machine"] = (f"Machine: {everything['machine']}; {everything['date']}; "
+                        f"{everything['how']}.")
+    texts["targets"] = Figures(everything["runs"]).targets()
+    return texts, plots
+
+
+def load(path):
+    everything = json.loads(path.read_text(encoding="utf-8"))
+    for run in everything["runs"]:  # JSON's keys are text
+        run["seconds"] = {name: {int(size): one for size, one in many.items()}
+                          for name, many in run["seconds"].items()}
+    return everything
+
+
+def write_docs(folder, texts, plots):
+    for name, picture in plots.items():
+        (folder / "images" / f"comm-{name}.svg").write_text(picture, encoding="utf-8")
+    page = folder / "benchmarks.md"
+    replaced = re.sub(
+        r"(<!-- comm (\S+) -->\n).*?(<!-- end -->)",
+        lambda found: f"{found[1]}{texts[found[2]]}\n{found[3]}" if found[2] in texts else found[0],
+        page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    page.write_text(replaced, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("figures", type=pathlib.Path)
+    parser.add_argument("--docs", type=pathlib.Path, help="the folder to write into")
+    options = parser.parse_args()
+    texts, plots = parts(load(options.figures))
+    if options.docs:
+        write_docs(options.docs, texts, plots)
+    else:
+        for name, text in texts.items():
+            print(f"## {name}\n\n{text}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+// A rank killed at its n-th send, receive, notification or read of a peer's memory, or by a peer at
+// that peer's: the body of every rank of the kill matrix.
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/chaos/checked_calls.h"
+#include "tests/chaos/exchange.h"
+#include "trireme/base/error.h"
+#include "trireme/job.h"
+#include "trireme/launch/membership.h"
+#include "trireme/net/connect.h"
+#include "trireme/testing/faulty_transport.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme::test {
+
+inline constexpr int kRanks = 3;
+inline const std::vector<std::string> kHosts = {"one", "one", "two"};  // of mixed
+
+// Where the victim dies:
+//   messages   at its n-th call; no rank reads another's memory
+//   moves      at its n-th call, where ranks read one another's memory
+//   peer       by the rank before it, at that one's n-th call that concerns the victim
+//   read       by the rank before it, in that one's n-th half of a read of the victim's memory
+struct Killing {
+  std::string transport;     // shm, tcp, mixed (over tcp), mpi, mixed-mpi
+  std::string way, what;     // what: as CheckedCalls takes it
+  bool within_host = false;  // in a group of the victim's host, 0 or 1
+  int place = 0, victim = 1;
+
+  std::vector<std::string> arguments() const {
+    return {transport,
+            way,
+            what,
+            within_host ? "host" : "world",
+            std::to_string(place),
+            std::to_string(victim)};
+  }
+  static Killing from(char** arguments) {
+    return {arguments[1],
+            arguments[2],
+            arguments[3],
+            std::string(arguments[4]) == "host",
+            std::atoi(arguments[5]),
+            std::atoi(arguments[6])};
+  }
+  int killer() const {
+    if (way != "read" && way != "peer") return victim;
+    return within_host ? 1 - victim : (victim + kRanks - 1) % kRanks;
+  }
+  std::string name() const {
+    std::string text = transport + "_" + way + "_" + what + (within_host ? "_within_host" : "");
+    for (char& letter : text) {
+      if (letter == '-' || letter == '.') letter = '_';
+    }
+    return text;
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Killing& killing) {
+  return out << killing.name() << ", rank " << killing.victim << " at place " << killing.place;
+}
+
+inline std::vector<std::string> all_reduces() {
+  return {"naive", "ring",        "all_pairs",        "central",
+          "tree",  "double_tree", "halving_doubling", "hierarchical"};
+}
+
+/// Whose ranks reach one another's memory directly where the transport allows it.
+inline std::vector<std::string> movers() {
+  return {"broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"};
+}
+
+/// Each algorithm of the collectives beside all_reduce, and what is made of several of them.
+inline std::vector<std::string> other_rounds() {
+  return {"broadcast.binomial", "broadcast.chain", "all_gather.pairwise",
+          "reduce.tree",        "reduce.pairwise", "reduce_scatter.pairwise",
+          "gather.central",     "scatter.central", "all_to_all.pairwise",
+          "all_to_all.naive",   "all_reduce_many", "all_to_all_v",
+          "send_recv",          "barrier"};
+}
+
+inline std::vector<std::string> shared_results() {
+  return {"allocate_shared", "all_reduce_shared", "broadcast_shared", "all_gather_shared"};
+}
+
+// Kills the victim at the planned place.
+class Killer {
+ public:
+  Killer(Job& job, Killing plan) : rank_(job.rank()), plan_(std::move(plan)) {
+    std::vector<std::int64_t> pid{getpid()}, pids(static_cast<std::size_t>(job.size()));
+    all_gather(job.world(), pid, pids);
+    victim_ = static_cast<pid_t>(pids[static_cast<std::size_t>(plan_.victim)]);
+  }
+  void start() { left_ = plan_.place; }
+  void at(testing::FaultyTransport::Call call, int peer) {
+    using Call = testing::FaultyTransport::Call;
+    if (left_ < 0 || rank_ != plan_.killer()) return;
+    if (plan_.way == "read" && (call != Call::Read || peer != plan_.victim)) return;
+    if (plan_.way == "peer" && peer != plan_.victim) return;
+    if (left_-- > 0) return;
+    testing::send_signal(victim_, SIGKILL);
+    while (launch::process_state(victim_) != 'Z' && launch::process_state(victim_) != '\0') {
+    }
+  }
+
+ private:
+  const int rank_;
+  const Killing plan_;
+  pid_t victim_ = 0;
+  long left_ = -1;  // not counting yet
+};
+
+/// Calls over `connected` until somebody dies; prints how that was noticed and rethrows it.
+[[noreturn]] inline void call_until_killed(Job& job, std::shared_ptr<net::Transport> connected,
+                                           const Killing& plan) {
+  using testing::FaultyTransport;
+  Killer killer(job, plan);
+  auto faulty = std::make_shared<FaultyTransport>(
+      std::move(connected),
+      [&killer](FaultyTransport::Call call, int peer) { killer.at(call, peer); },
+      FaultyTransport::Options{.reads = plan.way != "messages"});
+  comm::CommunicatorOptions options;
+  if (plan.transport.starts_with("mixed")) options.host_of_rank = kHosts;
+  comm::Communicator world(std::move(faulty), options);
+  // Over MPI nothing but the job's coordinator tells of a death.
+  std::thread alarm;
+  if (plan.transport.ends_with("mpi")) {
+    alarm = std::thread([&] {
+      std::vector<float> never(1);
+      try {
+        job.world().recv(buffer_of(never), (job.rank() + 1) % kRanks, 7).wait();
+      } catch (...) {
+        world.abort(std::current_exception());
+      }
+    });
+  }
+  const auto host =
+      plan.within_host ? world.split(job.rank() / 2, 0) : std::shared_ptr<comm::Communicator>();
+  CheckedCalls calls(host ? *host : world, plan.what);
+  world.barrier().wait();
+  job.waiter()->run([&] { killer.start(); });
+  TimePoint start{};
+  try {
+    for (int step = 0; step < 1000; ++step) {
+      start = steady_now();
+      if (!calls.step(step)) std::printf("wrong data in step %d\n", step);
+      if (host) world.barrier().wait();
+    }
+    std::printf("nobody died\n");
+    std::fflush(stdout);
+    _exit(3);
+  } catch (const PeerLost&) {
+    std::printf("%s\n",
+                steady_now() - start < std::chrono::seconds(2) ? "lost in time" : "lost too late");
+    std::fflush(stdout);
+    if (alarm.joinable()) alarm.join();
+    throw;
+  }
+}
+
+}  // namespace trireme::test

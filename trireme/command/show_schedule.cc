@@ -1,0 +1,163 @@
+// trireme show schedule: a pipeline schedule, checked, simulated and drawn.
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/command/command.h"
+#include "trireme/command/write_file.h"
+#include "trireme/plan/schedule_transfers.h"
+#include "trireme/plan/schedules/schedules.h"
+#include "trireme/show/drawn_schedule.h"
+#include "trireme/show/schedule_picture.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+namespace {
+
+struct Options {
+  std::string name;  // or a file
+  int stages = 0, microbatches = 0, ranks = 0;
+  std::string times = "1,1,1";
+  bool recompute = false, step = false, json = false;
+  std::string svg, html;
+};
+
+void list() {
+  for (const plan::ScheduleEntry& entry : plan::schedules()) {
+    std::printf("%-17s %-72s %s\n", std::string(entry.name).c_str(),
+                std::string(entry.about).c_str(), std::string(entry.source).c_str());
+  }
+}
+
+// "F,B,W" or "F,B,W,message".
+plan::PipelineTimes times_of(const std::string& text) {
+  std::vector<double> numbers;
+  std::istringstream parts(text);
+  bool good = true;
+  for (std::string part; std::getline(parts, part, ',');) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    good = good && error == std::errc() && end == part.data() + part.size() && number >= 0;
+    numbers.push_back(number);
+  }
+  if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
+    throw ConfigError(
+        "\"" + text + "\" are no times",
+        {.operation = "show",
+         .advice = "Write those of a stage's forward pass, of its backward pass for the "
+                   "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
+                   "of a message: 18.5,18.1,9.3,0.6."});
+  }
+  return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
+}
+
+bool is_file(const std::string& name) {
+  return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name);
+}
+
+plan::Schedule read(const Options& options) {
+  if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
+    throw ConfigError(
+        "a file says itself how many stages, ranks and micro-batches there are",
+        {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
+  }
+  std::ifstream file(options.name, std::ios::binary);
+  std::ostringstream text;
+  if (!(text << file.rdbuf()) || !file) {
+    throw ConfigError("cannot read " + options.name,
+                      {.operation = "show",
+                       .advice = "Name a file of a schedule or one of those that `show schedule` "
+                                 "lists."});
+  }
+  return plan::parse_schedule(text.str(), options.name);
+}
+
+show::DrawnSchedule drawn(const Options& options) {
+  const bool file = is_file(options.name);
+  plan::Schedule schedule =
+      file ? read(options)
+           : plan::make_schedule(
+                 options.name,
+                 {.ranks = options.ranks,
+                  .stages = options.stages != 0 ? options.stages : 4,
+                  .microbatches = options.microbatches != 0 ? options.microbatches : 8});
+  std::string about = file ? "" : std::string(plan::schedule_named(options.name).about);
+  if (options.recompute) {
+    plan::verify(schedule, options.name);
+    schedule = plan::with_recompute(std::move(schedule));
+    about += (about.empty() ? "" : "; ") + std::string("activations are computed again (RC)");
+  }
+  return show::draw(options.name, about, std::move(schedule), times_of(options.times));
+}
+
+// One moment at a time, the next at Enter.
+void step_through(const show::DrawnSchedule& drawn) {
+  const auto moments = show::moments(drawn);
+  std::string line;
+  std::printf("%s\n\n", show::name_of(drawn).c_str());
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    std::printf("%s", show::moment_text(drawn, moments[i]).c_str());
+    if (i + 1 == moments.size()) return;
+    std::printf("Enter: the next moment ");
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) return;
+  }
+}
+
+int show_schedule(const Options& options) {
+  if (options.name.empty()) {
+    list();
+    return 0;
+  }
+  const show::DrawnSchedule schedule = drawn(options);
+  if (!options.svg.empty()) write_file(options.svg, show::svg_of(schedule), "show");
+  if (!options.html.empty()) write_file(options.html, show::html_of(schedule), "show");
+  if (options.json) {
+    std::fputs(show::json_of(schedule).c_str(), stdout);
+  } else if (options.step) {
+    step_through(schedule);
+    std::printf("\n%s", show::footer(schedule).c_str());
+  } else if (options.svg.empty() && options.html.empty()) {
+    std::fputs(show::text_of(schedule).c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show_schedule(CLI::App& show, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = show.add_subcommand("schedule", "Draw a pipeline schedule with its bubble");
+  command->add_option("NAME", options->name, "1f1b, ..., or a file of a schedule; none: list");
+  command->add_option("--stages", options->stages, "Into how many the model is cut (4)");
+  command->add_option("--microbatches", options->microbatches, "In a batch (8)");
+  command->add_option("--ranks", options->ranks,
+                      "Fewer than stages: each holds several (default: what suits the schedule)");
+  command
+      ->add_option("--times", options->times,
+                   "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
+                   "inputs and for the weights, of a message")
+      ->capture_default_str();
+  command->add_flag("--recompute", options->recompute, "Compute activations again before B");
+  command->add_flag("--step", options->step, "Wait for Enter between the moments");
+  command->add_option("--svg", options->svg, "FILE: a picture instead");
+  command->add_option("--html", options->html, "FILE: a page that plays it instead");
+  command->add_flag("--json", options->json, "JSON lines: every pass with its time");
+  command->footer("Example:\n  trireme show schedule 1f1b --stages 4 --microbatches 8");
+  command->callback([options, &invocation] {
+    invocation.action = [options] { return show_schedule(*options); };
+  });
+}
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

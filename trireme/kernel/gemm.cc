@@ -1,0 +1,41 @@
+#include "trireme/kernel/gemm.h"
+
+#include <vector>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/simd.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace {
+
+constexpr std::size_t kWidest = 16;  // lanes of the widest level
+
+std::size_t whole(std::size_t count) { return (count + kWidest - 1) / kWidest * kWidest; }
+
+// The thread's own, kept between calls.
+float* scratch(std::size_t floats) {
+  thread_local std::vector<float> kept;
+  if (kept.size() < floats) kept.resize(floats);
+  return kept.data();
+}
+
+}  // namespace
+
+void gemm(const Product<float>& product) {
+  simd().gemm(product, scratch(whole(product.n) * product.k));
+}
+
+void gemm(const Product<BFloat16>& product) {
+  TRIREME_CHECK(has_bf16_products());
+#if defined(__x86_64__)
+  const std::size_t steps = (product.k + 1) / 2;
+  // b's units, a's units, and a copy of b with even rows.
+  avx512::gemm_bf16(product, scratch(steps * (2 * whole(product.n) + whole(product.m))));
+#endif
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,89 @@
+// A pipeline schedule as a value: which rank does what in which order. Printed, read back, checked
+// (schedule_check.h), simulated (pipeline_simulator.h), drawn (show/) and executed.
+//
+// The model is a chain of stages; a rank owns one or several of them (chunks). A batch is cut into
+// micro-batches, and each of them goes forward through all stages and back. Generators write what
+// is computed; with_transfers() adds the sends and receives. Plain values; thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+/// What a rank does. In text: F0.1 is the forward pass of micro-batch 1 through stage 0.
+enum class ActionKind : std::uint8_t {
+  Forward,          // F   inputs of the stage -> its outputs, activations are kept
+  Backward,         // B   gradient of the outputs -> of the inputs and of the weights
+  BackwardInput,    // I   ... of the inputs alone ("B" in the Zero Bubble papers)
+  BackwardWeight,   // W   ... of the weights alone, any time after I
+  ForwardBackward,  // F0.4+B7.1   a forward and a whole backward pass, interleaved (DualPipe)
+  SendActivation,   // SA  starts to send the stage's outputs to the next stage; returns
+  RecvActivation,   // RA  waits for the stage's inputs
+  SendGradient,     // SG  starts to send the gradient of the stage's inputs to the stage before
+  RecvGradient,     // RG  waits for the gradient of the stage's outputs
+  Unshard,          // US  gathers the stage's weights
+  Reshard,          // RS  frees all but this rank's part of them
+  ReduceGradient,   // RE  the stage's weight gradients are complete: reduce them
+  Recompute,        // RC  runs a forward pass again whose activations were not kept
+  Store,            // ST  moves the activations out of the device's memory
+  Load,             // LD  fetches them
+};
+inline constexpr int kActionKinds = 15;
+
+struct Action {
+  ActionKind kind = ActionKind::Forward;
+  std::uint16_t stage = 0, microbatch = 0;
+  // Of a ForwardBackward: what goes backward beside that forward pass. 0 elsewhere.
+  std::uint16_t backward_stage = 0, backward_microbatch = 0;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+struct Schedule {
+  std::vector<std::uint16_t> rank_of_stage;
+  std::vector<std::vector<Action>> order;  // of each rank
+
+  int stages() const noexcept { return static_cast<int>(rank_of_stage.size()); }
+  int ranks() const noexcept { return static_cast<int>(order.size()); }
+  /// One more than the largest number in it.
+  int microbatches() const noexcept;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// Does it stand for a pass of that direction? A ForwardBackward is both, W is neither.
+bool goes_forward(ActionKind kind) noexcept;
+bool goes_backward(ActionKind kind) noexcept;
+/// Does it compute weight gradients: B, W, F+B?
+bool adds_gradient(ActionKind kind) noexcept;
+/// F, B, I, W, F+B: what occupies the device. (A Recompute does, too.)
+bool is_pass(ActionKind kind) noexcept;
+bool is_transfer(ActionKind kind) noexcept;
+
+/// "F0.1", "F0.4+B7.1", "RA3.0".
+std::string text_of(const Action& action);
+/// A line a rank, in order: "0: F0.0 F0.1 B0.0 B0.1". Read back by parse_schedule.
+std::string text_of(const Schedule& schedule);
+
+/// Reads that form; `#` begins a comment, ranks may come in any order, blank lines are skipped.
+/// Stages belong to the rank that names them. ConfigError with `where` (a file's name) and the
+/// line, the grid drawn and the cell marked.
+Schedule parse_schedule(std::string_view text, const std::string& where = "schedule");
+
+/// A cell of the grid to point at: an action that is there or, with `missing`, one that should
+/// stand before it.
+struct Mark {
+  int rank = 0;
+  std::size_t position = 0;
+  std::string missing = {};
+};
+/// The columns around the mark, all ranks: ">F0.1<" is meant, ">W0.1?<" is missing.
+std::string grid_text(const Schedule& schedule, const Mark& mark);
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

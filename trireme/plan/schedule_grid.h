@@ -1,0 +1,19 @@
+// Cells in columns, one of them marked: what errors about a schedule show. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/plan/schedule.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+/// `rows` are the ranks' cells; `labels` stand before them.
+std::string grid_text(const std::vector<std::string>& labels,
+                      std::vector<std::vector<std::string>> rows, const Mark& mark);
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

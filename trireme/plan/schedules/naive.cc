@@ -1,0 +1,25 @@
+// Naive: one micro-batch in the pipeline at a time, so one rank of p works and the others wait.
+//
+//   0: F0.0 .... .... B0.0 F0.1 .... .... B0.1
+//   1: .... F1.0 B1.0 .... .... F1.1 B1.1 ....
+//
+// What "put half of the layers on the other device" gives. Bubble 1 - 1/p. Activations of one
+// micro-batch.
+#include "trireme/plan/schedules/schedules.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+Schedule naive(const ScheduleShape& shape) {
+  Schedule schedule = looped(shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+    for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m).backward(rank, m);
+  }
+  return schedule;
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

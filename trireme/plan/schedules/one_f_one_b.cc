@@ -1,0 +1,30 @@
+// 1F1B (Narayanan et al., "PipeDream", SOSP 2019; synchronous as in Fan et al., "DAPPLE", arXiv
+// 2007.01045, and Megatron-LM): rank r goes forward p-1-r times, then one forward and one backward
+// in turn, so that a micro-batch goes back as soon as it can.
+//
+//   0: F0.0 F0.1 .... B0.0 F0.2 B0.1 .... B0.2
+//   1: .... F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 ....
+//
+// Bubble (p-1)/(M+p-1), as GPipe; but activations of min(M, p-r) micro-batches.
+#include <algorithm>
+
+#include "trireme/plan/schedules/schedules.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+Schedule one_f_one_b(const ScheduleShape& shape) {
+  Schedule schedule = looped(shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+    const int ahead = shape.ranks - 1 - rank;
+    for (int m = 0; m < std::min(ahead, shape.microbatches); ++m) order.forward(rank, m);
+    for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m + ahead).backward(rank, m);
+  }
+  return schedule;
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

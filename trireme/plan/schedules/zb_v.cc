@@ -1,0 +1,99 @@
+// ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362, and arXiv
+// 2401.10241v2, section 6): two chunks a rank, laid out as a V: rank r has stages r and 2p-1-r. The
+// last stage is on rank 0 and its neighbour in the middle on the same rank, so the first gradient
+// is back at rank 0 as soon as the loss is known.
+//
+// Rank r: 2(p-r)-1 forward passes of the first chunk, r pairs of both chunks, p-r times F I W of
+// the second; then, while there are micro-batches, F I W of the first chunk and F I W of the second
+// in turn; at the end I before W. No bubble for equal times where M >= 2p-1, at 1F1B's activation
+// memory: 2p passes of half a rank's layers. A shorter batch is a longer one with the rest left
+// out.
+#include <algorithm>
+
+#include "trireme/plan/schedules/schedules.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+
+namespace {
+
+// One chunk's next micro-batch of each kind of pass.
+struct Chunk {
+  int stage = 0;
+  int forwards = 0, inputs = 0, weights = 0;
+};
+
+class VOrder {
+ public:
+  VOrder(const ScheduleShape& shape, int rank, std::vector<Action>& actions)
+      : order_(actions, shape.microbatches),
+        down_{rank},
+        up_{shape.stages - 1 - rank},
+        ranks_(shape.ranks),
+        rank_(rank),
+        // As many as the pattern needs to unfold.
+        microbatches_(std::max(2 * shape.ranks - 1, shape.microbatches)) {}
+
+  void warm_up() {
+    for (int i = 0; i < 2 * (ranks_ - rank_) - 1; ++i) forward(down_);
+    for (int i = 0; i < rank_; ++i) {
+      forward(up_);
+      forward(down_);
+    }
+    for (int i = 0; i < ranks_ - rank_; ++i) {
+      forward(up_);
+      input_and_weight(up_);
+    }
+  }
+  void steady() {
+    while (up_.forwards < down_.forwards || down_.forwards < microbatches_) {
+      if (down_.forwards < microbatches_) forward(down_);
+      input_and_weight(down_);
+      forward(up_);
+      input_and_weight(up_);
+    }
+  }
+  void cool_down() {
+    for (int i = 0; i < rank_; ++i) {
+      input(down_);
+      input(up_);
+    }
+    for (int i = 0; i < ranks_ - rank_; ++i) {
+      input(down_);
+      weight(down_);
+    }
+    while (up_.weights < up_.inputs) weight(up_);
+    while (down_.weights < down_.inputs) weight(down_);
+  }
+
+ private:
+  void forward(Chunk& chunk) { order_.forward(chunk.stage, chunk.forwards++); }
+  void input(Chunk& chunk) { order_.input(chunk.stage, chunk.inputs++); }
+  void weight(Chunk& chunk) { order_.weight(chunk.stage, chunk.weights++); }
+  void input_and_weight(Chunk& chunk) {
+    input(chunk);
+    weight(chunk);
+  }
+
+  Order order_;
+  Chunk down_, up_;
+  int ranks_, rank_, microbatches_;
+};
+
+}  // namespace
+
+Schedule zb_v(const ScheduleShape& shape) {
+  Schedule schedule = v_shaped(shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    VOrder order(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
+    order.warm_up();
+    order.steady();
+    order.cool_down();
+  }
+  return schedule;
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme

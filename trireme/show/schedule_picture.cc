@@ -1,0 +1,203 @@
+#include "trireme/show/schedule_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "trireme/base/svg.h"
+#include "trireme/show/page.h"
+#include "trireme/show/panel.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace show {
+namespace {
+
+using plan::ActionKind;
+
+constexpr double kMargin = 20, kLine = 18, kSize = 10;
+constexpr double kBox = 24, kStrip = 16, kRow = kBox + kStrip + 10;
+constexpr double kWidest = 1500, kNarrowest = 600;  // of the time axis
+
+struct Look {
+  ActionKind kind;
+  const char *colour, *what;
+};
+constexpr std::array<Look, 5> kLooks = {
+    {{ActionKind::Forward, "#9ecae1", "F forward"},
+     {ActionKind::Backward, "#a1d99b", "B backward"},
+     {ActionKind::BackwardInput, "#c7e9c0", "I backward, inputs"},
+     {ActionKind::BackwardWeight, "#fdd0a2", "W backward, weights"},
+     {ActionKind::Recompute, "#d9d9d9", "RC forward again"}}};
+
+const char* colour_of(ActionKind kind) {
+  for (const Look& look : kLooks) {
+    if (look.kind == kind) return look.colour;
+  }
+  return kLooks[0].colour;  // of an F+B: its left half
+}
+
+class Picture {
+ public:
+  /// `moments`: empty, or when the page's steps are; boxes are then marked with theirs.
+  Picture(const DrawnSchedule& drawn, std::vector<double> moments)
+      : drawn_(drawn), moments_(std::move(moments)) {
+    double shortest = std::numeric_limits<double>::infinity(), widest = 0;
+    for (const auto& passes : drawn.timeline.ranks) {
+      for (const auto& [action, begin, end] : passes) {
+        if (end > begin) shortest = std::min(shortest, end - begin);
+        widest = std::max(widest, text_width(plan::text_of(action), kSize));
+      }
+    }
+    // The labels fit the shortest pass, unless the page gets too wide.
+    const double end = drawn.timeline.end;
+    scale_ = std::clamp((widest + 6) / shortest, kNarrowest / end, kWidest / end);
+    label_ = text_width("rank " + std::to_string(drawn.schedule.ranks() - 1), 11) + 10;
+    for (const plan::RankPeak& peak : drawn.peaks) most_ = std::max(most_, peak.activations);
+    live_ = text_width("live " + std::to_string(most_), kSize) + 8;
+  }
+
+  double width() const { return label_ + drawn_.timeline.end * scale_ + live_; }
+  double height() const { return kLegend + kRow * drawn_.schedule.ranks(); }
+
+  void draw(Svg& svg, double x, double y) const {
+    draw_legend(svg, x, y);
+    for (int rank = 0; rank < drawn_.schedule.ranks(); ++rank) {
+      const double top = y + kLegend + kRow * rank;
+      svg.text(x, top + kBox / 2 + 4, "rank " + std::to_string(rank), {.size = 11});
+      draw_passes(svg, x + label_, top, rank);
+      draw_live(svg, x + label_, top + kBox + 2, rank);
+    }
+    for (std::size_t k = 0; k < moments_.size(); ++k) {
+      const double at = x + label_ + moments_[k] * scale_;
+      svg.begin_group("data-at", static_cast<int>(k));
+      svg.line(at, y + kLegend - 4, at, y + height(), {.stroke = "#e15759", .width = 1.5});
+      svg.end_group();
+    }
+  }
+
+ private:
+  static constexpr double kLegend = 30;
+
+  void draw_legend(Svg& svg, double x, double y) const {
+    for (const Look& look : kLooks) {
+      const bool used = std::any_of(
+          drawn_.timeline.ranks.begin(), drawn_.timeline.ranks.end(), [&](const auto& passes) {
+            return std::any_of(passes.begin(), passes.end(), [&](const plan::TimedAction& one) {
+              const bool pair = one.action.kind == ActionKind::ForwardBackward;
+              return one.action.kind == look.kind || (pair && look.kind == ActionKind::Backward);
+            });
+          });
+      if (!used) continue;
+      svg.rectangle(x, y + 2, 14, 12, {.stroke = "#888888", .width = 0.6, .fill = look.colour});
+      svg.text(x + 19, y + 12, look.what, {.size = 11});
+      x += 19 + text_width(look.what, 11) + 14;
+    }
+  }
+
+  void draw_passes(Svg& svg, double x, double y, int rank) const {
+    for (const auto& [action, begin, end] : drawn_.timeline.ranks[static_cast<std::size_t>(rank)]) {
+      const double left = x + begin * scale_, wide = (end - begin) * scale_;
+      if (wide <= 0) continue;
+      if (!moments_.empty()) {
+        const auto since = std::lower_bound(moments_.begin(), moments_.end(), begin);
+        svg.begin_group("data-since", static_cast<int>(since - moments_.begin()));
+      }
+      const char* colour = colour_of(action.kind);
+      if (action.kind == ActionKind::ForwardBackward) {
+        const auto& back = drawn_.times.of(action.backward_stage);
+        const double share = (back.input + back.weight) * scale_;
+        svg.rectangle(left, y, wide - share, kBox, {.fill = colour});
+        svg.rectangle(left + wide - share, y, share, kBox,
+                      {.fill = colour_of(ActionKind::Backward)});
+        colour = "none";
+      }
+      svg.rectangle(left, y, wide, kBox, {.stroke = "#888888", .width = 0.6, .fill = colour});
+      draw_label(svg, left + wide / 2, y + kBox / 2 + 4, wide, action);
+      if (!moments_.empty()) svg.end_group();
+    }
+  }
+
+  // Its whole name, the micro-batch alone, or nothing: what fits.
+  void draw_label(Svg& svg, double x, double y, double wide, const plan::Action& action) const {
+    std::string label = plan::text_of(action);
+    if (text_width(label, kSize) > wide - 2) label = std::to_string(action.microbatch);
+    if (text_width(label, kSize) > wide - 2) return;
+    svg.text(x, y, label, {.size = kSize, .fill = "#222222", .anchor = "middle"});
+  }
+
+  void draw_live(Svg& svg, double x, double y, int rank) const {
+    const auto live = live_activations(drawn_, rank);
+    std::vector<std::pair<double, double>> line = {{x, y + kStrip}};
+    double height = y + kStrip;
+    for (const auto& [time, count] : live) {
+      line.emplace_back(x + time * scale_, height);
+      height = y + kStrip - kStrip * count / most_;
+      line.emplace_back(x + time * scale_, height);
+    }
+    line.emplace_back(x + drawn_.timeline.end * scale_, height);
+    line.emplace_back(x + drawn_.timeline.end * scale_, y + kStrip);
+    svg.path(line, {.stroke = "#8c6bb1", .width = 0.8, .fill = "#dadaeb"});
+    svg.text(x + drawn_.timeline.end * scale_ + 6, y + kStrip,
+             "live " + std::to_string(drawn_.peaks[static_cast<std::size_t>(rank)].activations),
+             {.size = kSize, .fill = "#6a51a3"});
+  }
+
+  const DrawnSchedule& drawn_;
+  std::vector<double> moments_;
+  double scale_ = 1, label_ = 0, live_ = 0;
+  int most_ = 1;
+};
+
+}  // namespace
+
+std::string svg_of(const DrawnSchedule& drawn) {
+  const Picture picture(drawn, {});
+  const double label = 72, top = kMargin + 48;
+  std::vector<std::pair<std::string, std::string>> notes;
+  const std::string text = footer(drawn);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin), gap = text.find("  ", begin);
+    const std::size_t rest = text.find_first_not_of(' ', gap);
+    notes.emplace_back(text.substr(begin, gap - begin), text.substr(rest, end - rest));
+    begin = end + 1;
+  }
+  double wide = std::max(
+      {picture.width(), text_width(name_of(drawn), 16), text_width(drawn.about, 12), 520.0});
+  for (const auto& note : notes) wide = std::max(wide, label + text_width(note.second, 12));
+  const double below = top + picture.height() + 6;
+  const double width = 2 * kMargin + wide;
+  const double height = below + kLine * static_cast<double>(notes.size()) + kMargin;
+  Svg svg(width, height, name_of(drawn));
+  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
+  svg.text(kMargin, kMargin + 14, name_of(drawn), {.size = 16, .bold = true});
+  svg.text(kMargin, kMargin + 33, drawn.about, {.size = 12, .fill = "#555555"});
+  picture.draw(svg, kMargin, top);
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    const double y = below + kLine * static_cast<double>(i + 1) - 4;
+    svg.text(kMargin, y, notes[i].first, {.size = 12, .bold = true});
+    svg.text(kMargin + label, y, notes[i].second, {.size = 12});
+  }
+  return svg.finish();
+}
+
+std::string html_of(const DrawnSchedule& drawn) {
+  const auto steps = moments(drawn);
+  const Picture picture(drawn, steps);
+  Svg svg(picture.width() + 4, picture.height() + 4, name_of(drawn));
+  picture.draw(svg, 2, 0);
+  return html_of(Page{.title = name_of(drawn),
+                      .about = drawn.about,
+                      .last = static_cast<int>(steps.size()) - 1,
+                      .step = "moment",
+                      .pictures = "<div class=\"frame\">\n" + svg.finish() + "</div>\n",
+                      .notes = footer(drawn),
+                      .data = json_of(drawn),
+                      .milliseconds = 400});
+}
+
+}  // namespace show
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,18 @@
+// A drawn schedule as a picture: a row a rank, time to the right, a box a pass, and below each row
+// how many activations are alive; as SVG, or as a page that plays it. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "trireme/show/drawn_schedule.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace show {
+
+std::string svg_of(const DrawnSchedule& drawn);
+std::string html_of(const DrawnSchedule& drawn);
+
+}  // namespace show
+}  // namespace v0
+}  // namespace trireme
