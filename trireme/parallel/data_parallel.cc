@@ -173,8 +173,10 @@ struct DataParallel::Impl {
 
   std::unique_ptr<parallel::ParameterSync> make_plain() {
     return std::make_unique<parallel::PlainSync>(
-        *seat.world, std::vector{accumulators(contents.trainable)},
-        std::vector{identity(contents.trainable.size())}, slices(contents.trainable),
+        *seat.world,
+        std::vector<std::vector<parallel::Accumulated>>{accumulators(contents.trainable)},
+        std::vector<std::vector<std::uint32_t>>{identity(contents.trainable.size())},
+        slices(contents.trainable),
         parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                    .reduce = seat.reduce,
                                    .before_launch = [this] { return enter_gate(); },

@@ -258,6 +258,13 @@ void ParameterStore::show(std::uint32_t unit, void* whole) {
       at::DataPtr(whole, at::Device(at::kCPU)));
 }
 
+std::vector<at::Tensor> ParameterStore::cold_memory() const {
+  std::vector<at::Tensor> memory;
+  for (const OwnPart& part : parts_)
+    if (part.compute != nullptr) memory.push_back(part.master);
+  return memory;
+}
+
 void ParameterStore::refresh() {
   const c10::AutoGradMode no_grad(false);
   for (const OwnPart& part : parts_) {

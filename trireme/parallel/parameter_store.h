@@ -96,6 +96,10 @@ class ParameterStore {
   void show(std::uint32_t unit, void* whole);
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
+  /// Memory that forward and backward do not read: master weights that are not the compute weights.
+  /// A storage may move as long as nobody has asked for slices().
+  std::vector<at::Tensor> cold_memory() const;
+
   /// compute = bf16(master) of the own parts: after the masters were written from outside.
   void refresh();
   /// Every rank has every master weight.

@@ -9,11 +9,13 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/offload.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/parameter_store.h"
 #include "trireme/parallel/replicate.h"
@@ -85,7 +87,7 @@ struct Strategy::Impl {
         store(model.ties(), store_options()),
         stage(model, options.seed,
               [this](const parallel::Stage::Member& member) { store.add_block(member); }),
-        sync((store.complete(), make_sync())),
+        sync((store.complete(), offload_masters(), make_sync())),
         optimizer(std::move(own_optimizer)),
         hooks(store.leaves(), [this](std::size_t leaf, at::Tensor gradient) {
           sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
@@ -93,7 +95,16 @@ struct Strategy::Impl {
     seat.assign(plan.assignment);
     learning_rate = optimizer->base_learning_rate();
     optimizer->attach(sync->owned());
+    if (mapped)
+      for (const NamedShard& shard : optimizer->state(store.shapes())) mapped->take(shard.local);
     stage.train(true);
+  }
+
+  // Before anything has asked where they lie.
+  void offload_masters() {
+    if (options.offload.empty()) return;
+    mapped.emplace(options.offload);
+    for (const at::Tensor& memory : store.cold_memory()) mapped->take(memory);
   }
 
   parallel::StoreOptions store_options() {
@@ -403,6 +414,7 @@ struct Strategy::Impl {
   parallel::Seat seat;
   parallel::SyncPlan plan;
   StrategyOptions options;
+  std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ParameterStore store;
   parallel::Stage stage;
   std::uint32_t microbatch = 0;  // the one that is computed now
@@ -446,6 +458,9 @@ double Strategy::evaluate(const std::vector<Batch>& batches, const Loss& loss) {
 models::Value Strategy::infer(const MicroBatch& micro) { return impl_->infer(micro); }
 
 void Strategy::set_learning_rate(double learning_rate) { impl_->learning_rate = learning_rate; }
+std::int64_t Strategy::offloaded_bytes() const {
+  return impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
+}
 bool Strategy::has_whole_weights() const { return !impl_->store.shards_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->store.num_elements(); }
 std::int64_t Strategy::gradient_bytes() const {

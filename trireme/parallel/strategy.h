@@ -41,6 +41,9 @@ struct StrategyOptions {
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
   std::string compression = "none";
+  /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
+  /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
+  std::string offload = {};
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;
@@ -83,6 +86,8 @@ class Strategy final : public Saveable {
   std::int64_t num_parameters() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
+  /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.
+  std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
   /// "optimizer/NAME.exp_avg", buffers under their names.

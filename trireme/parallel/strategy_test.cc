@@ -121,11 +121,11 @@ TEST(Strategy, EverySyncEndsWithTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Outcome one = train_on(1, precision);
     for (const Sync& sync : {Sync{"zero1"}, {"zero2"}, {"zero3"}}) {
-      for (int ranks : {1, 2, 3, 4, 8})
+      for (int ranks : {2, 3, 8})
         EXPECT_EQ(train_on(ranks, precision, "auto", 2048, sync), one)
             << sync.name << " on " << ranks << " ranks, " << precision;
     }
-    for (const auto& [ranks, shard] : {std::pair{4, 2}, {6, 3}, {6, 2}, {3, 1}, {8, 4}, {2, 2}})
+    for (const auto& [ranks, shard] : {std::pair{4, 2}, {6, 3}, {3, 1}})
       EXPECT_EQ(train_on(ranks, precision, "auto", 2048, {"hybrid", shard}), one)
           << "hybrid, " << shard << " of " << ranks << " ranks, " << precision;
   }
@@ -321,6 +321,30 @@ TEST(Strategy, EverySyncResumesFromEveryOther) {
     const Saved resumed = run(ranks, sync, &half, 2, 4);
     for (const auto& [name, tensor] : end.whole)
       EXPECT_TRUE(at::equal(resumed.whole.at(name), tensor)) << sync.name << ": " << name;
+  }
+}
+
+TEST(Strategy, StateInAMappedFileChangesNoBit) {
+  for (const Sync& sync : {Sync{}, {"zero1"}, {"zero3"}}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const auto train_in = [&](const std::string& folder) {
+        kernel::Assignment assignment;
+        parallel::Seat seat{.world = rank.world.get()};
+        seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+        Strategy strategy(seat, tiny_gpt("bf16"),
+                          {.sync = sync.name, .precision = "bf16", .offload = folder},
+                          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+        // Moments at least; in whole pages.
+        const std::int64_t least = folder.empty() ? 0 : strategy.num_parameters() * 8 / 4;
+        EXPECT_GE(strategy.offloaded_bytes(), least);
+        EXPECT_EQ(strategy.offloaded_bytes() == 0, folder.empty());
+        for (int step = 0; step < 3; ++step)
+          strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+        return strategy.weights_hash();
+      };
+      EXPECT_EQ(train_in(::testing::TempDir()), train_in("")) << sync.name;
+      EXPECT_THROW(train_in("/no/such/folder"), ResourceError);
+    });
   }
 }
 

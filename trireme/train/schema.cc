@@ -120,6 +120,9 @@ void add_parallel_keys(config::Schema& schema) {
   for (const char* axis : {"pipeline", "context", "tensor", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
+  schema.add({"memory.offload", text(""),
+              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
+              "Empty: in memory."});
   schema.add({"comm.transport",
               text("auto"),
               "How bytes move between ranks.",
@@ -148,9 +151,8 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key :
-       {"parallel.schedule", "memory.recompute", "memory.offload", "memory.limit", "server.count",
-        "server.staleness", "server.replicas", "checkpoint.path"}) {
+  for (const char* key : {"parallel.schedule", "memory.recompute", "memory.limit", "server.count",
+                          "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -210,7 +212,8 @@ Settings::Settings(const config::Config& config) {
               .clip = number("train.clip"),
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
-              .compression = config.text("comm.compression")};
+              .compression = config.text("comm.compression"),
+              .offload = config.text("memory.offload")};
   optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
                number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");
