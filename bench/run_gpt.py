@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A training step of this tree against PyTorch's DistributedDataParallel, interleaved; prints ratios.
 
-    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--json FILE]
+    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15]
+                     [--shape small|base] [--precisions fp32 bf16] [--compile] [--json FILE]
 
-Same GPT, data, precision, and 2 ranks with one thread each. Every round runs each program once; a
-program's figure is the median of its steps over all rounds, without each run's first three.
+Same GPT, data, precision, and 2 ranks with one thread each; with --compile also DDP under torch.compile.
+Every round runs each program once; a program's figure is the median of its steps over all rounds, without
+each run's first three.
 """
 import argparse
 import json
@@ -18,6 +20,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
 PRECISIONS = ("fp32", "bf16")
+# Over bench/gpt.toml: (layers, heads, width, block, global batch). "base" has GPT-2's smallest size.
+SHAPES = {"small": (6, 6, 384, 256, 8), "base": (12, 12, 768, 128, 4)}
 
 
 def parse():
@@ -27,6 +31,9 @@ def parse():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="10.9 or 85 million parameters")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--compile", action="store_true", help="DDP under torch.compile, too")
     parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
 
@@ -46,14 +53,22 @@ def write_data(path):
 def commands(options, data, out):
     """(who, precision) -> command."""
     found = {}
-    for precision in PRECISIONS:
+    layers, heads, width, block, batch = SHAPES[options.shape]
+    own = {"model.layers": layers, "model.heads": heads, "model.width": width, "model.block": block,
+           "batch.global": batch, "batch.micro": batch // options.ranks}
+    own_shape = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+    shape = ["--layers", str(layers), "--heads", str(heads), "--width", str(width), "--block", str(block),
+             "--global-batch", str(batch)]
+    for precision in options.precisions:
         found["trireme", precision] = [
             str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
             "--ranks", str(options.ranks), "--data", str(data), "--out", str(out), "--json",
-            "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}"]
+            "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}", *own_shape]
         found["ddp", precision] = [
             options.python, str(HERE / "peers" / "ddp_gpt.py"), "--data", str(data), "--ranks",
-            str(options.ranks), "--steps", str(options.steps), "--precision", precision]
+            str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
+        if options.compile:
+            found["compiled", precision] = found["ddp", precision] + ["--compile"]
     return found
 
 
@@ -94,23 +109,27 @@ def measure(options):
     return figures
 
 
-def table(figures):
+def table(figures, precisions):
     rows = ["| precision | Trireme, step | of it communication | DDP, step | DDP / Trireme | "
             "loss at the end, Trireme | DDP |",
             "|---|---:|---:|---:|---:|---:|---:|"]
-    for precision in PRECISIONS:
+    for precision in precisions:
         own, peer = figures[f"trireme {precision}"], figures[f"ddp {precision}"]
         rows.append(f"| {precision} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
                     f"{peer['median']:.3f} s | "
                     f"{peer['median'] / own['median']:.2f}x | {own['losses'][-1]:.3f} | "
                     f"{peer['losses'][-1]:.3f} |")
+    for precision in precisions:
+        if f"compiled {precision}" in figures:
+            own, peer = figures[f"trireme {precision}"]["median"], figures[f"compiled {precision}"]["median"]
+            rows.append(f"\n{precision}, DDP under torch.compile: {peer:.3f} s, {peer / own:.2f}x")
     return "\n".join(rows)
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures))
+    print(table(figures, options.precisions))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
 

@@ -1,6 +1,6 @@
 """PyTorch's DistributedDataParallel over Gloo on the GPT of bench/gpt.toml; one JSON line a step.
 
-    ddp_gpt.py --data FILE [--ranks 2] [--steps 15] [--precision fp32|bf16] [--global-batch 8]
+    ddp_gpt.py --data FILE [--ranks 2] [--steps 15] [--precision fp32|bf16] [--global-batch 8] [--compile]
 
 Each rank is a process with one thread on a core of its own. Model, initial values, optimizer, its
 numbers and the clipping are those of `trireme train bench/gpt.toml`; bf16 is autocast, DDP's usual way.
@@ -20,17 +20,14 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from gpt_model import Gpt, make_optimizer  # noqa: E402
 
-BLOCK = 256
-
-
-def batches(path, sequences, rank, seed=1):
-    """Windows of BLOCK + 1 bytes at random places of the file: tokens and targets [sequences, BLOCK]."""
+def batches(path, sequences, block, rank, seed=1):
+    """Windows of block + 1 bytes at random places of the file: tokens and targets [sequences, block]."""
     with open(path, "rb") as file:
         data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
     while True:
-        starts = torch.randint(len(data) - BLOCK - 1, (sequences,), generator=generator)
-        windows = torch.stack([data[start:start + BLOCK + 1] for start in starts]).long()
+        starts = torch.randint(len(data) - block - 1, (sequences,), generator=generator)
+        windows = torch.stack([data[start:start + block + 1] for start in starts]).long()
         yield windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 
@@ -40,10 +37,12 @@ def train(rank, options, store):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
     torch.manual_seed(1)
-    model = Gpt()
+    model = Gpt(layers=options.layers, heads=options.heads, width=options.width, block=options.block)
     parallel = DistributedDataParallel(model)
+    if options.compile:
+        parallel = torch.compile(parallel)
     optimizer = make_optimizer(model)
-    source = batches(options.data, options.global_batch // options.ranks, rank)
+    source = batches(options.data, options.global_batch // options.ranks, options.block, rank)
     for step in range(options.steps):
         start = time.perf_counter()
         tokens, targets = next(source)
@@ -67,6 +66,9 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--global-batch", type=int, default=8)
+    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--compile", action="store_true", help="through torch.compile (first step: minutes)")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -76,7 +76,7 @@ std::vector<Killing> plans() {
       add(transport, way, {"direct"}, within_host);
       if (way != std::string("messages")) add(transport, way, test::movers(), within_host);
     }
-    add(transport, "read", test::movers(), within_host);
+    add(transport, "read", test::readers(), within_host);
   }
   add("mixed", "messages", test::shared_results(), true);
   return all;

@@ -81,6 +81,9 @@ inline std::vector<std::string> movers() {
   return {"broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"};
 }
 
+/// Those that read memory which is not mapped; the other movers stage it.
+inline std::vector<std::string> readers() { return {"reduce_scatter", "reduce", "all_to_all_v"}; }
+
 /// Each algorithm of the collectives beside all_reduce, and what is made of several of them.
 inline std::vector<std::string> other_rounds() {
   return {"broadcast.binomial", "broadcast.chain", "all_gather.pairwise",

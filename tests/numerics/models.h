@@ -80,6 +80,24 @@ inline models::Blocks language_model_blocks(std::uint64_t seed) {
   return blocks;
 }
 
+// With dropout: from the block's own stream, or (foreign) from LibTorch's default generator.
+struct Dropout : torch::nn::Module {
+  explicit Dropout(bool foreign) : foreign_(foreign) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return foreign_ ? at::dropout(x, 0.2, true) : tensor::dropout(x, 0.2);
+  }
+  bool foreign_;
+};
+inline models::Blocks dropout_blocks(std::uint64_t seed, bool foreign) {
+  models::Blocks blocks;
+  blocks.add("embed", [seed] { return initialized<Embed>(seed, "embed."); });
+  blocks.add("dropout", [foreign] { return std::make_shared<Dropout>(foreign); });
+  blocks.add("layer", [seed] { return initialized<Layer>(seed, "layer."); });
+  blocks.add("head", [seed] { return initialized<Head>(seed, "embed."); });
+  blocks.tie("head.weight", "embed.weight");
+  return blocks;
+}
+
 struct Perceptron : torch::nn::Module {
   explicit Perceptron(std::uint64_t seed) {
     first = register_module("first", torch::nn::Linear(kLength, 20));

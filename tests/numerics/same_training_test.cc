@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/numerics/training.h"
+#include "trireme/base/check.h"
 #include "trireme/comm/registry.h"
 
 namespace trireme {
@@ -16,9 +17,9 @@ using numerics::Record;
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt"},  {.name = "blocks-gpt-bf16", .steps = 5},
-      {.name = "blocks-tied"}, {.name = "blocks-mlp"},
-      {.name = "module-tied"}, {.name = "module-mlp"},
+      {.name = "blocks-gpt"}, {.name = "blocks-gpt-bf16", .steps = 5}, {.name = "blocks-tied"},
+      {.name = "blocks-mlp"}, {.name = "blocks-dropout", .steps = 5},  {.name = "module-tied"},
+      {.name = "module-mlp"},
   };
   return all;
 }
@@ -50,6 +51,18 @@ const std::vector<Case>& short_cases() {
        .micro = 1,
        .steps = 6,
        .workers = 2},
+  };
+  return all;
+}
+
+// 12 micro-batches a step.
+const std::vector<Case>& lane_cases() {
+  static const std::vector<Case> all = {
+      {.name = "blocks-gpt", .steps = 5},
+      {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-tied", .steps = 5},
+      {.name = "blocks-dropout", .steps = 5},
+      {.name = "blocks-dropout-foreign", .steps = 5},
   };
   return all;
 }
@@ -114,6 +127,17 @@ TRIREME_PROCESS(train) {
     }
     return 0;
   }
+  if (what == "lanes") {
+    for (Case which : lane_cases()) {
+      which.lanes = std::stoi(argv[2]);
+      const Record record = train(job, which);
+      print(which, "auto", record);
+      const bool foreign = which.name.ends_with("foreign");
+      TRIREME_CHECK(record.lanes == (foreign ? 1 : which.lanes));
+      TRIREME_CHECK(record.lanes_note.empty() == (!foreign || which.lanes == 1));
+    }
+    return 0;
+  }
   // Three of them on every case, all of them on the first.
   std::vector<std::string> usual = {"naive", "ring"}, all;
   if (job.world().transport_name() != "tcp") usual.push_back("direct");
@@ -143,6 +167,17 @@ TEST(SameTraining, ThreeRanksShm) { numerics::expect_same_training({3, "shm"}); 
 TEST(SameTraining, ThreeRanksTcp) { numerics::expect_same_training({3, "tcp"}); }
 TEST(SameTraining, FourRanksShm) { numerics::expect_same_training({4, "shm"}); }
 TEST(SameTraining, FourRanksTcp) { numerics::expect_same_training({4, "tcp"}); }
+
+TEST(SameTraining, WithAnyNumberOfLanes) {
+  const auto lanes = [](int ranks, const char* count) {
+    return by_case(numerics::train_layout({ranks, "shm", {"lanes", count}}));
+  };
+  const auto one = lanes(1, "1");
+  EXPECT_EQ(one.size(), lane_cases().size());
+  EXPECT_NE(one.at("blocks-dropout"), one.at("blocks-tied"));
+  for (const auto& [ranks, count] : {std::pair{1, "2"}, {1, "4"}, {2, "2"}, {3, "4"}})
+    EXPECT_EQ(lanes(ranks, count), one) << ranks << " ranks with " << count << " lanes";
+}
 
 TEST(SameTraining, TheHashSeesTheSeed) {
   for (const auto& [which, value] : by_case(numerics::train_layout({2, "shm", {"seed"}})))

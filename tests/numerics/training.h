@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct Case {
   int workers = 0;  // of the loader (door a)
   std::string sync = "plain";
   double clip = 0;
+  int lanes = 1;  // door b
 };
 
 struct Record {
@@ -42,6 +44,8 @@ struct Record {
   // The micro-batches that this rank computed: "step/index" (b), "epoch/content:loss" (a).
   std::set<std::string> computed;
   int applied = 0;
+  int lanes = 1;  // in use at the end (door b)
+  std::string lanes_note;
   std::map<std::string, at::Tensor> weights;
 };
 
@@ -138,7 +142,8 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
                      .precision = precision,
                      .clip = which.clip,
                      .seed = which.seed,
-                     .bucket_bytes = 1024},
+                     .bucket_bytes = 1024,
+                     .lanes = which.lanes},
                     optim::make_optimizer(AdamW{.learning_rate = 1e-2, .weight_decay = 0}));
   Record record;
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
@@ -146,8 +151,10 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
     return mean_loss(output.at(0), micro.field("targets")) * static_cast<double>(micro.count);
   };
   std::vector<double> losses;
+  std::mutex mutex;
   for (std::int64_t step = 0; step < which.steps; ++step) {
     const Loss counted = [&](const models::Value& output, const MicroBatch& micro) {
+      const std::lock_guard lock(mutex);  // lanes call it side by side
       record.computed.insert(std::to_string(step) + "/" + std::to_string(micro.index));
       return loss(output, micro);
     };
@@ -155,6 +162,8 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
     ++record.applied;
   }
   record.losses = hash_of(losses);
+  record.lanes = strategy.lanes();
+  record.lanes_note = strategy.lanes_note();
   take_weights(strategy, record);
   return record;
 }
@@ -174,6 +183,9 @@ inline Record train(Job& job, const Case& which,
   if (which.name == "blocks-gpt-bf16") return train_blocks(job, which, gpt("bf16"), "bf16", reduce);
   if (which.name == "blocks-tied")
     return train_blocks(job, which, language_model_blocks(which.seed), "fp32", reduce);
+  if (which.name.starts_with("blocks-dropout"))
+    return train_blocks(job, which, dropout_blocks(which.seed, which.name.ends_with("foreign")),
+                        "fp32", reduce);
   if (which.name == "blocks-mlp")
     return train_blocks(job, which, perceptron_blocks(which.seed), "fp32", reduce);
   if (which.name.starts_with("module-mlp")) return train_module<Perceptron>(job, which, reduce);

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/job/job.h"
 #include "trireme/job/mpi_meeting.h"
+#include "trireme/job/socket_meeting.h"
 #include "trireme/launch/launch.h"
 
 namespace trireme {
@@ -42,19 +44,22 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   return launch::run(options);
 }
 
-std::optional<launch::RankEnvironment> under_mpirun() {
+std::optional<launch::RankEnvironment> under_launcher() {
   const launch::RankEnvironment place = launch::resolve_environment();
   if (place.launcher.empty()) return std::nullopt;
-  job::meet_under_mpirun(place);
+  if (!place.meeting) job::meet_under_mpirun(place);
   return place;
 }
 
 // Like a rank that train started: its Job reports whatever is thrown, so nothing is caught.
-int run_under_mpirun(const launch::RankEnvironment& place, int argc, char** argv,
-                     const train::WorkerSpec& spec) {
+int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
+                       const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
   told.corpus = -1;  // a descriptor of rank 0's
-  const auto specs = job::exchange_under_mpirun(place.rank == 0 ? told.to_text() : "");
+  const std::string mine = place.rank == 0 ? told.to_text() : "";
+  const auto specs = place.meeting
+                         ? job::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
+                         : job::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
   if (place.rank == 0) told.corpus = spec.corpus;
   return [&]() noexcept { return train::run_training(argc, argv, told); }();

@@ -1,5 +1,5 @@
 // Starts the ranks of a training job on this host and waits for them; or becomes one of those that
-// mpirun has started.
+// another launcher has started.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,12 @@ inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 /// One rank runs in this process; more are processes of their own. Returns the job's exit code.
 int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec);
 
-/// Where mpirun started this process as one of several: which, and how many. They meet over MPI, so
-/// that from here on the failure of one ends all.
-std::optional<launch::RankEnvironment> under_mpirun();
+/// Where mpirun, srun or torchrun started this process as one of several: which, and how many.
+/// Those of mpirun meet over MPI, so that from here on the failure of one ends all.
+std::optional<launch::RankEnvironment> under_launcher();
 /// Collective over these processes: becomes a rank of their job, told what rank 0's `spec` says.
-int run_under_mpirun(const launch::RankEnvironment& place, int argc, char** argv,
-                     const train::WorkerSpec& spec);
+int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
+                       const train::WorkerSpec& spec);
 
 }  // namespace cli
 }  // namespace v0

@@ -91,9 +91,10 @@ void say_next(const Options& options, const Invocation& invocation, const std::s
 
 void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironment& place) {
   if (!options.ranks_given || options.ranks == place.size) return;
-  throw ConfigError("--ranks " + std::to_string(options.ranks) + ", but " + place.launcher +
-                        " started " + std::to_string(place.size) + " processes",
-                    {.operation = "config", .advice = "Leave --ranks away under mpirun."});
+  throw ConfigError(
+      "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
+          std::to_string(place.size) + " processes",
+      {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
 }
 
 // Ranks that are threads share the program and the text.
@@ -107,11 +108,12 @@ int train_command(Options options, const Invocation& invocation) {
     std::fputs(train::training_schema().help().c_str(), stdout);
     return 0;
   }
-  const auto mpirun = under_mpirun();
-  if (mpirun) {
-    check_ranks(options.job, *mpirun);
-    options.job.ranks = mpirun->size;
-    if (mpirun->rank > 0) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, {});
+  const auto launcher = under_launcher();
+  if (launcher) {
+    check_ranks(options.job, *launcher);
+    options.job.ranks = launcher->size;
+    if (launcher->rank > 0)
+      return run_under_launcher(*launcher, invocation.argc, invocation.argv, {});
   }
   const Place place = decide_place(options);
   if (!options.trace.empty()) check_writable(options.trace);
@@ -120,10 +122,11 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
   const TrainingJob job = prepare(options.job);
-  if (mpirun && job.plan.job.simulated) {
-    throw ConfigError("transport sim runs all ranks in one process, but " + mpirun->launcher +
-                          " started " + std::to_string(mpirun->size),
-                      {.operation = "config", .advice = "Start it without mpirun."});
+  if (launcher && job.plan.job.simulated) {
+    throw ConfigError(
+        "transport sim runs all ranks in one process, but " + launcher->launcher + " started " +
+            std::to_string(launcher->size),
+        {.operation = "config", .advice = "Start it without " + launcher->launcher + "."});
   }
   const train::RunFolder folder = place.folder.empty()
                                       ? train::RunFolder::claim(options.out, job.plan.job.name)
@@ -147,7 +150,7 @@ int train_command(Options options, const Invocation& invocation) {
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
   const auto run = [&] {
-    if (mpirun) return run_under_mpirun(*mpirun, invocation.argc, invocation.argv, spec);
+    if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
     if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
     return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
   };

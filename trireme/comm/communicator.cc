@@ -7,6 +7,7 @@
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
@@ -58,10 +59,38 @@ void Communicator::require(bool condition, std::string_view operation,
       what, {.rank = rank(), .operation = std::string(operation), .advice = "Correct the call."});
 }
 
+// Where the buffers lie decides who carries it out.
+Work Communicator::submit(Operation operation, const OpOptions& options) {
+  place(operation, options);
+  return engine_->submit(std::move(operation), options.deadline);
+}
+
+void Communicator::place(Operation& operation, const OpOptions& options) const {
+  const std::string_view named = options.algorithm;
+  engine_->place(operation,
+                 named == nccl::kNative || engine_->options().algorithm == nccl::kNative);
+  const std::string_view called = name_of(operation.called());
+  require(operation.on_gpu || named != nccl::kNative, called,
+          "algorithm nccl-native is for GPU memory, and this buffer lies in the host's");
+  require(!operation.on_gpu || named.empty() || named == "auto" || named == nccl::kNative, called,
+          "algorithm " + std::string(named) +
+              " is for CPU memory, and this buffer lies on a GPU, " +
+              "where there are auto and nccl-native");
+}
+
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
 std::string Communicator::choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
                                  bool wide) const {
   if (wanted.empty()) wanted = engine_->options().algorithm;
+  if (wanted == nccl::kNative && engine_->options().gpu) wanted = "auto";  // on the CPU
+  if (wanted == nccl::kNative) {
+    throw ConfigError(
+        "algorithm nccl-native needs transport nccl",
+        {.rank = rank(),
+         .operation = "all_reduce",
+         .label = "comm.algorithm",
+         .advice = "Use comm.transport nccl where there are GPUs, or algorithm auto."});
+  }
   if (wanted == "auto") {
     return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total, wide);
   }
@@ -101,7 +130,7 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
                                kernel::accumulates_wide(combine_of(op), inout.dtype));
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
@@ -126,7 +155,7 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
                                kernel::accumulates_wide(kernel::Combine::Sum, out.dtype));
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
@@ -139,7 +168,7 @@ Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
   operation.root = root;
   operation.in = inout;
   operation.out = std::move(inout);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::all_gather(Buffer in, Buffer out, const OpOptions& options) {
@@ -163,7 +192,7 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options) {
@@ -182,7 +211,7 @@ Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOp
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 std::string Communicator::explain_all_reduce(std::size_t bytes) const {
@@ -200,7 +229,7 @@ Work Communicator::send(Buffer buffer, int peer, std::uint32_t tag, const OpOpti
   operation.root = peer;
   operation.user_tag = tag;
   operation.in = std::move(buffer);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
@@ -210,7 +239,7 @@ Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOpti
   operation.root = peer;
   operation.user_tag = tag;
   operation.out = std::move(buffer);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 }  // namespace comm

@@ -60,16 +60,17 @@ struct OpOptions {
 class Arena {
  public:
   Arena() = default;
-  Arena(net::Region region) : region_(std::move(region)) {}
+  Arena(net::Region region, Device device = {}) : region_(std::move(region)), device_(device) {}
   std::span<std::byte> bytes() const noexcept { return region_.bytes; }
   net::RegionId id() const noexcept { return region_.id; }
   /// Elements [offset, offset + count) as a Buffer that keeps the arena alive. Offset in bytes.
   Buffer buffer(std::size_t offset, std::size_t count, DType dtype) const {
-    return {region_.bytes.data() + offset, count, dtype, {}, {}, region_.owner};
+    return {region_.bytes.data() + offset, count, dtype, device_, {}, region_.owner};
   }
 
  private:
   net::Region region_;
+  Device device_;
 };
 
 /// What a communicator knows of its peers beyond its transport: asked when a wait ran out, and told
@@ -88,10 +89,15 @@ class PeerWatch {
 };
 
 struct RunEvent;
+namespace nccl {
+class Gpu;
+}
 
 struct CommunicatorOptions {
   std::string name = "world";
-  std::string algorithm = "auto";  // auto | direct | a registered one (registry.h)
+  /// auto | direct | a registered one (registry.h) | nccl-native: GPU memory is reduced by NCCL's
+  /// own order of additions, CPU memory as by auto.
+  std::string algorithm = "auto";
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
   std::shared_ptr<PeerWatch> watch = nullptr;
@@ -103,6 +109,8 @@ struct CommunicatorOptions {
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
   /// Where every collective is recorded as spans; null = off.
   std::shared_ptr<observe::Trace> trace = nullptr;
+  /// This rank's GPU: buffers on it travel over NCCL. Null: CPU memory only.
+  std::shared_ptr<nccl::Gpu> gpu = nullptr;
   /// Told every `timeout` why a wait goes on; default: a line on stderr. Any thread.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Told what every collective does, round by round (run_event.h); nothing is told where empty.
@@ -132,7 +140,8 @@ class Communicator final {
   bool can_map() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
-  /// Collective. Zeroed; reduced in place without a copy where the transport can map it.
+  /// Collective. Zeroed; reduced in place without a copy where the transport can map it. On a GPU:
+  /// memory of this rank alone, and no collective.
   Arena allocate(std::size_t bytes, Device device = {});
 
   /// One leaf per rank; every rank ends with the same bits.
@@ -169,8 +178,9 @@ class Communicator final {
   Work all_to_all(Buffer in, Buffer out, const OpOptions& options = {});
   Work all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
                     std::span<const std::size_t> recv_counts, const OpOptions& options = {});
-  /// all_reduce of each, in place, as one call: small ones travel together, packed by type. The
-  /// same bits as one by one. All ranks give the same counts and types in the same order.
+  /// all_reduce of each, in place, as one call: small ones travel together, packed by type (on a
+  /// GPU each is a call of its own). The same bits as one by one. All ranks give the same counts
+  /// and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
   /// Collective: waits for the others. Memory for results that live once per host; shared_result.h
   /// says for how long one stands. All ranks give the same number of bytes.
@@ -214,12 +224,15 @@ class Communicator final {
   friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
   bool may_be_direct(OpKind kind, const OpOptions& options) const;
+  Work submit(Operation operation, const OpOptions& options);
+  void place(Operation& operation, const OpOptions& options) const;
   std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
                      bool wide = false) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
   void require_root(int root, std::string_view operation) const;
+  void require_on_cpu(const Buffer& buffer, std::string_view operation) const;
   void require_room(const SharedResult& out, std::size_t bytes, std::string_view operation) const;
   Operation shared_step(OpKind kind, OpKind called, const Buffer& in, const SharedResult& out,
                         std::vector<std::size_t> counts, const OpOptions& options) const;

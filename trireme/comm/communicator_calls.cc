@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/combine.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/fused_call.h"
+#include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
@@ -54,7 +56,9 @@ std::vector<std::size_t> equal_counts(int size, std::size_t count) {
 // The algorithm that the call names, else `usual`.
 std::string Communicator::pick(OpKind kind, const OpOptions& options,
                                std::string_view usual) const {
-  if (options.algorithm.empty() || options.algorithm == "auto") return std::string(usual);
+  if (options.algorithm.empty() || options.algorithm == "auto" ||
+      options.algorithm == nccl::kNative)  // place() has a word on that
+    return std::string(usual);
   if (find_algorithm(kind, options.algorithm)) return std::string(options.algorithm);
   std::string names;
   for (const AlgorithmEntry* entry : algorithms_of(kind)) {
@@ -102,7 +106,7 @@ Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const Op
   operation.total = static_cast<std::uint32_t>(size());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
@@ -122,7 +126,7 @@ Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::gather(Buffer in, Buffer out, int root, const OpOptions& options) {
@@ -149,7 +153,7 @@ Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> 
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::scatter(Buffer in, Buffer out, int root, const OpOptions& options) {
@@ -177,7 +181,7 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
   operation.counts.assign(counts.begin(), counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
@@ -193,7 +197,7 @@ Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.in = std::move(in);
   operation.out = std::move(out);
-  return engine_->submit(std::move(operation), options.deadline);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
@@ -215,6 +219,7 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
   operation.recv_counts.assign(recv_counts.begin(), recv_counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
+  place(operation, options);
   std::vector<int> names;
   for (int peer = 0; peer < size(); ++peer) names.push_back(engine_->world_rank(peer));
   return engine_->submit(counts_before(std::move(operation), std::move(names)), options.deadline);
@@ -223,8 +228,15 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
 Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
                                    const OpOptions& options) {
   for (const Buffer& buffer : buffers) require_reducible(buffer.dtype, op, "all_reduce_many");
-  const auto algorithm = [&](std::size_t bytes) {
-    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()));
+  const auto on_gpu = [](const Buffer& one) { return one.device.kind != DeviceKind::Cpu; };
+  if (std::any_of(buffers.begin(), buffers.end(), on_gpu)) {
+    std::vector<Work> works;
+    for (const Buffer& buffer : buffers) works.push_back(all_reduce(buffer, op, options));
+    return Work::all(works);
+  }
+  const auto algorithm = [&](std::size_t bytes, DType dtype) {
+    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()),
+                  kernel::accumulates_wide(combine_of(op), dtype));
   };
   auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();

@@ -7,6 +7,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/inline_run.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
 #include "trireme/comm/registry.h"
@@ -71,18 +72,31 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
       family_(family ? std::move(family) : std::make_shared<Family>()),
       head_(family_.use_count() == 1),
       expected_(size_, 0) {
+  if (options_.gpu) gpu_ = std::make_shared<nccl::GpuGroup>(*this, options_.gpu);
   if (options_.trace) trace_ = std::make_unique<CallTrace>(options_.trace, waiter_, options_.name);
+}
+
+void Engine::place(Operation& operation, bool native) {
+  if (operation.device || nccl::device_of(operation).kind == DeviceKind::Cpu) return;
+  if (gpu_) return gpu_->prepare(operation, native);
+  throw ConfigError("a buffer lies on a GPU, and " + options_.name + " moves CPU memory only",
+                    {.rank = world_rank(rank_),
+                     .operation = title_of(operation),
+                     .label = operation.label,
+                     .advice = "Use comm.transport nccl."});
 }
 
 Work Engine::submit(Operation operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
   std::shared_ptr<WorkOwner> owner = shared_from_this();
-  const bool aside = operation.kind == OpKind::Send || operation.kind == OpKind::Recv;
+  const bool aside =
+      operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device;
   if (aside || !deadline.is_job()) {
     owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline.or_else(timeout()),
                                           aside ? title_of(operation) : std::string());
   }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
+  if (operation.device) source.set_device(operation.device);
   auto call = std::make_shared<Call>(Call{std::move(operation), std::move(source)});
   if (trace_) trace_->submitted(call->times);
   Work work = call->source.work();
@@ -94,17 +108,21 @@ Work Engine::submit(Operation operation, Deadline deadline) {
 
 const FoldPlan& Engine::fold_plan(std::uint32_t total) {
   auto& plan = fold_plans_[total];
-  if (plan) return *plan;
-  plan = std::make_unique<FoldPlan>();
-  std::vector<kernel::LeafRange> all;
-  for (int rank = 0; rank < size_; ++rank) {
-    auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size_, rank), total);
-    plan->most_terms = std::max(plan->most_terms, nodes.size());
-    all.insert(all.end(), nodes.begin(), nodes.end());
-    plan->nodes_of.push_back(std::move(nodes));
-  }
-  plan->steps = kernel::fold_steps(all, total);
+  if (!plan) plan = std::make_unique<FoldPlan>(make_fold_plan(total, size_));
   return *plan;
+}
+
+FoldPlan make_fold_plan(std::uint32_t total, int size) {
+  FoldPlan plan;
+  std::vector<kernel::LeafRange> all;
+  for (int rank = 0; rank < size; ++rank) {
+    auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size, rank), total);
+    plan.most_terms = std::max(plan.most_terms, nodes.size());
+    all.insert(all.end(), nodes.begin(), nodes.end());
+    plan.nodes_of.push_back(std::move(nodes));
+  }
+  plan.steps = kernel::fold_steps(all, total);
+  return plan;
 }
 
 void Engine::abort(std::exception_ptr error) noexcept {
@@ -148,6 +166,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   call->own.header = header_of(op, options_.epoch);
   // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
   if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
+  if (op.on_gpu) return can_map_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
   try {
     if (!call->inlined && op.algorithm == "direct") {
@@ -207,6 +226,10 @@ void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
 void Engine::on_agreed(const std::shared_ptr<Call>& call,
                        std::span<const std::byte* const> payloads) {
   if (trace_) trace_->agreed(call->times);
+  if (call->operation.on_gpu) {
+    wait_for(Waits::No);
+    return gpu_->run(call);
+  }
   if (const auto program = call->program) return program->run();
   if (const auto direct = call->direct) {
     wait_for(Waits::Direct);
@@ -261,6 +284,7 @@ bool Engine::goes_on(Call& call) {
   next.sequence = ended.sequence;
   next.algorithm = ended.algorithm;
   next.part_of = ended.part_of;
+  next.device = ended.device;
   next.step = static_cast<std::uint8_t>(ended.step + 1);
   try {
     if (!ended.next(next)) return false;
@@ -293,6 +317,18 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   if (leaving_ && queue_.empty()) retire();
 }
 
+void Engine::given_to_gpu(const std::shared_ptr<Call>&) {
+  running_ = false;
+  if (broken()) return;
+  queue_.pop_front();
+  pump();
+  if (leaving_ && queue_.empty()) retire();
+}
+
+void Engine::ended_on_gpu(const std::shared_ptr<Call>& call) {
+  if (trace_) trace_->finished(call->operation, call->times);
+}
+
 void Engine::fail(std::exception_ptr error) noexcept {
   if (broken()) return;
   break_with(with_context(std::move(error)));
@@ -312,11 +348,13 @@ void Engine::break_with(const std::exception_ptr& error) noexcept {
   if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
+    if (gpu_ && gpu_->holds(*call)) continue;  // it ends when the GPU has let go of it
     if (call->program) call->program->cancel();
     call->program = nullptr;  // whoever runs it holds it
     call->direct = nullptr;
     call->source.fail(error);
   }
+  if (gpu_) gpu_->abort(error);
   leaving_ ? retire() : family_->fail(error);
 }
 

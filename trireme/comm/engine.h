@@ -38,7 +38,7 @@ inline constexpr std::size_t kStagingBytes = 2u << 20;
 
 /// What a message is for; with the pair of ranks it is the whole tag, since operations follow one
 /// another in the same order everywhere.
-enum class Channel : std::uint32_t { Header, Data };
+enum class Channel : std::uint32_t { Header, Data, Gpu };
 net::Tag tag_of(Channel channel) noexcept;
 
 /// Who brings which terms of a sum, and how all of them are folded.
@@ -47,6 +47,8 @@ struct FoldPlan {
   std::vector<kernel::FoldStep> steps;
   std::size_t most_terms = 1;  // of one rank
 };
+
+FoldPlan make_fold_plan(std::uint32_t total, int size);
 
 /// Memory for results that live once per host (shared_result.h); where ranks do not reach one
 /// another's arenas, this rank's own.
@@ -66,6 +68,9 @@ struct DirectPointers {
 };
 
 class ProgramRun;
+namespace nccl {
+class GpuGroup;
+}
 struct Call {
   Operation operation;
   WorkSource source;
@@ -97,7 +102,11 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
 
   Work submit(Operation operation, Deadline deadline);
+  /// Makes it a call for the GPU where its buffers lie there; `native`: by NCCL's own reduction.
+  /// Any thread; throws ConfigError where that cannot be.
+  void place(Operation& operation, bool native);
   Arena allocate(std::size_t bytes, Device device);
+  Arena allocate_on_gpu(std::size_t bytes, Device device);
   /// Collective; waits for the peers.
   SharedRegion allocate_shared(std::size_t bytes);
   void release(const SharedRegion& region) noexcept;
@@ -134,6 +143,9 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const Route& route_of(const Operation& operation);
   const FoldPlan& fold_plan(std::uint32_t total);
   void finish(const std::shared_ptr<Call>& call);
+  /// The running call is in the GPU's hands: the next one may begin.
+  void given_to_gpu(const std::shared_ptr<Call>& call);
+  void ended_on_gpu(const std::shared_ptr<Call>& call);
   /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
   void fail(std::exception_ptr error) noexcept;
   /// A send to or receive from `peer` failed. A peer that found the calls to differ leaves before
@@ -143,6 +155,10 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void break_with(const std::exception_ptr& error) noexcept;
   /// The number by which errors name `rank`: the world's.
   int world_rank(int rank) const noexcept;
+  /// User threads that wait on the host for something of this engine.
+  int waits() const noexcept { return user_waits_.load(std::memory_order_relaxed); }
+  std::exception_ptr gpu_timeout(Duration waited, const std::string& operation,
+                                 const std::string& label) const;
   bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   void expect(int peer, int change) noexcept { expected_[peer] += change; }
   bool poll();
@@ -214,7 +230,8 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   Waits waits_ = Waits::No;
   int headers_seen_ = 0;  // of the running call
 
-  std::unique_ptr<CallTrace> trace_;  // null = off
+  std::shared_ptr<nccl::GpuGroup> gpu_;  // null: CPU memory only
+  std::unique_ptr<CallTrace> trace_;     // null = off
   Scratch scratch_;
   DirectPointers direct_pointers_;
   std::map<std::string, std::unique_ptr<Route>> routes_;
@@ -236,6 +253,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::string title_;  // of the running call
   std::atomic<bool> broken_{false};
   std::atomic<std::int64_t> waited_{0};
+  std::atomic<int> user_waits_{0};
 };
 
 }  // namespace comm

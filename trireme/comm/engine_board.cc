@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/inline_run.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/program_run.h"
 
 namespace trireme {
@@ -81,6 +82,7 @@ void Engine::set_up() {
 }
 
 Arena Engine::allocate(std::size_t bytes, Device device) {
+  if (device.kind == DeviceKind::Cuda) return allocate_on_gpu(bytes, device);
   Arena arena;
   run_and_wait([&] {
     const int self[] = {rank_};  // where not all can map it, nobody does
@@ -95,6 +97,18 @@ Arena Engine::allocate(std::size_t bytes, Device device) {
     arena = Arena(region);
   });
   return arena;
+}
+
+Arena Engine::allocate_on_gpu(std::size_t bytes, Device device) {
+  if (!gpu_ || device.index != gpu_->gpu()->index()) {
+    throw ConfigError("GPU " + std::to_string(device.index) + " is not this rank's",
+                      {.rank = world_rank(rank_),
+                       .operation = "allocate",
+                       .advice = "Use comm.transport nccl, and job.device()."});
+  }
+  const std::shared_ptr<void> memory = gpu_->gpu()->allocate(bytes);
+  gpu_->gpu()->clear(memory.get(), bytes, nullptr);
+  return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
 }
 
 // An arena of which rank 0's part alone is used, by all.

@@ -3,6 +3,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -74,6 +75,8 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
     if (context.peer < 0) context.peer = world_rank(peer);
     missing += (missing.empty() ? "" : ", ") + text(peer);
   }
+  if (missing.empty() && gpu_ && gpu_->busy())
+    return gpu_timeout(waited, context.operation, context.label);
   context.advice =
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
@@ -84,12 +87,27 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
                    std::move(context)));
 }
 
+// All ranks had agreed on the call: what keeps it is a GPU or the way between two.
+std::exception_ptr Engine::gpu_timeout(Duration waited, const std::string& operation,
+                                       const std::string& label) const {
+  return std::make_exception_ptr(TimeoutError(
+      "waited " + seconds(waited) + " for GPU " + std::to_string(gpu_->gpu()->index()) +
+          " to end what all ranks have begun over NCCL" + group_text(),
+      {.rank = world_rank(rank_),
+       .operation = operation,
+       .label = label,
+       .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
+                 "it was only slow."}));
+}
+
 void Engine::on_wait_begin(std::string_view description) noexcept {
+  user_waits_.fetch_add(1, std::memory_order_relaxed);
   if (options_.watch) options_.watch->activity(description, true);
 }
 
 void Engine::on_wait_end(std::string_view description, Duration waited) noexcept {
   waited_.fetch_add(waited.count(), std::memory_order_relaxed);
+  user_waits_.fetch_sub(1, std::memory_order_relaxed);
   if (options_.watch) options_.watch->activity(description, false);
 }
 

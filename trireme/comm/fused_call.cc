@@ -166,9 +166,9 @@ static_assert(sizeof(std::size_t) == sizeof(std::int64_t));
 
 }  // namespace
 
-std::optional<Operation> fused_call(std::span<const Buffer> buffers, ReduceOp op, int rank,
-                                    int size, const OpOptions& options,
-                                    const std::function<std::string(std::size_t)>& algorithm) {
+std::optional<Operation> fused_call(
+    std::span<const Buffer> buffers, ReduceOp op, int rank, int size, const OpOptions& options,
+    const std::function<std::string(std::size_t, DType)>& algorithm) {
   std::vector<Bundle> bundles = bundles_of(buffers);
   if (bundles.empty()) return std::nullopt;
   std::vector<std::size_t> words;
@@ -177,7 +177,7 @@ std::optional<Operation> fused_call(std::span<const Buffer> buffers, ReduceOp op
     words.push_back(static_cast<std::size_t>(buffer.dtype));
   }
   for (Bundle& bundle : bundles) {
-    bundle.algorithm = algorithm(bundle.count * size_of(bundle.dtype));
+    bundle.algorithm = algorithm(bundle.count * size_of(bundle.dtype), bundle.dtype);
   }
   auto call = std::make_shared<FusedCall>(std::move(bundles), op, rank, size, hash_of(words));
   Operation first;
@@ -195,6 +195,7 @@ Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   first.label = all_to_all_v.label;
   first.leaving = all_to_all_v.leaving;
   first.part_of = OpKind::AllToAll;
+  first.device = all_to_all_v.device;
   first.step = 1;
   auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), std::move(names));
   table->fill(first);

@@ -19,10 +19,11 @@ inline constexpr std::size_t kFuseBelow = 1u << 20;
 /// Bytes that one packed buffer holds at most.
 inline constexpr std::size_t kFusedBytes = 16u << 20;
 
-/// The steps of all_reduce_many; empty for no buffers. `algorithm`: name for so many bytes.
-std::optional<Operation> fused_call(std::span<const Buffer> buffers, ReduceOp op, int rank,
-                                    int size, const OpOptions& options,
-                                    const std::function<std::string(std::size_t)>& algorithm);
+/// The steps of all_reduce_many; empty for no buffers. `algorithm`: its name for so many bytes of
+/// a type.
+std::optional<Operation> fused_call(
+    std::span<const Buffer> buffers, ReduceOp op, int rank, int size, const OpOptions& options,
+    const std::function<std::string(std::size_t, DType)>& algorithm);
 
 /// A step in which all ranks learn all counts of `all_to_all_v`, then that one. MismatchError on
 /// every rank where a pair disagrees; `names`: the numbers by which it names the ranks.

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/alone_transport.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/sub_transport.h"
 
 namespace trireme {
@@ -80,14 +81,23 @@ int Engine::world_rank(int rank) const noexcept {
 
 std::string Engine::group_text() const { return head_ ? "" : " in group " + options_.name; }
 
+// A GPU may still write to buffers of calls that this has broken, and peers to NCCL's own.
 void Engine::close() noexcept {
   waiter_->run([self = shared_from_this()] { self->leave(); });
+  if (!head_ || !gpu_) return;
+  try {
+    const TimePoint end = waiter_->now() + options_.timeout + std::chrono::seconds(1);
+    waiter_->wait_until([this] { return gpu_->gone(); }, end);
+  } catch (const std::exception&) {  // in the progress context, which cannot wait for itself
+  }
 }
 
 // The set-up of a group that is let go of at once still runs to its end, since the peers' messages
 // of it are under way: it holds itself until then.
 void Engine::leave() noexcept {
-  if (!head_ && !first_user_call() && open_messages_ == 0 && !broken()) {
+  const bool gpu_works = gpu_ && gpu_->busy();
+  if (gpu_ && !gpu_works && !broken()) gpu_->detach();
+  if (!head_ && !first_user_call() && open_messages_ == 0 && !gpu_works && !broken()) {
     leaving_ = true;
     self_ = shared_from_this();
     if (queue_.empty()) retire();
@@ -101,6 +111,7 @@ void Engine::leave() noexcept {
 
 void Engine::retire() noexcept {
   const std::shared_ptr<Engine> last = std::exchange(self_, nullptr);
+  if (gpu_) gpu_->detach();
   if (const auto poller = std::exchange(poller_, nullptr)) waiter_->remove(poller.get());
 }
 

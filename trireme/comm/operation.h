@@ -18,6 +18,9 @@
 namespace trireme {
 inline namespace v0 {
 namespace comm {
+namespace nccl {
+class GpuCall;
+}
 
 std::string_view name_of(ReduceOp op) noexcept;
 
@@ -41,7 +44,11 @@ struct Operation {
   std::string algorithm;
   bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
   bool leaving = false;        // OpOptions
+  bool on_gpu = false;         // its buffers lie on the GPU
   bool shared = false;         // `out` is this rank's part of memory that all ranks read
+
+  /// The GPU's end of the call, in all its steps; null where the CPU carries it out.
+  std::shared_ptr<nccl::GpuCall> device;
 
   /// A call of several steps (fused, sparse, all_to_all_v) keeps its place in the order of the
   /// calls: when a step has ended, `next` fills in the one that follows (`algorithm` still tells

@@ -97,6 +97,11 @@ void Communicator::require_room(const SharedResult& out, std::size_t bytes,
               std::to_string(bytes));
 }
 
+void Communicator::require_on_cpu(const Buffer& buffer, std::string_view operation) const {
+  require(buffer.device.kind == DeviceKind::Cpu, operation,
+          "a result that the ranks of a host share lies in the host's memory, the buffer on a GPU");
+}
+
 // The step in which every rank writes its part of the result.
 Operation Communicator::shared_step(OpKind kind, OpKind called, const Buffer& in,
                                     const SharedResult& out, std::vector<std::size_t> counts,
@@ -121,6 +126,7 @@ Operation Communicator::shared_step(OpKind kind, OpKind called, const Buffer& in
 Work Communicator::all_reduce_shared(Buffer in, const SharedResult& out, ReduceOp op,
                                      const OpOptions& options) {
   require_reducible(in.dtype, op, "all_reduce_shared");
+  require_on_cpu(in, "all_reduce_shared");
   require_room(out, in.bytes(), "all_reduce_shared");
   if (!out.shared() || in.count == 0) {
     const Buffer own = out.writable(0, in.count, in.dtype);
@@ -137,6 +143,7 @@ Work Communicator::all_reduce_shared(Buffer in, const SharedResult& out, ReduceO
 Work Communicator::broadcast_shared(Buffer in, const SharedResult& out, int root,
                                     const OpOptions& options) {
   require_root(root, "broadcast_shared");
+  require_on_cpu(in, "broadcast_shared");
   require_room(out, in.bytes(), "broadcast_shared");
   if (!out.shared() || in.count == 0) {
     const Buffer own = out.writable(0, in.count, in.dtype);
@@ -152,6 +159,7 @@ Work Communicator::broadcast_shared(Buffer in, const SharedResult& out, int root
 
 Work Communicator::all_gather_shared(Buffer in, const SharedResult& out, const OpOptions& options) {
   const auto ranks = static_cast<std::size_t>(size());
+  require_on_cpu(in, "all_gather_shared");
   require_room(out, in.bytes() * ranks, "all_gather_shared");
   if (!out.shared() || in.count == 0) {
     return all_gather(in, out.writable(0, in.count * ranks, in.dtype), options);

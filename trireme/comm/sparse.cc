@@ -285,8 +285,9 @@ Work Communicator::sparse_all_reduce(const SparseRows& in, SparseRows& out, Redu
   const std::string named = choose(options.op.algorithm, 0, ranks);
   const bool is_auto = options.op.algorithm.empty() ? engine_->options().algorithm == "auto"
                                                     : options.op.algorithm == "auto";
-  const auto algorithm = [chooser = chooser_, ranks, named, is_auto](std::size_t bytes) {
-    return is_auto && ranks > 1 ? chooser->choose(OpKind::AllReduce, bytes, ranks) : named;
+  const bool wide = type_of_sums(in.dtype) != in.dtype;
+  const auto algorithm = [chooser = chooser_, ranks, named, is_auto, wide](std::size_t bytes) {
+    return is_auto && ranks > 1 ? chooser->choose(OpKind::AllReduce, bytes, ranks, wide) : named;
   };
   auto call =
       std::make_shared<SparseCall>(coalesced(in), out, op, rank(), size(), options.way, algorithm);

@@ -185,7 +185,7 @@ void check_transport(Options& options, const launch::RankEnvironment& place) {
     refuse("unknown transport '" + options.transport + "'",
            "Use auto, shm, tcp, mixed, mpi or sim.");
   }
-  if (options.transport == "mpi" && place.launcher.empty()) {
+  if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
     refuse("transport mpi needs ranks that mpirun started",
            "Start it by mpirun, or use transport auto.");
   }

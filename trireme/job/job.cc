@@ -16,6 +16,7 @@
 #include "trireme/job/options.h"
 #include "trireme/job/own_address.h"
 #include "trireme/job/places.h"
+#include "trireme/job/socket_meeting.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
 #include "trireme/launch/client.h"
@@ -72,6 +73,7 @@ struct Job::Impl {
   comm::CommunicatorOptions world_options();
   void on_news(const launch::News& news);
   void leave();
+  bool rank_0_coordinates() const noexcept;
 
   launch::RankEnvironment env;
   std::string host;
@@ -81,6 +83,7 @@ struct Job::Impl {
   std::string secret;
   std::shared_ptr<RealWaiter> waiter;
   std::unique_ptr<job::MpiMeeting> meeting;           // under mpirun
+  std::unique_ptr<job::SocketMeeting> start;          // under srun, torchrun
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
   job::Places places;
@@ -150,16 +153,24 @@ void Job::Impl::leave() {
   world.reset();
   if (client) client->leave();
   if (meeting) meeting->stay(*waiter, options.timeout);
+  if (start) start->stay(*waiter, options.timeout);
 }
 
+bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
+
 void Job::Impl::meet(MpiComm communicator) {
+  if (env.meeting && !communicator.address) {
+    start = std::make_unique<job::SocketMeeting>(env, waiter, options.timeout, options.interface);
+    secret = start->secret();
+    return;
+  }
   meeting = std::make_unique<job::MpiMeeting>(communicator.address, env, host, *waiter,
                                               options.timeout_user_code, options.interface);
   secret = meeting->secret();
 }
 
 void Job::Impl::join() {
-  if (!meeting) secret = secret_of(env);
+  if (!rank_0_coordinates()) secret = secret_of(env);
   client = std::make_unique<launch::CoordinatorClient>(
       launch::ClientOptions{.endpoint = env.coordinator,
                             .secret = secret,
@@ -169,7 +180,7 @@ void Job::Impl::join() {
                             .host = host,
                             .identity = options.identity,
                             .timeout = options.timeout});
-  job::set_reporter({env.rank, env.size, host, client.get(), &status, meeting != nullptr});
+  job::set_reporter({env.rank, env.size, host, client.get(), &status, rank_0_coordinates()});
   client->watch([this](const launch::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
@@ -280,7 +291,7 @@ void Job::Impl::on_news(const launch::News& news) {
         PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
   } else {
     std::string what = "the coordinator is lost";
-    if (meeting) {
+    if (rank_0_coordinates()) {
       what = "rank 0, which keeps the coordinator, is gone";
       context.peer = 0;
       context.advice = "See what its launcher says of it; resume from the last checkpoint.";

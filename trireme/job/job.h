@@ -1,11 +1,11 @@
 // Job: this process's membership in a distributed run. Joins on construction, leaves on
 // destruction.
 //
-// Started by `trireme launch`, `trireme train` or `mpirun`, it is one rank of n; started alone it
-// is a job of one rank. No LibTorch. One Job per process; its accessors are const and thread safe.
-// A failure to join throws; a lost peer breaks the communicators with PeerLost. The constructor
-// installs a terminate handler, so that an exception in the user's own main keeps the exit-code
-// contract.
+// Started by `trireme launch`, `trireme train`, `mpirun`, `srun` or `torchrun`, it is one rank of
+// n; started alone it is a job of one rank. No LibTorch. One Job per process; its accessors are
+// const and thread safe. A failure to join throws; a lost peer breaks the communicators with
+// PeerLost. The constructor installs a terminate handler, so that an exception in the user's own
+// main keeps the exit-code contract.
 #pragma once
 
 #include <cstdint>

@@ -120,6 +120,25 @@ void CoordinatorClient::Impl::join() {
   token = reply.token();
 }
 
+bool is_coordinator(const ClientOptions& options) {
+  const auto stub = wire::Coordinator::NewStub(open_channel(options.endpoint));
+  wire::HelloRequest hello;
+  hello.set_client_nonce(random_bytes(32));
+  hello.set_job(options.job);
+  hello.set_epoch(options.epoch);
+  hello.set_rank(static_cast<std::uint32_t>(options.rank));
+  hello.set_version(std::string(kWireVersion));
+  wire::HelloReply welcome;
+  grpc::ClientContext context;
+  context.set_deadline(after(std::chrono::seconds(1)));
+  if (!stub->Hello(&context, hello, &welcome).ok()) return false;
+  return same_proof(
+      prove_join(options.secret, "coordinator",
+                 {hello.client_nonce(), welcome.server_nonce(), options.job, options.epoch,
+                  static_cast<std::uint32_t>(options.rank), std::string(kWireVersion)}),
+      welcome.server_proof());
+}
+
 CoordinatorClient::CoordinatorClient(ClientOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {
   impl_->join();

@@ -28,6 +28,10 @@ struct ClientOptions {
   Duration timeout = std::chrono::seconds(30);
 };
 
+/// Whether a coordinator that knows the secret is at the endpoint. Joins nothing; waits a second at
+/// most.
+bool is_coordinator(const ClientOptions& options);
+
 struct News {
   enum class Kind { Failure, Stop, Left, CoordinatorLost } kind = Kind::Failure;
   Failure failure;

@@ -1,9 +1,11 @@
 #include "trireme/launch/environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -71,25 +73,87 @@ std::optional<RankEnvironment> from_mpirun(const Getenv& get) {
   return std::nullopt;
 }
 
-// Each foreign launcher by the variable that says how many processes it started.
-std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
-  struct Foreign {
-    const char* size;
-    const char* with;  // must be set too; null: nothing
-    const char* name;
-  };
-  static constexpr Foreign kForeign[] = {{"SLURM_NTASKS", "SLURM_PROCID", "srun"},
-                                         {"WORLD_SIZE", "RANK", "torchrun"}};
-  for (const Foreign& one : kForeign) {
-    if (one.with && !get(one.with)) continue;
-    if (const int size = number(get, one.size, 1); size > 1) {
-      throw ConfigError(
-          "started by " + std::string(one.name) + " as one of " + std::to_string(size) +
-              " processes (" + one.size + "), which cannot be joined to one job yet",
-          {.operation = "join",
-           .advice = "Start it by `trireme launch -n " + std::to_string(size) + " -- PROGRAM`."});
-    }
+void check_rank(const RankEnvironment& rank) {
+  if (rank.rank < rank.size) return;
+  throw ConfigError(rank.launcher + " says rank " + std::to_string(rank.rank) + " of " +
+                        std::to_string(rank.size),
+                    {.operation = "join", .advice = "Start ranks by `trireme launch`."});
+}
+
+// torch.distributed's variables (env://), which torchrun gives to every process.
+std::optional<RankEnvironment> from_torchrun(const Getenv& get) {
+  RankEnvironment rank;
+  rank.size = number(get, "WORLD_SIZE", 1);
+  if (rank.size < 2 || !get("RANK")) return std::nullopt;
+  rank.launcher = "torchrun";
+  rank.rank = number(get, "RANK", 0);
+  const int local_size = number(get, "LOCAL_WORLD_SIZE", 0);  // not where ranks are started by hand
+  rank.local_size = local_size > 0 ? local_size : rank.size;
+  rank.local_rank = number(get, "LOCAL_RANK", rank.rank);
+  rank.host = get("TRIREME_HOST").value_or("");
+  rank.secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");
+  check_rank(rank);
+  const auto address = get("MASTER_ADDR"), port = get("MASTER_PORT");
+  if (!address || !port) {
+    throw ConfigError("WORLD_SIZE says " + std::to_string(rank.size) +
+                          " processes, but MASTER_ADDR and MASTER_PORT do not say where they meet",
+                      {.operation = "join",
+                       .advice = "Start it by torchrun, or by `trireme launch -n " +
+                                 std::to_string(rank.size) + " -- PROGRAM`."});
   }
+  rank.meeting = {
+      .name = "torchrun " + get("TORCHELASTIC_RUN_ID").value_or("") + " " + *address + ":" + *port +
+              " " + get("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+      .host = *address,
+      .one_host = local_size > 0 ? local_size == rank.size : net::is_loopback(*address)};
+  return rank;
+}
+
+// "2(x3),1": how many tasks node number `node` of a step has; 0 if it is not said.
+int tasks_of_node(const std::string& list, int node) {
+  std::size_t at = 0;
+  while (at < list.size()) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    const std::string one = list.substr(at, end - at);
+    const std::size_t times = one.find("(x");
+    node -= times == one.npos ? 1 : std::atoi(one.c_str() + times + 2);
+    if (node < 0) return std::atoi(one.c_str());
+    at = end + 1;
+  }
+  return 0;
+}
+
+// What srun gives to every task of a step. A batch script has only some of it: it is one process.
+std::optional<RankEnvironment> from_srun(const Getenv& get) {
+  RankEnvironment rank;
+  rank.size = number(get, "SLURM_STEP_NUM_TASKS", number(get, "SLURM_NTASKS", 1));
+  if (rank.size < 2 || !get("SLURM_PROCID")) return std::nullopt;
+  const auto job = get("SLURM_JOB_ID"), step = get("SLURM_STEP_ID");
+  if (!job || !step) {
+    throw ConfigError("Slurm speaks of " + std::to_string(rank.size) +
+                          " tasks (SLURM_NTASKS), but srun has not started this process: 1 joined",
+                      {.operation = "join",
+                       .advice = "Start it by `srun -n " + std::to_string(rank.size) +
+                                 " PROGRAM` or by `trireme launch -n " + std::to_string(rank.size) +
+                                 " -- PROGRAM`."});
+  }
+  rank.launcher = "srun";
+  rank.rank = number(get, "SLURM_PROCID", 0);
+  rank.local_rank = number(get, "SLURM_LOCALID", rank.rank);
+  rank.host = get("TRIREME_HOST").value_or("");
+  rank.secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");
+  check_rank(rank);
+  const int nodes = number(get, "SLURM_STEP_NUM_NODES", number(get, "SLURM_NNODES", 1));
+  const std::string list =
+      get("SLURM_STEP_NODELIST").value_or(get("SLURM_NODELIST").value_or("localhost"));
+  const std::string tasks = get("SLURM_STEP_TASKS_PER_NODE").value_or("");
+  rank.local_size = nodes == 1 ? rank.size : tasks_of_node(tasks, number(get, "SLURM_NODEID", 0));
+  rank.meeting = {
+      .name = "srun " + *job + "." + *step, .host = first_host(list), .one_host = nodes == 1};
+  return rank;
+}
+
+std::optional<RankEnvironment> from_tensorflow(const Getenv& get) {
   if (const auto config = get("TF_CONFIG"); config && config->find("\"task\"") != config->npos) {
     throw ConfigError("started with TF_CONFIG, which cannot be joined to one job yet",
                       {.operation = "join", .advice = "Start it by `trireme launch`."});
@@ -99,7 +163,8 @@ std::optional<RankEnvironment> from_foreign_launcher(const Getenv& get) {
 
 std::optional<RankEnvironment> alone(const Getenv&) { return RankEnvironment{}; }
 
-constexpr Resolver kResolvers[] = {from_trireme_launch, from_mpirun, from_foreign_launcher, alone};
+constexpr Resolver kResolvers[] = {from_trireme_launch, from_mpirun,     from_torchrun,
+                                   from_srun,           from_tensorflow, alone};
 
 }  // namespace
 
@@ -107,6 +172,21 @@ std::optional<std::string> process_environment(const char* name) {
   const char* value = std::getenv(name);
   if (!value) return std::nullopt;
   return value;
+}
+
+std::string first_host(const std::string& node_list) {
+  std::string host;
+  for (std::size_t at = 0; at < node_list.size() && node_list[at] != ','; ++at) {
+    if (node_list[at] != '[') {
+      host += node_list[at];
+      continue;
+    }
+    const std::size_t end = std::min(node_list.find(']', at), node_list.size());
+    const std::string range = node_list.substr(at + 1, end - at - 1);
+    host += range.substr(0, range.find_first_of(",-"));
+    at = end;
+  }
+  return host;
 }
 
 RankEnvironment resolve_environment(const Getenv& get) {

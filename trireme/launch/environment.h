@@ -1,7 +1,8 @@
 // Where a process learns which rank of which job it is: one resolver per way of starting.
 //
-// Order: our own launcher; mpirun; other launchers (refused until their resolvers exist, so that n
-// copies never train silently side by side); alone. Pure functions over a getter, for tests.
+// Order: our own launcher; mpirun; torchrun; srun; launchers whose ranks cannot be joined (refused,
+// so that n copies never train silently side by side); alone. Pure functions over a getter, for
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,20 @@ namespace trireme {
 inline namespace v0 {
 namespace launch {
 
+/// Where ranks find one another whose launcher gives them no meeting place.
+struct MeetingPlace {
+  std::string name;      // the same on all ranks of this start, and in no other: "srun 17.0"
+  std::string host;      // rank 0's, as the others reach it: "node07"
+  bool one_host = true;  // all ranks are on it
+};
+
 struct RankEnvironment {
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;  // as the launcher says; Job counts by the ranks' hosts
-  std::string host;                    // name of this host; empty: the system's
-  std::string coordinator;             // "127.0.0.1:40123"; empty: alone, or under mpirun
-  std::string launcher;                // "mpirun (Open MPI)": the ranks meet over MPI; empty: not
+  int local_rank = 0, local_size = 1;   // as the launcher says; Job counts by the ranks' hosts
+  std::string host;                     // name of this host; empty: the system's
+  std::string coordinator;              // "127.0.0.1:40123"; empty: alone, or a foreign launcher's
+  std::string launcher;                 // "mpirun (Open MPI)", "srun", "torchrun"; empty: none
+  std::optional<MeetingPlace> meeting;  // of a foreign launcher; none: the ranks meet over MPI
   std::string job = "job";
   std::uint32_t epoch = 0;
   int secret_descriptor = -1;  // else the file
@@ -31,7 +40,11 @@ struct RankEnvironment {
 using Getenv = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> process_environment(const char* name);
 
-/// Throws ConfigError (exit 2) for malformed values and for foreign launchers with > 1 process.
+/// The first of a list as Slurm writes it: "node07" of "node[07-09,12],gpu1".
+std::string first_host(const std::string& node_list);
+
+/// Throws ConfigError (exit 2) for malformed values, and where the environment speaks of several
+/// processes that cannot be joined.
 RankEnvironment resolve_environment(const Getenv& get = process_environment);
 
 }  // namespace launch

@@ -128,14 +128,88 @@ TEST(Environment, KnowsWhatMpirunGives) {
   EXPECT_EQ(rank.launcher, "");
 }
 
-TEST(Environment, RefusesForeignLaunchersInsteadOfTrainingCopies) {
-  using Variables = std::map<std::string, std::string>;
-  for (const Variables& foreign :
-       {Variables{{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}},
-        Variables{{"WORLD_SIZE", "2"}, {"RANK", "0"}},
-        Variables{{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}}) {
-    EXPECT_THROW(resolve_environment(from(foreign)), ConfigError) << foreign.begin()->first;
+TEST(Environment, KnowsWhatTorchrunGives) {
+  std::map<std::string, std::string> torchrun{{"RANK", "3"},
+                                              {"WORLD_SIZE", "4"},
+                                              {"LOCAL_RANK", "1"},
+                                              {"LOCAL_WORLD_SIZE", "2"},
+                                              {"MASTER_ADDR", "node07"},
+                                              {"MASTER_PORT", "29500"},
+                                              {"TORCHELASTIC_RUN_ID", "none"},
+                                              {"SLURM_PROCID", "0"},
+                                              {"SLURM_NTASKS", "2"}};
+  const RankEnvironment rank = resolve_environment(from(torchrun));
+  EXPECT_EQ(rank.launcher, "torchrun");
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(rank.coordinator, "");
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->host, "node07");
+  EXPECT_FALSE(rank.meeting->one_host);
+  torchrun["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_NE(resolve_environment(from(torchrun)).meeting->name, rank.meeting->name);
+  torchrun["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_TRUE(resolve_environment(from(torchrun)).meeting->one_host);
+  torchrun["RANK"] = "4";
+  EXPECT_THROW(resolve_environment(from(torchrun)), ConfigError);
+  EXPECT_EQ(resolve_environment(from({{"WORLD_SIZE", "1"}, {"RANK", "0"}})).launcher, "");
+  EXPECT_THROW(resolve_environment(from({{"WORLD_SIZE", "2"}, {"RANK", "0"}})), ConfigError);
+}
+
+TEST(Environment, KnowsWhatSrunGives) {
+  std::map<std::string, std::string> srun{{"SLURM_PROCID", "4"},
+                                          {"SLURM_NTASKS", "5"},
+                                          {"SLURM_LOCALID", "0"},
+                                          {"SLURM_JOB_ID", "17"},
+                                          {"SLURM_STEP_ID", "2"},
+                                          {"SLURM_STEP_NUM_NODES", "3"},
+                                          {"SLURM_NODEID", "2"},
+                                          {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+                                          {"SLURM_STEP_NODELIST", "gpu[07-08,11],login1"}};
+  const RankEnvironment rank = resolve_environment(from(srun));
+  EXPECT_EQ(rank.launcher, "srun");
+  EXPECT_EQ(rank.rank, 4);
+  EXPECT_EQ(rank.size, 5);
+  EXPECT_EQ(rank.local_rank, 0);
+  EXPECT_EQ(rank.local_size, 1);
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->name, "srun 17.2");
+  EXPECT_EQ(rank.meeting->host, "gpu07");
+  EXPECT_FALSE(rank.meeting->one_host);
+  srun["SLURM_NODEID"] = "1";
+  EXPECT_EQ(resolve_environment(from(srun)).local_size, 2);
+  srun["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(resolve_environment(from(srun)).local_size, 5);
+  EXPECT_TRUE(resolve_environment(from(srun)).meeting->one_host);
+  EXPECT_EQ(resolve_environment(from({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}})).size, 1);
+}
+
+TEST(Environment, KnowsTheFirstHostOfAList) {
+  for (const auto& [list, first] : {std::pair<std::string, std::string>{"node07", "node07"},
+                                    {"node07,node09", "node07"},
+                                    {"node[07-09,12],gpu1", "node07"},
+                                    {"rack[2,4]n[1-3]", "rack2n1"},
+                                    {"", ""}}) {
+    EXPECT_EQ(first_host(list), first) << list;
   }
+}
+
+TEST(Environment, RefusesWhatItCannotJoinInsteadOfTrainingCopies) {
+  const auto text_of = [](std::map<std::string, std::string> variables) {
+    try {
+      resolve_environment(from(std::move(variables)));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  // A batch script, which Slurm has started once.
+  EXPECT_THAT(text_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}),
+              HasSubstr("4 tasks (SLURM_NTASKS), but srun has not started this process: 1 joined"));
+  EXPECT_THAT(text_of({{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}),
+              HasSubstr("TF_CONFIG"));
   EXPECT_EQ(resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "1"}})).size, 1);
 }
 

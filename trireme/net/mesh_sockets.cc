@@ -126,7 +126,9 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
   accept_higher(waiter, options, mine, listener, deadline, sockets);
   for (const auto& of_peer : sockets) {
     for (const auto& socket : of_peer) {
-      if (kind == SocketKind::Tcp) set_patience(socket.get(), options.patience);
+      if (kind != SocketKind::Tcp) continue;
+      set_patience(socket.get(), options.patience);
+      bound_local_queue(socket.get());
     }
   }
   return sockets;

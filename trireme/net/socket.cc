@@ -124,6 +124,17 @@ bool same_user(int socket) {
          credentials.uid == geteuid();
 }
 
+bool same_host(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+  }
+  return a.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -136,6 +147,15 @@ void set_patience(int socket, Duration patience) {
   const auto wanted = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
   const auto limited = static_cast<unsigned>(std::clamp<long long>(wanted, 1, 1 << 30));
   setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limited, sizeof limited);
+}
+
+void bound_local_queue(int socket) {
+  sockaddr_storage ends[2]{};
+  socklen_t own = sizeof ends[0], peer = sizeof ends[1];
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&ends[0]), &own) != 0) return;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&ends[1]), &peer) != 0) return;
+  if (!same_host(ends[0], ends[1])) return;
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kLocalQueueBytes, sizeof kLocalQueueBytes);
 }
 
 void throw_system_error(const std::string& call) {
@@ -203,10 +223,11 @@ Listener listen_tcp(const std::string& host) {
   return listener;
 }
 
-Listener listen_unix() {
+Listener listen_unix(std::string name) {
+  if (!name.empty()) return {listening(unix_address(name)), "unix " + name};
   unsigned char random[16];
   RAND_bytes(random, sizeof random);
-  std::string name = "trireme-";
+  name = "trireme-";
   for (const unsigned char byte : random) {
     name += "0123456789abcdef"[byte >> 4];
     name += "0123456789abcdef"[byte & 15];
@@ -236,6 +257,10 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
                    {.operation = "connect",
                     .advice = "Check that the peer still runs and that "
                               "no firewall stands between."});
+  }
+  if (address.family == AF_UNIX && !same_user(socket.get())) {
+    throw RefusedError(ExitCode::Unauthenticated, "another user listens at " + text,
+                       {.operation = "connect", .advice = "Find out who, and why."});
   }
   return socket;
 }

@@ -39,6 +39,12 @@ class Descriptor {
 /// it ends the connection (TCP_USER_TIMEOUT).
 void set_patience(int socket, Duration patience);
 
+/// TCP within a host: bounds what is on its way to kLocalQueueBytes, so that the system's pages for
+/// it stay in the caches (docs/design/009). Between hosts the system's own choice follows the
+/// network's delay and is left.
+inline constexpr int kLocalQueueBytes = 128 << 10;
+void bound_local_queue(int socket);
+
 /// errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
@@ -58,7 +64,9 @@ struct Listener {
   std::string address;
 };
 Listener listen_tcp(const std::string& host);
-Listener listen_unix();
+/// Without a `name`: a fresh one.
+Listener listen_unix(std::string name = {});
+/// Unix: RefusedError where another user listens.
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
 /// A connection that has come, or an empty Descriptor. Unix: those of other users are closed
 /// unseen.

@@ -10,11 +10,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/lanes.h"
 #include "trireme/parallel/offload.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/parameter_store.h"
@@ -25,6 +27,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/random.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -56,6 +59,7 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
                options.sync + "\": parts of gradients are not compressed",
            "Use plain, or comm.compression = \"none\".");
+  if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
   return plan;
 }
@@ -79,15 +83,16 @@ Loss token_loss() {
 }
 
 struct Strategy::Impl {
-  Impl(const parallel::Seat& own_seat, const models::Blocks& model, StrategyOptions own_options,
+  Impl(const parallel::Seat& own_seat, const models::Blocks& own_model, StrategyOptions own_options,
        std::unique_ptr<optim::Optimizer> own_optimizer)
       : seat(own_seat),
         plan(check_options(own_options, seat)),
         options(prepared(std::move(own_options))),
-        store(model.ties(), store_options()),
-        stage(model, options.seed,
+        store(own_model.ties(), store_options()),
+        stage(own_model, options.seed,
               [this](const parallel::Stage::Member& member) { store.add_block(member); }),
         sync((store.complete(), offload_masters(), make_sync())),
+        model(own_model),
         optimizer(std::move(own_optimizer)),
         hooks(store.leaves(), [this](std::size_t leaf, at::Tensor gradient) {
           sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
@@ -190,20 +195,32 @@ struct Strategy::Impl {
     ballot.reason = reason;
   }
 
+  // A scalar under autograd.
+  static at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::int64_t step,
+                                const Loss& loss, const parallel::Stage::Enter& enter = {}) {
+    at::Tensor sum = loss(blocks.forward(micro, step, enter), micro);
+    if (sum.numel() != 1)
+      throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
+                        {.operation = "step", .advice = "Return the summed loss, a scalar."});
+    return sum;
+  }
+
+  void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
+    if (std::isfinite(value)) return;
+    refuse(
+        ballot, 21,
+        "the loss of micro-batch " + std::to_string(micro.index) + " is " + std::to_string(value));
+  }
+
   // Forward and backward of one micro-batch; the summed loss.
   double compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
     const at::Tensor sum = [&] {
       const auto span = traced("forward");
-      return loss(stage.forward(micro, step, plan.sharded() ? pins(true) : nullptr), micro);
+      return summed_loss(stage, micro, step, loss,
+                         plan.sharded() ? pins(true) : parallel::Stage::Enter());
     }();
-    if (sum.numel() != 1)
-      throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
-                        {.operation = "step", .advice = "Return the summed loss, a scalar."});
     const double value = sum.item<double>();
-    if (!std::isfinite(value))
-      refuse(ballot, 21,
-             "the loss of micro-batch " + std::to_string(micro.index) + " is " +
-                 std::to_string(value));
+    refuse_not_finite(value, micro, ballot);
     const auto span = traced("backward");
     sum.backward();
     return value;
@@ -218,6 +235,10 @@ struct Strategy::Impl {
              "it was given " + std::to_string(batch.micro.size()) +
                  " micro-batches, its share is " + std::to_string(leaves.size()));
     for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (ballot.ok && start_lanes(batch, leaves, i)) {
+        const auto rest = std::span(batch.micro).subspan(i);
+        return compute_in_lanes(rest, leaves[i], loss, losses, ballot);
+      }
       microbatch = leaves[i];
       sync->begin_micro(microbatch, 1);
       double value = 0;
@@ -237,12 +258,75 @@ struct Strategy::Impl {
       backward_pin = {};
       sync->end_micro();
       losses.add(value);
+      has_run = true;
     }
   }
 
   std::string wrong_share() const {
     if (!plan.sharded()) return {};
     return "; under " + plan.sync + " micro-batches are dealt out in turn (Job::assignment)";
+  }
+
+  // Whether the rest of this step's micro-batches goes to lanes. The first micro-batch of all runs
+  // without them: it shows whether a block draws from the one generator that all threads share.
+  bool start_lanes(const Batch& batch, std::span<const std::uint32_t> leaves, std::size_t begin) {
+    if (options.lanes == 1 || leaves.size() - begin < 2 || !lanes_note.empty()) return false;
+    for (std::size_t i = begin; i < leaves.size(); ++i)
+      if (batch.micro[i].index != leaves[i]) return false;  // refused where it is computed
+    if (lanes) return true;
+    if (plan.assignment.members > 1)
+      lanes_note = "under " + plan.sync + " the ranks compute one micro-batch each at a time";
+    else if (!store.buffers().empty())
+      lanes_note = "\"" + store.buffers().front().first +
+                   "\" is a buffer, which micro-batches change in their order";
+    else if (seat.world->transport_name() == "sim")
+      lanes_note = "simulated ranks are threads already";
+    else if (!stage.drawing_block().empty())
+      lanes_note = "block \"" + stage.drawing_block() +
+                   "\" draws from LibTorch's default generator, one for the whole process";
+    if (!lanes_note.empty() || !has_run) return false;
+    lanes = std::make_unique<parallel::Lanes>(model, options.seed, store.leaves(), options.lanes,
+                                              seat.world->waiter());
+    return true;
+  }
+
+  // The micro-batches from number `first` on.
+  void compute_in_lanes(std::span<const MicroBatch> micros, std::uint32_t first, const Loss& loss,
+                        ScalarTree& losses, Ballot& ballot) {
+    const std::uint64_t position = tensor::default_generator_position();
+    const auto compute = [&](parallel::Stage& blocks, std::size_t task) {
+      const at::Tensor sum = summed_loss(blocks, micros[task], step, loss);
+      sum.backward();
+      return sum.item<double>();
+    };
+    const parallel::Lanes::Sink sink = {
+        .begin =
+            [&](std::size_t task) {
+              microbatch = first + static_cast<std::uint32_t>(task);
+              sync->begin_micro(microbatch, 1);
+            },
+        .gradient =
+            [&](std::size_t leaf, at::Tensor gradient) {
+              sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
+            },
+        .end =
+            [&](std::size_t task, double value, const std::exception_ptr& error) {
+              if (error) {
+                const ErrorReport report = describe(error);
+                refuse(ballot, report.exit_code, report.sentence);
+              } else {
+                refuse_not_finite(value, micros[task], ballot);
+                ballot.count += micros[task].count;
+              }
+              sync->end_micro();
+              losses.add(value);
+            }};
+    const auto span = traced("lanes");
+    lanes->run(micros.size(), compute, sink);
+    if (position != tensor::default_generator_position())
+      refuse(ballot, 20,
+             "LibTorch's default generator was drawn from while lanes computed, so the numbers "
+             "depend on their timing; set train.lanes = 1");
   }
 
   void apply(StepResult& result) {
@@ -417,6 +501,10 @@ struct Strategy::Impl {
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ParameterStore store;
   parallel::Stage stage;
+  const models::Blocks model;  // what lanes are built from
+  std::unique_ptr<parallel::Lanes> lanes;
+  std::string lanes_note;        // why there are none, though they were asked for
+  bool has_run = false;          // a micro-batch has been computed
   std::uint32_t microbatch = 0;  // the one that is computed now
   std::int64_t step = 0;
   std::uint32_t total = 0;
@@ -463,6 +551,8 @@ std::int64_t Strategy::offloaded_bytes() const {
 }
 bool Strategy::has_whole_weights() const { return !impl_->store.shards_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->store.num_elements(); }
+int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
+std::string Strategy::lanes_note() const { return impl_->lanes_note; }
 std::int64_t Strategy::gradient_bytes() const {
   return static_cast<std::int64_t>(impl_->sync->gradient_bytes());
 }

@@ -47,6 +47,10 @@ struct StrategyOptions {
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;
+  /// Micro-batches of this rank that are computed at once, each by a thread with `kernel_threads`
+  /// of its own; changes no bit. The loss is then called from several threads. A model that draws
+  /// from LibTorch's default generator, or has buffers, runs with one (Strategy::lanes_note()).
+  int lanes = 1;
 };
 
 struct StepResult {
@@ -84,6 +88,10 @@ class Strategy final : public Saveable {
   /// False where ranks hold parts of the weights (zero3, hybrid): infer() is collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
+  /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the
+  /// first step: a block shows in it whether it draws from the default generator.
+  int lanes() const;
+  std::string lanes_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
   /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.

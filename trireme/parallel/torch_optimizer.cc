@@ -126,7 +126,8 @@ void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
 
 void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
                std::int64_t begin, std::int64_t end) {
-  if (!optimizer.state().contains(from.unsafeGetTensorImpl())) return;
+  const auto& kept = optimizer.state();
+  if (kept.find(from.unsafeGetTensorImpl()) == kept.end()) return;
   const Named whole = state_tensors(optimizer, from);
   const std::int64_t count = updates(optimizer, from);
   const Named part = state_tensors(optimizer, to);

@@ -92,7 +92,8 @@ std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute
   return std::min(kBuckets * bucket, job.parameters * sum) * buffers + weights;
 }
 
-Memory memory_of(const Job& job, int open_sums) {
+Memory memory_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
   const std::int64_t n = job.parameters;
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool bf16 = job.precision == "bf16";
@@ -101,12 +102,14 @@ Memory memory_of(const Job& job, int open_sums) {
   memory.weights = shards_weights(job) ? among(n * compute, job) : n * compute;
   if (bf16) memory.weights += among(n * master, job);
   memory.gradients =
-      shards_gradients(job) ? among(n * master * open_sums, job) : n * master * open_sums;
+      shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
   memory.optimizer = among(n * master * job.optimizer_moments, job);
   memory.moving = moving_bytes(job, master, compute);
-  memory.activations = job.activations_per_micro;
+  memory.activations = job.activations_per_micro * plan.lanes;
   memory.temporaries =
-      static_cast<std::int64_t>(kTemporaries * static_cast<double>(job.activations_per_micro));
+      static_cast<std::int64_t>(kTemporaries * static_cast<double>(memory.activations));
+  // Each lane may hold its micro-batch's gradients until their turn to be added.
+  if (plan.lanes > 1) memory.temporaries += n * (job.precision == "bf16" ? 2 : master) * plan.lanes;
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
@@ -124,23 +127,52 @@ std::string layout_name(const Job& job) {
          counted(job.ranks / job.owners, "replica") + ")";
 }
 
-std::string core_line(const Job& job) {
+// Gradients are summed in the master weights' type, all of them once a step.
+Communication communication_of(const Job& job) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(job.parameters) * (job.precision == "fp64" ? 8 : 4);
+  return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
+                               job.algorithm, job.ranks, bytes,
+                               static_cast<std::size_t>(job.bucket_bytes));
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 0.1 ? "%.3g ms" : "%.0f ms", seconds * 1e3);
+  return text;
+}
+
+// Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
+int lanes_of(const Job& job, std::int64_t micro_per_rank) {
+  if (job.simulated) return 1;
+  return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
+}
+
+std::string core_line(const TrainingPlan& plan) {
+  const Job& job = plan.job;
   if (job.simulated) {
     return "one: " + counted(job.ranks, "simulated rank") +
            " take turns, in one process; on the virtual clock, which all times are of, they "
            "compute "
            "side by side";
   }
-  const int wanted = job.ranks * job.kernel_threads;
+  const int threads = plan.lanes * job.kernel_threads;  // of a rank
+  const int wanted = job.ranks * threads;
   const int used = std::min(wanted, job.usable_cores);
   std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
+                     (plan.lanes > 1 ? counted(plan.lanes, "lane") + " x " : std::string()) +
                      counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
   if (wanted > job.usable_cores) {
     line += "; ranks share cores, so expect no more speed than with " +
-            counted(std::max(1, job.usable_cores / job.kernel_threads), "rank");
+            counted(std::max(1, job.usable_cores / threads), "rank");
   } else if (wanted < job.usable_cores) {
-    line += "; " + text(job.usable_cores - wanted) + " stay free (more ranks would use them)";
+    line += "; " + text(job.usable_cores - wanted) +
+            " stay free (more ranks, or train.lanes, would use them)";
   }
+  if (plan.lanes < job.lanes)
+    line += job.simulated
+                ? "; simulated ranks have one lane"
+                : "; of " + text(job.lanes) + " lanes " + text(plan.lanes) + " have a micro-batch";
   return line;
 }
 
@@ -156,7 +188,9 @@ TrainingPlan make_plan(const Job& job) {
   plan.open_sums =
       std::max(1, ceil_log2(shards_gradients(job) ? (plan.micro_batches + groups - 1) / groups
                                                   : plan.micro_per_rank));
-  plan.memory = memory_of(job, plan.open_sums);
+  plan.lanes = lanes_of(job, plan.micro_per_rank);
+  plan.memory = memory_of(plan);
+  if (!shards(job)) plan.communication = communication_of(job);
   return plan;
 }
 
@@ -191,7 +225,13 @@ std::string explain(const TrainingPlan& plan) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
-  out << "  cores    " << core_line(job) << "\n";
+  if (job.ranks > 1) {
+    out << "  comm     " << milliseconds(plan.communication.seconds)
+        << " of all-reduce a step, predicted, less what computing hides"
+        << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
+        << "           (" << plan.communication.source << ")\n";
+  }
+  out << "  cores    " << core_line(plan) << "\n";
   return out.str();
 }
 

@@ -5,7 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "trireme/plan/communication.h"
+#include "trireme/plan/tuning.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -44,11 +48,14 @@ struct Job {
   std::string sync = "plain";              // zero1 | zero2 | zero3 | hybrid
   int owners = 1;                          // ranks that share one copy
   std::int64_t largest_blocks = 0;         // parameters of the two largest neighbouring blocks
-  std::int64_t bucket_bytes = 4 << 20;
-  int ranks = 1, kernel_threads = 1;
+  int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
-  bool simulated = false;  // ranks are threads of one process on a virtual clock
+  bool simulated = false;               // ranks are threads of one process on a virtual clock
+  std::int64_t bucket_bytes = 4 << 20;  // gradients reduced at a time
+  std::string compression = "none";     // comm.compression
+  std::optional<Tuning> tuning;         // as measured here; else typical figures
+  std::string tuning_path;              // of that table
 };
 
 struct TrainingPlan {
@@ -56,7 +63,9 @@ struct TrainingPlan {
   std::int64_t micro_batches = 0;   // in a global batch
   std::int64_t micro_per_rank = 0;  // of the rank with most
   int open_sums = 1;                // a, or A
+  int lanes = 1;                    // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;                    // of the rank with most
+  Communication communication;      // of a step
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 

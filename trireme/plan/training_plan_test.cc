@@ -103,6 +103,38 @@ TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
     EXPECT_THAT(text, HasSubstr(std::string(part) + " "));
 }
 
+TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
+  plan::Job lanes = job(8, 2, 1);
+  lanes.lanes = 2;
+  const plan::TrainingPlan two = plan::make_plan(lanes), one = plan::make_plan(job(8, 2, 1));
+  EXPECT_EQ(two.memory.activations, 2 * one.memory.activations);
+  EXPECT_EQ(two.memory.temporaries, 2 * one.memory.temporaries + 2 * 4 * 1000);
+  EXPECT_EQ(two.memory.gradients, one.memory.gradients);
+  EXPECT_THAT(plan::explain(two), AllOf(HasSubstr("2 cores for 1 rank x 2 lanes x 1 thread"),
+                                        Not(HasSubstr("stay free"))));
+  lanes.lanes = 8;
+  EXPECT_EQ(plan::make_plan(lanes).lanes, 4);
+  EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
+}
+
+TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
+  plan::Job two = job(8, 1, 2);
+  two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients
+  EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("typical of shm; not measured here"));
+  two.tuning_path = "/home/me/tuning.toml";
+  two.tuning.emplace();
+  two.tuning->machine = "a test";
+  two.tuning->add({"all_reduce", "direct", "shm", 2, 1000, 0.25});
+  const plan::TrainingPlan plan = plan::make_plan(two);
+  EXPECT_DOUBLE_EQ(plan.communication.seconds, 1);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("1000 ms of all-reduce a step"),
+                    HasSubstr("direct as measured, /home/me/tuning.toml (a test)")));
+  two.compression = "powersgd:4";
+  EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("and powersgd:4 saves"));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
+}
+
 TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
   EXPECT_EQ(plan::make_plan(job(7, 1, 3)).micro_per_rank, 3);
   EXPECT_EQ(plan::make_plan(job(7, 1, 1)).open_sums, 3);

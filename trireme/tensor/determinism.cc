@@ -15,9 +15,20 @@ namespace tensor {
 
 namespace {
 std::atomic<bool> is_set_up{false};
+std::atomic<int> threads_of_a_kernel{1};
+
+void set_threads(int count) {
+  at::set_num_threads(count);  // also MKL's count, and mkl_set_dynamic(false)
+  TRIREME_CHECK(at::get_num_threads() == count);
 }
+}  // namespace
 
 bool process_is_set_up() noexcept { return is_set_up; }
+
+void set_up_thread() {
+  TRIREME_CHECK(process_is_set_up());
+  set_threads(threads_of_a_kernel);
+}
 
 void set_up_process(const ProcessSetup& setup) {
   // OMP_DYNAMIC in the environment would let OpenMP take fewer threads under load. The runtime is
@@ -25,8 +36,8 @@ void set_up_process(const ProcessSetup& setup) {
   if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {
     set_dynamic(0);
   }
-  at::set_num_threads(setup.kernel_threads);  // also MKL's count, and mkl_set_dynamic(false)
-  TRIREME_CHECK(at::get_num_threads() == setup.kernel_threads);
+  set_threads(setup.kernel_threads);
+  threads_of_a_kernel = setup.kernel_threads;
   if (setup.reproducible) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // NaN fills cost a pass

@@ -13,7 +13,10 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
-/// Whether that was done.
+/// The same count for kernels of another thread: OpenMP's and MKL's counts are a thread's own. The
+/// process is set up.
+void set_up_thread();
+/// Whether set_up_process() was done.
 bool process_is_set_up() noexcept;
 
 }  // namespace tensor

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 
 #include <array>
 #include <cmath>
@@ -53,6 +54,8 @@ void fill(at::Tensor out, std::uint64_t seed, std::uint64_t stream, double shift
   if (!values.is_alias_of(out)) out.detach().copy_(values.view(out.sizes()));
 }
 
+thread_local StreamScope* innermost = nullptr;
+
 void seed_generator(std::uint64_t seed) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard lock(generator.mutex());
@@ -83,6 +86,33 @@ void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p) {
     for (double& value : values) value = value < p ? 0.0 : 1.0 / (1.0 - p);
     return values;
   });
+}
+
+StreamScope::StreamScope(const StreamKey& key) : key_(key), outer_(innermost) { innermost = this; }
+StreamScope::~StreamScope() { innermost = outer_; }
+
+// Layers are counted in the low half of `layer`, the draws within one in the high half.
+StreamKey next_stream() {
+  TRIREME_CHECK(innermost != nullptr);
+  StreamKey key = innermost->key_;
+  TRIREME_CHECK(key.layer < 1u << 16);
+  TRIREME_CHECK(innermost->draws_ < 1u << 15);
+  key.layer |= ++innermost->draws_ << 16;
+  return key;
+}
+
+at::Tensor dropout(const at::Tensor& x, double p) {
+  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
+  fill_dropout_mask(mask, next_stream(), p);
+  return at::mul(x, mask);
+}
+
+std::uint64_t default_generator_position() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard lock(generator.mutex());
+  const auto data = at::check_generator<at::CPUGeneratorImpl>(generator)->engine().data();
+  return data.seed_ ^ (std::uint64_t{data.next_} << 40) ^
+         (static_cast<std::uint64_t>(data.left_) << 20);
 }
 
 void seed_default_generator(std::uint64_t seed, std::string_view name) {

@@ -29,6 +29,26 @@ struct StreamKey {
 /// Elements are 1/(1-p) with probability 1-p, else 0; keyed by (key, element index).
 void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p);
 
+/// While it lives, dropout() of this thread draws from `key`'s stream. Scopes nest.
+class StreamScope {
+ public:
+  explicit StreamScope(const StreamKey& key);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+
+ private:
+  StreamKey key_;
+  std::uint32_t draws_ = 0;  // so far
+  StreamScope* outer_;
+  friend StreamKey next_stream();
+};
+/// x times a mask of 1/(1-p) with probability 1-p, else 0 (Srivastava et al. 2014), under autograd.
+/// The n-th call in a StreamScope draws from (its key, n): a rank, a lane or a thread does not
+/// show. CheckFailure outside of a StreamScope.
+at::Tensor dropout(const at::Tensor& x, double p);
+
+/// Changes with every draw from LibTorch's default generator, and with every seed.
+std::uint64_t default_generator_position();
 /// Seeds LibTorch's default generator for a foreign module: by (seed, name) before it is built, by
 /// (seed, step, micro-batch, block) before it runs.
 void seed_default_generator(std::uint64_t seed, std::string_view name);

@@ -51,11 +51,23 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.largest_blocks = models::largest_neighbours(settings.model);
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
+  job.lanes = settings.strategy.lanes;
   job.usable_cores = cores.usable;
   job.cores_reason = cores.reason;
   job.transport = settings.job.transport;
   job.simulated = job.transport == "sim";
   job.algorithm = settings.job.algorithm;
+  job.bucket_bytes = settings.strategy.bucket_bytes;
+  job.compression = settings.strategy.compression;
+  job.tuning_path = plan::tuning_path();
+  if (job.simulated) {  // the network is what the user said that it is
+    job.tuning.emplace();
+    job.tuning->links["sim"] = settings.link;
+    job.tuning->machine = "simulated";
+    job.tuning_path = "--link";
+  } else {
+    job.tuning = plan::read_tuning();
+  }
   const bool whole =
       settings.strategy.data == ranks || settings.strategy.data * sync.owners == ranks;
   if (settings.strategy.data > 0 && !whole) {
@@ -88,7 +100,9 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("predicted_program_bytes", static_cast<long>(plan.memory.program))
       .set("predicted_kernel_bytes", static_cast<long>(plan.memory.kernels))
       .set("predicted_group_bytes", static_cast<long>(plan.memory.group))
-      .set("predicted_text_bytes", static_cast<long>(plan.memory.text));
+      .set("predicted_text_bytes", static_cast<long>(plan.memory.text))
+      .set("predicted_communication_seconds", plan.communication.seconds)
+      .set("communication_source", plan.communication.source);
   return event;
 }
 

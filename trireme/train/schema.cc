@@ -100,7 +100,11 @@ void add_train_keys(config::Schema& schema) {
               1024,
               {},
               true});
-  schema.add({"train.lanes", whole(1), "Micro-batches computed at once in a rank.", 1, 1});
+  schema.add(
+      {"train.lanes", whole(1),
+       "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "
+       "no bit.",
+       1, 1024});
   schema.add({"train.reproducible", true,
               "Refuse ranks whose identity differs, so that every layout gives the same bits."});
 }
@@ -213,7 +217,8 @@ Settings::Settings(const config::Config& config) {
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
               .compression = config.text("comm.compression"),
-              .offload = config.text("memory.offload")};
+              .offload = config.text("memory.offload"),
+              .lanes = static_cast<int>(integer("train.lanes"))};
   optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
                number("train.epsilon"), number("train.weight_decay")};
   steps = integer("train.steps");

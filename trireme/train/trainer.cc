@@ -128,6 +128,9 @@ class Trainer {
         const auto span = traced("checkpoint");
         checkpointer_.after(step);
       }
+      if (step == first && !strategy_.lanes_note().empty())
+        report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
+                    strategy_.lanes_note());
       if (step + 1 == first + kTimedSteps) expect(report, first);
     }
     return finish(report, first);

@@ -150,11 +150,42 @@ bool DirectMove::pull() {
   return memory_.look();
 }
 
+// The same on all ranks. Where no input is mapped; each input is read by somebody.
+bool DirectMove::stages() const {
+  const Operation& op = operation();
+  if (!op.recv_counts.empty()) return false;
+  const bool one = op.kind == OpKind::Broadcast || op.kind == OpKind::Scatter;
+  for (int rank = 0; rank < size_; ++rank) {
+    if ((!one || rank == op.root) && !memory_.mapped(rank, 0)) return true;
+  }
+  return false;
+}
+
 void DirectMove::run() {
   memory_.open(call_->number);
-  if (!(pushes() ? push() : pull())) return;
+  const bool pushed = pushes();
+  if (!pushed && stages()) {
+    staging_ = std::make_unique<MoveStaging>(engine_, *call_);
+    poll();
+    return;
+  }
+  if (!(pushed ? push() : pull())) return;
   declare_done();
   poll();
+}
+
+bool DirectMove::waits() const { return staging_ ? staging_->waits() : DirectBase::waits(); }
+
+bool DirectMove::owes(int peer) const {
+  return staging_ ? staging_->owes(peer) : DirectBase::owes(peer);
+}
+
+bool DirectMove::poll() {
+  if (!staging_) return DirectBase::poll();
+  const bool moved = staging_->poll();
+  if (!staging_->finished()) return moved;
+  engine_.finish(call_);
+  return true;
 }
 
 }  // namespace comm

@@ -16,37 +16,39 @@
 //     broadcast     everyone gives slice r of the root's input to all  1 read of S/n, n - 1 writes
 //     all_gather    everyone gives its input to all                    1 read of S/n, n writes
 //     gather        everyone gives its input to the root               1 read of S/n, 1 write
+//
+// Staged: where inputs lie in ordinary memory (MoveStaging).
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "trireme/comm/direct/direct_base.h"
+#include "trireme/comm/direct/move_staging.h"
+#include "trireme/comm/direct/moved_part.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace comm {
-
-/// Bytes [source, source + bytes) of the input of rank `from`, to `target` in one's own output.
-struct Part {
-  int from = 0;
-  std::size_t source = 0, target = 0, bytes = 0;
-};
 
 class DirectMove final : public DirectBase {
  public:
   using DirectBase::DirectBase;
   void announce(BoardMemory::Slot& slot) override;
   void run() override;
+  bool waits() const override;
+  bool poll() override;
+  bool owes(int peer) const override;
 
  private:
   bool pushes() const;
+  bool stages() const;
   bool push();
   bool pull();
   bool find_source(Part& part);
-};
 
-/// What `rank` of `size` reads in `operation`, one's own input included.
-std::vector<Part> parts_of(const Operation& operation, int rank, int size);
+  std::unique_ptr<MoveStaging> staging_;
+};
 
 }  // namespace comm
 }  // namespace v0

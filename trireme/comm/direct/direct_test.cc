@@ -130,6 +130,16 @@ TEST(Direct, MovesInAnyMemoryOverSeeds) {
   }
 }
 
+// A staging area holds four pieces of 128 KiB: their slots are used again and again, and pieces of
+// one call, like the ranks' parts, end in the middle of one.
+TEST(Direct, MovesMoreThanAStagingAreaHolds) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    run_ranks(2 + int(seed % 3),
+              [&](RankContext& rank) { move_everything(*rank.world, 150'001, seed % 4 == 0); },
+              {.seed = seed});
+  }
+}
+
 TEST(Direct, GatherInPlace) {
   run_ranks(3, [](RankContext& rank) {
     std::vector<float> all(3 * 500, -1.0f);

@@ -46,13 +46,18 @@ models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const E
       const auto found = values.find(name);
       inputs.push_back(found != values.end() ? found->second : models::Value{micro.field(name)});
     }
-    tensor::seed_default_generator(
-        tensor::StreamKey{.seed = seed_,
-                          .step = step,
-                          .sample = static_cast<std::int64_t>(micro.index),
-                          .layer = static_cast<std::uint32_t>(i)});
+    const tensor::StreamKey key{.seed = seed_,
+                                .step = step,
+                                .sample = static_cast<std::int64_t>(micro.index),
+                                .layer = static_cast<std::uint32_t>(i)};
+    const tensor::StreamScope streams(key);
+    if (seeds_generator_) tensor::seed_default_generator(key);
+    const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
     const Leave leave = enter ? enter(i) : Leave{};
     models::Value output = member.block->forward(inputs);
+    if (seeds_generator_ && drawing_block_.empty() &&
+        position != tensor::default_generator_position())
+      drawing_block_ = member.name;
     inputs.clear();
     if (leave) leave(output);
     values[member.writes] = std::move(output);

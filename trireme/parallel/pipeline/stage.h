@@ -3,7 +3,8 @@
 // This release has one stage, the whole list, so its only edges are batch fields and the last
 // block's value. Foreign modules draw from LibTorch's default generator: it is seeded per (seed,
 // block name) before a block is built and per (seed, step, micro-batch, block) before it runs, so
-// that what they draw does not depend on the rank. One thread at a time.
+// that what they draw does not depend on the rank; tensor::dropout() in a block draws from a stream
+// of the same key. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +42,17 @@ class Stage {
   /// batch gives. Values are dropped after their last reader.
   models::Value forward(const MicroBatch& micro, std::int64_t step, const Enter& enter = {});
   void train(bool on);
+  /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
+  void seeds_generator(bool on) noexcept { seeds_generator_ = on; }
+  /// The first block seen to draw from the default generator in forward(); empty: none.
+  const std::string& drawing_block() const noexcept { return drawing_block_; }
 
  private:
   std::vector<Member> members_;
   std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after block i
   std::uint64_t seed_;
+  bool seeds_generator_ = true;
+  std::string drawing_block_;
 };
 
 }  // namespace parallel

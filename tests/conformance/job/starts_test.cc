@@ -1,0 +1,174 @@
+// Ranks that torchrun or srun have started, which give them their numbers and nothing to talk over:
+// one job, on one host and on several, and what is said where they cannot be one. Here the
+// variables are set by hand; torchrun.2 and srun.4 run the programs themselves where they are
+// installed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/base/event.h"
+#include "trireme/job.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using testing::ProcessOptions;
+using testing::ProcessRun;
+using testing::run_processes;
+
+constexpr int kRanks = 3;
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+// As `launcher` starts rank TRIREME_RANK of kRanks; `one_host`, else each on its own.
+void pretend(const std::string& launcher, bool one_host) {
+  const std::string rank = std::getenv("TRIREME_RANK"), size = std::to_string(kRanks);
+  const std::string id = std::getenv("TRIREME_START_ID");
+  if (!one_host) set("TRIREME_HOST", "host" + rank);
+  if (launcher == "torchrun") {
+    set("RANK", rank);
+    set("WORLD_SIZE", size);
+    set("LOCAL_RANK", one_host ? rank : "0");
+    set("LOCAL_WORLD_SIZE", one_host ? size : "1");
+    set("MASTER_ADDR", "127.0.0.1");
+    set("MASTER_PORT", "29500");
+    set("TORCHELASTIC_RUN_ID", id);
+  } else {
+    set("SLURM_PROCID", rank);
+    set("SLURM_NTASKS", size);
+    set("SLURM_LOCALID", one_host ? rank : "0");
+    set("SLURM_NODEID", one_host ? "0" : rank);
+    set("SLURM_JOB_ID", id);
+    set("SLURM_STEP_ID", "0");
+    set("SLURM_STEP_NUM_NODES", one_host ? "1" : size);
+    set("SLURM_STEP_TASKS_PER_NODE", one_host ? size : "1(x" + size + ")");
+    set("SLURM_STEP_NODELIST", one_host ? "localhost" : "localhost,other,another");
+  }
+}
+
+ProcessOptions options_for(const std::string& launcher, bool one_host) {
+  static int starts = 0;
+  ProcessOptions options;
+  options.arguments = {launcher, one_host ? "one" : "several"};
+  options.environment = {"TRIREME_COORDINATOR=",
+                         "TRIREME_START_ID=" + std::to_string(getpid() * 100 + starts++)};
+  return options;
+}
+
+// An owner-only file for as long as it lives.
+class SecretFile {
+ public:
+  SecretFile() : path_(::testing::TempDir() + "trireme-starts-" + std::to_string(getpid())) {
+    std::ofstream(path_) << "a secret of these starts alone";
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_read);
+  }
+  ~SecretFile() { std::filesystem::remove(path_); }
+  std::string variable() const { return "TRIREME_JOB_SECRET_FILE=" + path_; }
+
+ private:
+  const std::string path_;
+};
+
+TRIREME_PROCESS(sums) {  // twice: the second Job meets as the first one did
+  if (argc > 1) pretend(argv[1], std::string(argv[2]) == "one");
+  for (int time = 0; time < 2; ++time) {
+    Job job(argc, argv);
+    std::vector<float> x(5000, static_cast<float>(job.rank() + 1));
+    all_reduce(job.world(), x, Sum);
+    if (x != std::vector<float>(5000, job.size() * (job.size() + 1) / 2.0f)) return 4;
+    std::printf("rank %d of %d over %s, %d of %d here\n", job.rank(), job.size(),
+                std::string(job.world().transport_name()).c_str(), job.local_rank(),
+                job.local_size());
+  }
+  return 0;
+}
+
+class Starts : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(By, Starts, ::testing::Values("torchrun", "srun"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(Starts, RanksOfOneHostAreOneJob) {
+  const ProcessRun run = run_processes(kRanks, "sums", options_for(GetParam(), true));
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string line =
+        "rank " + std::to_string(rank) + " of 3 over shm, " + std::to_string(rank) + " of 3 here\n";
+    EXPECT_EQ(run.ranks[rank].out, line + line) << run.describe();
+  }
+}
+
+TEST_P(Starts, RanksOfSeveralHostsMeetWithTheUsersSecret) {
+  const SecretFile secret;
+  ProcessOptions options = options_for(GetParam(), false);
+  options.environment.push_back(secret.variable());
+  const ProcessRun run = run_processes(kRanks, "sums", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string line = "rank " + std::to_string(rank) + " of 3 over mixed, 0 of 1 here\n";
+    EXPECT_EQ(run.ranks[rank].out, line + line) << run.describe();
+  }
+}
+
+TEST_P(Starts, SeveralHostsWithoutASecretAreRefused) {
+  const ProcessRun run = run_processes(kRanks, "sums", options_for(GetParam(), false));
+  EXPECT_EQ(run.exit_code, 2) << run.describe();
+  EXPECT_THAT(run.describe(), HasSubstr("TRIREME_JOB_SECRET_FILE"));
+}
+
+TRIREME_PROCESS(late) {
+  pretend(argv[1], true);
+  if (std::string(std::getenv("TRIREME_RANK")) == "0") Event().wait(seconds(20));
+  Job job(argc, argv);
+  return 0;
+}
+
+TEST_P(Starts, ARank0ThatDoesNotComeIsNamed) {
+  ProcessOptions options = options_for(GetParam(), true);
+  options.timeout = seconds(1);
+  const ProcessRun run = run_processes(kRanks, "late", options);
+  EXPECT_EQ(run.exit_code, 161) << run.describe();
+  EXPECT_THAT(run.describe(), HasSubstr("rank 0 did not come to the meeting of " + GetParam()));
+}
+
+// Nobody watches over these ranks but rank 0's coordinator.
+TRIREME_PROCESS(killed) {
+  pretend(argv[1], true);
+  const int victim = std::atoi(argv[3]);
+  Job job(argc, argv);
+  barrier(job.world());
+  if (job.rank() == victim) raise(SIGKILL);
+  std::vector<float> never(1);  // from one that lives: only the coordinator tells
+  job.world().recv(buffer_of(never), 3 - victim - job.rank()).wait();
+  return 0;
+}
+
+TEST_P(Starts, ADeathIsKnownAtOnce) {
+  for (const int victim : {0, 2}) {
+    ProcessOptions options = options_for(GetParam(), true);
+    options.transport = "tcp";
+    options.timeout = seconds(20);
+    options.arguments.push_back(std::to_string(victim));
+    const ProcessRun run = run_processes(kRanks, "killed", options);
+    EXPECT_EQ(run.exit_code, 137) << run.describe();
+    EXPECT_LT(run.took, seconds(10)) << run.describe();
+    int named = 0;  // who has heard of it may be gone before the other one has
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_GE(run.ranks[rank].exit_code, 137) << run.describe();
+      named += run.ranks[rank].err.find("rank " + std::to_string(victim)) != std::string::npos;
+    }
+    EXPECT_GE(named, 1) << run.describe();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

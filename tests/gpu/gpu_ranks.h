@@ -1,0 +1,57 @@
+// run_gpus(n, body): n ranks over the simulated network, each with a made-up GPU of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/collectives/leaves.h"
+#include "tests/gpu/fake_gpu.h"
+#include "trireme/comm/nccl/gpu.h"
+#include "trireme/comm/simulate.h"
+
+namespace trireme::test {
+
+/// The library that stands for CUDA and NCCL, opened once as a program opens the real ones.
+std::shared_ptr<const comm::nccl::GpuLibrary> fake_library();
+FakeGpu& fake_gpu();
+
+/// A block of a GPU's memory.
+class OnGpu {
+ public:
+  OnGpu(std::shared_ptr<comm::nccl::Gpu> gpu, const Bytes& values);
+  OnGpu(std::shared_ptr<comm::nccl::Gpu> gpu, std::size_t bytes) : OnGpu(gpu, Bytes(bytes)) {}
+  /// Keeps the memory alive. `stream`: in whose order the values come and are used.
+  Buffer buffer(DType dtype, void* stream = nullptr) const;
+  Bytes bytes() const;
+  void* data() const { return memory_.get(); }
+  /// The last owner but for buffers goes.
+  void let_go() { memory_.reset(); }
+
+ private:
+  std::shared_ptr<comm::nccl::Gpu> gpu_;
+  std::shared_ptr<void> memory_;
+  std::size_t bytes_;
+};
+
+struct GpuRank {
+  comm::SimulatedRank& context;
+  comm::Communicator& world;
+  std::shared_ptr<comm::nccl::Gpu> gpu;
+  int rank, size;
+  OnGpu on_gpu(const Bytes& values) const { return {gpu, values}; }
+};
+
+struct GpuRun {
+  std::uint64_t seed = 1;
+  Duration timeout = std::chrono::seconds(30);
+  bool reproducible = true;
+  std::string algorithm = "auto";
+  bool expect_leftovers = false;  // a GPU that does not come back keeps what it had
+  std::shared_ptr<comm::PeerWatch> watch = nullptr;
+};
+/// Fails where the made-up library saw a violation, or memory, streams or communicators are left.
+void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run = {});
+
+}  // namespace trireme::test

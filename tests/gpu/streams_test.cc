@@ -1,0 +1,128 @@
+// Streams and events behind Work: what is given to a stream before a call is in it, what is given
+// to a stream after wait_on() sees it, and memory lives until the GPU has let go of it.
+#include <gtest/gtest.h>
+
+#include "tests/gpu/gpu_ranks.h"
+#include "trireme/base/error.h"
+#include "trireme/comm/communicator.h"
+
+namespace trireme {
+namespace {
+
+using test::Bytes, test::fake_gpu, test::GpuRank, test::leaf, test::OnGpu, test::run_gpus;
+
+Bytes floats(std::size_t count, float value) {
+  const std::vector<float> values(count, value);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(GpuStreams, ACallTakesWhatItsStreamWritesBeforeIt) {
+  run_gpus(2, [](GpuRank& rank) {
+    void* const stream = rank.gpu->make_stream();
+    const OnGpu written = rank.on_gpu(floats(100, 2)), value = rank.on_gpu(floats(100, 1));
+    fake_gpu().close_gate(stream);
+    rank.gpu->copy(value.data(), written.data(), 400, stream);  // not carried out yet
+    const Work work = rank.world.all_reduce(value.buffer(DType::F32, stream), Sum);
+    rank.context.waiter->sleep(std::chrono::milliseconds(50));
+    EXPECT_FALSE(work.done());
+    EXPECT_EQ(value.bytes(), floats(100, 1));
+    rank.world.barrier().wait();
+    fake_gpu().open_gates();
+    work.wait();
+    EXPECT_EQ(value.bytes(), floats(100, 4));
+    rank.gpu->destroy_stream(stream);
+  });
+}
+
+// A call of several steps notes its streams when it is made, not when its turn on the GPU comes.
+TEST(GpuStreams, AllToAllOfUnevenPiecesTakesWhatItsStreamWritesBeforeIt) {
+  run_gpus(2, [](GpuRank& rank) {
+    void* const stream = rank.gpu->make_stream();
+    const OnGpu written = rank.on_gpu(floats(4, 2)), in = rank.on_gpu(floats(4, 1)),
+                out = rank.on_gpu(floats(4, 0));
+    const std::size_t counts[] = {2, 2};
+    fake_gpu().close_gate(stream);
+    rank.gpu->copy(in.data(), written.data(), 16, stream);
+    const Work work = rank.world.all_to_all_v(in.buffer(DType::F32, stream),
+                                              out.buffer(DType::F32, stream), counts, counts);
+    rank.world.barrier().wait();
+    fake_gpu().open_gates();
+    work.wait();
+    EXPECT_EQ(out.bytes(), floats(4, 2));
+    rank.gpu->destroy_stream(stream);
+  });
+}
+
+TEST(GpuStreams, WaitOnOrdersAStreamBehindTheCallAndDoesNotBlockTheHost) {
+  run_gpus(3, [](GpuRank& rank) {
+    void *const before = rank.gpu->make_stream(), *const after = rank.gpu->make_stream();
+    const OnGpu value = rank.on_gpu(floats(100, 1)), copy = rank.on_gpu(floats(100, 0));
+    fake_gpu().close_gate(before);
+    const Work work = rank.world.all_reduce(value.buffer(DType::F32, before), Sum);
+    work.wait_on({after});  // returns although the GPU cannot begin
+    EXPECT_FALSE(work.done());
+    rank.gpu->copy(copy.data(), value.data(), 400, after);
+    rank.context.waiter->sleep(std::chrono::milliseconds(20));
+    EXPECT_EQ(copy.bytes(), floats(100, 0));
+    rank.world.barrier().wait();
+    fake_gpu().open_gates();
+    const auto copied = rank.gpu->record(after);
+    while (!rank.gpu->reached(copied)) rank.context.waiter->sleep(std::chrono::microseconds(50));
+    EXPECT_EQ(copy.bytes(), floats(100, 3));
+    work.wait();
+    rank.gpu->destroy_stream(before);
+    rank.gpu->destroy_stream(after);
+  });
+}
+
+TEST(GpuStreams, CallsFollowOneAnotherWithoutTheHost) {
+  run_gpus(2, [](GpuRank& rank) {
+    const OnGpu value = rank.on_gpu(floats(50'000, 1));
+    std::vector<Work> works;
+    for (int i = 0; i < 5; ++i)
+      works.push_back(rank.world.all_reduce(value.buffer(DType::F32), Sum));
+    works.back().wait();
+    EXPECT_EQ(value.bytes(), floats(50'000, 32));
+    for (const Work& work : works) EXPECT_TRUE(work.done());
+  });
+}
+
+TEST(GpuStreams, MemoryLivesUntilTheGpuHasLetGoOfIt) {
+  run_gpus(2, [](GpuRank& rank) {
+    fake_gpu().set_latency(40);
+    OnGpu value = rank.on_gpu(floats(50'000, 1));
+    Work work = rank.world.all_reduce(value.buffer(DType::F32), Sum);
+    value.let_go();  // a violation where the call did not keep it
+    work = Work();
+    rank.world.barrier().wait();
+    const OnGpu last = rank.on_gpu(floats(10, 1));
+    rank.world.all_reduce(last.buffer(DType::F32), Sum).wait();
+  });
+}
+
+TEST(GpuStreams, ThenAndAllWaitForTheGpu) {
+  run_gpus(2, [](GpuRank& rank) {
+    const OnGpu one = rank.on_gpu(floats(10, 1)), two = rank.on_gpu(floats(10, 2));
+    Bytes seen;
+    const Work both[] = {rank.world.all_reduce(one.buffer(DType::F32), Sum),
+                         rank.world.all_reduce(two.buffer(DType::F32), Sum)};
+    Work::all(both).then([&] { seen = two.bytes(); }).wait();
+    EXPECT_EQ(seen, floats(10, 4));
+    Work::all(both).wait_on({nullptr});
+  });
+}
+
+TEST(GpuStreams, ArenasLieOnTheGpu) {
+  run_gpus(2, [](GpuRank& rank) {
+    comm::Arena arena = rank.world.allocate(4000, {DeviceKind::Cuda, rank.rank});
+    const Buffer buffer = arena.buffer(400, 100, DType::F32);
+    EXPECT_EQ(buffer.device.kind, DeviceKind::Cuda);
+    rank.world.all_reduce(buffer, Sum).wait();
+    const auto* begin = static_cast<const std::byte*>(buffer.data);
+    EXPECT_EQ(Bytes(begin, begin + 400), floats(100, 0));  // zeroed
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,166 @@
+#include "trireme/comm/nccl/gpu.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/cuda/fold_image.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace nccl {
+namespace {
+
+constexpr unsigned kThreads = 256;           // of a block: fold.cu's launch bounds
+constexpr std::uint64_t kMostBlocks = 4096;  // a thread then takes several elements
+
+}  // namespace
+
+GpuEvent::~GpuEvent() {
+  if (handle_) gpu_->put_back(handle_);
+}
+
+std::shared_ptr<Gpu> Gpu::open(std::shared_ptr<const GpuLibrary> library, int index) {
+  return std::make_shared<Gpu>(std::move(library), index);
+}
+
+Gpu::Gpu(std::shared_ptr<const GpuLibrary> library, int index)
+    : library_(std::move(library)), index_(index) {
+  require(cuda().device_get(&device_, index), "cuDeviceGet");
+  require(cuda().context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
+Gpu::~Gpu() {
+  void* before = nullptr;
+  if (cuda().context_push(context_) == kCudaSuccess) {
+    for (void* event : events_) cuda().event_destroy(event);
+    if (module_) cuda().module_unload(module_);
+    cuda().context_pop(&before);
+  }
+  cuda().context_release(device_);
+}
+
+Gpu::Current::Current(const Gpu& gpu) : gpu_(gpu) {
+  gpu_.require(gpu_.cuda().context_push(gpu_.context_), "cuCtxPushCurrent");
+}
+
+Gpu::Current::~Current() {
+  void* own = nullptr;
+  gpu_.cuda().context_pop(&own);
+}
+
+void Gpu::require(int result, std::string_view call) const {
+  if (result == kCudaSuccess) return;
+  const char* text = nullptr;
+  cuda().error_text(result, &text);
+  throw ResourceError("GPU " + std::to_string(index_) + ": " +
+                          (text ? text : "CUDA error " + std::to_string(result)),
+                      {.operation = std::string(call),
+                       .advice = result == kCudaOutOfMemory
+                                     ? "Give it less: a smaller batch, or smaller buckets."
+                                     : "See `dmesg` for Xid lines; an error of a kernel of your "
+                                       "own shows here too."});
+}
+
+void* Gpu::make_stream() {
+  const Current current(*this);
+  void* stream = nullptr;
+  require(cuda().stream_create(&stream, kStreamNonBlocking), "cuStreamCreate");
+  return stream;
+}
+
+void Gpu::destroy_stream(void* stream) noexcept {
+  void* own = nullptr;
+  if (!stream || cuda().context_push(context_) != kCudaSuccess) return;
+  cuda().stream_destroy(stream);
+  cuda().context_pop(&own);
+}
+
+GpuEvent Gpu::record(void* stream) {
+  const Current current(*this);
+  void* event = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      event = events_.back();
+      events_.pop_back();
+    }
+  }
+  if (!event) require(cuda().event_create(&event, kEventDisableTiming), "cuEventCreate");
+  GpuEvent recorded(shared_from_this(), event);
+  require(cuda().event_record(event, stream), "cuEventRecord");
+  return recorded;
+}
+
+void Gpu::put_back(void* event) noexcept {
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+void Gpu::wait_for(void* stream, const GpuEvent& event) {
+  const Current current(*this);
+  require(cuda().stream_wait_event(stream, event.handle(), 0), "cuStreamWaitEvent");
+}
+
+bool Gpu::reached(const GpuEvent& event) {
+  const Current current(*this);
+  const int result = cuda().event_query(event.handle());
+  if (result == kCudaNotReady) return false;
+  require(result, "cuEventQuery");
+  return true;
+}
+
+std::shared_ptr<void> Gpu::allocate(std::size_t bytes) {
+  const Current current(*this);
+  CudaAddress address = 0;
+  require(cuda().memory_allocate(&address, std::max<std::size_t>(bytes, 1)), "cuMemAlloc");
+  return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)),
+          [gpu = shared_from_this()](void* memory) {
+            void* own = nullptr;
+            if (gpu->cuda().context_push(gpu->context_) != kCudaSuccess) return;
+            gpu->cuda().memory_free(address_of(memory));
+            gpu->cuda().context_pop(&own);
+          }};
+}
+
+void Gpu::copy(void* to, const void* from, std::size_t bytes, void* stream) {
+  if (bytes == 0 || to == from) return;
+  const Current current(*this);
+  require(cuda().copy_async(address_of(to), address_of(from), bytes, stream), "cuMemcpyAsync");
+}
+
+void Gpu::clear(void* at, std::size_t bytes, void* stream) {
+  if (bytes == 0) return;
+  const Current current(*this);
+  require(cuda().fill_async(address_of(at), 0, bytes, stream), "cuMemsetD8Async");
+}
+
+void Gpu::fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
+               void* stream) {
+  if (arguments.count == 0) return;
+  const Current current(*this);
+  void* const function = fold_kernel(op, dtype);
+  void* parameters[] = {const_cast<kernel::cuda::FoldArguments*>(&arguments)};
+  const auto blocks =
+      static_cast<unsigned>(std::min((arguments.count + kThreads - 1) / kThreads, kMostBlocks));
+  require(cuda().launch(function, blocks, 1, 1, kThreads, 1, 1, 0, stream, parameters, nullptr),
+          "cuLaunchKernel");
+}
+
+void* Gpu::fold_kernel(kernel::Combine op, DType dtype) {
+  const std::string name = kernel::cuda::fold_kernel_name(op, dtype);
+  std::lock_guard lock(mutex_);
+  if (!module_) {
+    require(cuda().module_load(&module_, library_->kernels.data()), "cuModuleLoadData");
+  }
+  void*& function = functions_[name];
+  if (!function) {
+    require(cuda().module_function(&function, module_, name.c_str()), "cuModuleGetFunction");
+  }
+  return function;
+}
+
+}  // namespace nccl
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

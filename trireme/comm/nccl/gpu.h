@@ -1,0 +1,102 @@
+// Gpu: one GPU's primary context (the one that LibTorch uses too) and what the collectives need of
+// it: streams, events, memory, the fold kernels. Failing calls throw ResourceError with CUDA's own
+// words. Thread safe.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/comm/nccl/gpu_library.h"
+#include "trireme/kernel/cuda/fold.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace nccl {
+
+class Gpu;
+
+/// A place in a stream's order. Goes back to its GPU's stock at the end.
+class GpuEvent {
+ public:
+  GpuEvent() = default;
+  GpuEvent(std::shared_ptr<Gpu> gpu, void* handle) : gpu_(std::move(gpu)), handle_(handle) {}
+  GpuEvent(GpuEvent&& other) noexcept
+      : gpu_(std::move(other.gpu_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  GpuEvent& operator=(GpuEvent&& other) noexcept {
+    std::swap(gpu_, other.gpu_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~GpuEvent();
+  void* handle() const noexcept { return handle_; }
+
+ private:
+  std::shared_ptr<Gpu> gpu_;
+  void* handle_ = nullptr;
+};
+
+class Gpu : public std::enable_shared_from_this<Gpu> {
+ public:
+  static std::shared_ptr<Gpu> open(std::shared_ptr<const GpuLibrary> library, int index);
+  Gpu(std::shared_ptr<const GpuLibrary> library, int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+
+  /// Makes this GPU's context the calling thread's; the one before comes back at the end.
+  class Current {
+   public:
+    explicit Current(const Gpu& gpu);
+    ~Current();
+    Current(const Current&) = delete;
+
+   private:
+    const Gpu& gpu_;
+  };
+
+  int index() const noexcept { return index_; }
+  const GpuLibrary& library() const noexcept { return *library_; }
+  const CudaApi& cuda() const noexcept { return library_->cuda; }
+  const NcclApi& nccl() const noexcept { return library_->nccl; }
+  /// True where this build brings the fold kernels.
+  bool can_fold() const noexcept { return !library_->kernels.empty(); }
+  void require(int result, std::string_view call) const;
+
+  // All of these make the context current themselves.
+  void* make_stream();  // that does not wait for the default stream
+  void destroy_stream(void* stream) noexcept;
+  GpuEvent record(void* stream);
+  void wait_for(void* stream, const GpuEvent& event);
+  bool reached(const GpuEvent& event);
+  std::shared_ptr<void> allocate(std::size_t bytes);  // freed with its last owner
+  void copy(void* to, const void* from, std::size_t bytes, void* stream);
+  void clear(void* at, std::size_t bytes, void* stream);
+  void fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
+            void* stream);
+
+ private:
+  friend class GpuEvent;
+  void* fold_kernel(kernel::Combine op, DType dtype);
+  void put_back(void* event) noexcept;
+
+  const std::shared_ptr<const GpuLibrary> library_;
+  const int index_;
+  int device_ = 0;
+  void* context_ = nullptr;
+  std::mutex mutex_;
+  std::vector<void*> events_;  // in stock
+  void* module_ = nullptr;     // loaded when first needed
+  std::map<std::string, void*> functions_;
+};
+
+}  // namespace nccl
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

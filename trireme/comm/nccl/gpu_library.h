@@ -1,0 +1,51 @@
+// GpuLibrary: the CUDA driver and NCCL, opened at run time. Nothing links against either, so one
+// program runs with and without a GPU. A value, immutable once open; the libraries stay loaded.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/nccl/cuda_api.h"
+#include "trireme/comm/nccl/nccl_api.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace nccl {
+
+/// Files to open. Empty: TRIREME_CUDA_LIBRARY, else libcuda.so.1; TRIREME_NCCL_LIBRARY, else
+/// libnccl.so.2 (also one that LibTorch has loaded), else the one that this build found.
+struct GpuFiles {
+  std::string cuda = {}, nccl = {};
+};
+
+struct GpuLibrary {
+  CudaApi cuda;
+  NcclApi nccl;
+  int driver_version = 0;  // 13000: CUDA 13.0
+  int nccl_version = 0;    // 22803: 2.28.3
+  /// The fold kernels for cuModuleLoadData; empty where this build has none.
+  std::span<const std::byte> kernels = {};
+};
+
+/// Throws ConfigError where a library is missing or too old, or there is no GPU.
+std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files = {});
+
+struct GpuInfo {
+  std::string name;  // "NVIDIA H200"
+  std::string uuid;  // 32 hexadecimal digits
+};
+/// The GPUs that this process may use (CUDA_VISIBLE_DEVICES), by index.
+std::vector<GpuInfo> list_gpus(const GpuLibrary& library);
+
+/// "2.28.3"; "13.0".
+std::string nccl_version_text(int version);
+std::string cuda_version_text(int version);
+
+}  // namespace nccl
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

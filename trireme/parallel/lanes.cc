@@ -1,0 +1,217 @@
+#include "trireme/parallel/lanes.h"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/tensor/determinism.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+namespace {
+
+// One micro-batch under way: what its lane has produced and the caller has not taken.
+struct Task {
+  std::deque<std::pair<std::size_t, at::Tensor>> gradients;
+  bool done = false;
+  double value = 0;
+  std::exception_ptr error;
+};
+
+}  // namespace
+
+struct Lanes::Impl {
+  // A copy of the model whose leaves alias the rank's weights, and its thread.
+  struct Lane {
+    Lane(Impl& owner, const models::Blocks& model, std::uint64_t seed,
+         const std::vector<at::Tensor>& weights)
+        : stage(model, seed),
+          hooks(aliases(stage, weights), [this, &owner](std::size_t leaf, at::Tensor gradient) {
+            owner.push(task, leaf, std::move(gradient));
+          }) {
+      stage.seeds_generator(false);
+      stage.train(true);
+    }
+    Stage stage;
+    std::size_t task = 0;  // the one that it computes
+    GradientHooks hooks;
+    std::thread thread;
+  };
+
+  static std::vector<at::Tensor> aliases(const Stage& stage,
+                                         const std::vector<at::Tensor>& weights) {
+    std::vector<at::Tensor> leaves;
+    for (const Stage::Member& member : stage.members()) {
+      for (const models::NamedTensor& own : member.block->parameters()) {
+        TRIREME_CHECK(leaves.size() < weights.size());
+        leaves.push_back(own.tensor);
+        leaves.back().set_data(weights[leaves.size() - 1].detach());
+      }
+    }
+    TRIREME_CHECK(leaves.size() == weights.size());
+    return leaves;
+  }
+
+  Impl(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& weights,
+       int count, std::shared_ptr<Waiter> own_waiter)
+      : waiter(std::move(own_waiter)) {
+    for (int i = 0; i < count; ++i)
+      lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights));
+    for (const auto& lane : lanes) lane->thread = std::thread([this, &own = *lane] { work(own); });
+  }
+
+  ~Impl() {
+    stop = true;
+    ring();
+    for (const auto& lane : lanes) lane->thread.join();
+  }
+
+  void ring() noexcept {
+    bell.fetch_add(1);
+    bell.notify_all();
+  }
+
+  void push(std::size_t task, std::size_t leaf, at::Tensor gradient) {
+    {
+      const std::lock_guard lock(mutex);
+      tasks[task].gradients.emplace_back(leaf, std::move(gradient));
+    }
+    waiter->wake();
+  }
+
+  // The next task that may start, or `tasks.size()`.
+  std::size_t claim() {
+    const std::lock_guard lock(mutex);
+    if (next < tasks.size() && next < taken + lanes.size()) return next++;
+    return tasks.size();
+  }
+
+  // A lane's thread: it sleeps on `bell` (a futex) where nothing may start.
+  void work(Lane& lane) {
+    tensor::set_up_thread();
+    while (!stop) {
+      const std::uint32_t heard = bell.load();
+      lane.task = claim();
+      std::size_t count = 0;
+      {
+        const std::lock_guard lock(mutex);
+        count = tasks.size();
+      }
+      if (lane.task >= count) {
+        if (!stop) bell.wait(heard);
+        continue;
+      }
+      compute_one(lane);
+    }
+  }
+
+  void compute_one(Lane& lane) {
+    double value = 0;
+    std::exception_ptr error;
+    try {
+      value = (*compute)(lane.stage, lane.task);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex);
+      Task& task = tasks[lane.task];
+      task.value = value;
+      task.error = error;
+      task.done = true;
+    }
+    waiter->wake();
+  }
+
+  // Hands one task's gradients over as they come.
+  void take(std::size_t index, const Sink& sink) {
+    if (sink.begin) sink.begin(index);
+    while (true) {
+      std::deque<std::pair<std::size_t, at::Tensor>> arrived;
+      bool done = false;
+      waiter->wait_until(
+          [&] {
+            const std::lock_guard lock(mutex);
+            arrived.swap(tasks[index].gradients);
+            done = tasks[index].done;
+            return done || !arrived.empty();
+          },
+          TimePoint::max());
+      for (auto& [leaf, gradient] : arrived) sink.gradient(leaf, std::move(gradient));
+      if (done) break;
+    }
+    const Task& task = tasks[index];
+    sink.end(index, task.value, task.error);
+    {
+      const std::lock_guard lock(mutex);
+      ++taken;
+    }
+    ring();
+  }
+
+  // Whatever is under way ends first: it reads what `run` was given.
+  void let_run_out() {
+    waiter->wait_until(
+        [this] {
+          const std::lock_guard lock(mutex);
+          std::size_t finished = 0;
+          for (std::size_t i = 0; i < next; ++i) finished += tasks[i].done ? 1 : 0;
+          return finished == next;
+        },
+        TimePoint::max());
+    const std::lock_guard lock(mutex);
+    tasks.clear();
+    next = taken = 0;
+  }
+
+  void run(std::size_t count, const Compute& work, const Sink& sink) {
+    {
+      const std::lock_guard lock(mutex);
+      tasks = std::deque<Task>(count);
+      next = taken = 0;
+      compute = &work;
+    }
+    ring();
+    std::exception_ptr error;
+    try {
+      for (std::size_t index = 0; index < count; ++index) take(index, sink);
+    } catch (...) {
+      error = std::current_exception();
+      const std::lock_guard lock(mutex);
+      tasks.resize(next);  // nothing more is started
+    }
+    let_run_out();
+    if (error) std::rethrow_exception(error);
+  }
+
+  const std::shared_ptr<Waiter> waiter;
+  std::mutex mutex;
+  std::deque<Task> tasks;  // of this run
+  std::size_t next = 0;    // the first that no lane has begun
+  std::size_t taken = 0;   // by the sink
+  const Compute* compute = nullptr;
+  std::atomic<std::uint32_t> bell{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::unique_ptr<Lane>> lanes;
+};
+
+Lanes::Lanes(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& leaves,
+             int count, std::shared_ptr<Waiter> waiter)
+    : impl_(std::make_unique<Impl>(model, seed, leaves, count, std::move(waiter))) {}
+
+Lanes::~Lanes() = default;
+
+int Lanes::count() const noexcept { return static_cast<int>(impl_->lanes.size()); }
+
+void Lanes::run(std::size_t tasks, const Compute& compute, const Sink& sink) {
+  impl_->run(tasks, compute, sink);
+}
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

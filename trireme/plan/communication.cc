@@ -1,0 +1,84 @@
+#include "trireme/plan/communication.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+namespace {
+
+struct Measured {
+  double seconds = 0;
+  std::string algorithm;
+};
+
+// Of the algorithm asked for, else of the fastest.
+std::optional<Measured> measured(const Tuning& tuning, const std::string& transport,
+                                 const std::string& algorithm, int ranks, std::size_t bytes) {
+  std::optional<Measured> best;
+  for (const Measurement& one : tuning.measurements()) {
+    if (one.collective != "all_reduce" || one.transport != transport || one.ranks != ranks)
+      continue;
+    if (algorithm != "auto" && one.algorithm != algorithm) continue;
+    const auto seconds = tuning.seconds("all_reduce", one.algorithm, transport, ranks, bytes);
+    if (seconds && (!best || *seconds < best->seconds)) best = Measured{*seconds, one.algorithm};
+  }
+  return best;
+}
+
+double formula(const LinkCost& link, int ranks, double bytes) {
+  const double others = double(ranks - 1) / ranks;
+  const int rounds = 2 * std::bit_width(unsigned(ranks - 1));
+  return rounds * link.alpha + others * bytes * (2 * link.beta + link.gamma);
+}
+
+std::string constants(const LinkCost& link) {
+  char text[96];
+  std::snprintf(text, sizeof text, "alpha %.3g us, beta %.3g ns/B, gamma %.3g ns/B",
+                link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9);
+  return text;
+}
+
+}  // namespace
+
+Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& path,
+                                    const std::string& transport, const std::string& algorithm,
+                                    int ranks, std::size_t bytes, std::size_t bucket_bytes) {
+  if (ranks < 2 || bytes == 0) return {0, "nothing is sent"};
+  const std::string over = transport == "auto" ? "shm" : transport;
+  const std::size_t bucket = std::clamp<std::size_t>(bucket_bytes, 1, bytes);
+  const double buckets = double(bytes) / double(bucket);  // the last one is smaller
+  const std::string of_file = tuning ? path + " (" + tuning->machine + ")" : path;
+  if (tuning) {
+    if (const auto found = measured(*tuning, over, algorithm, ranks, bucket)) {
+      return {found->seconds * buckets, found->algorithm + " as measured, " + of_file};
+    }
+    if (const auto link = tuning->links.find(over); link != tuning->links.end()) {
+      return {formula(link->second, ranks, double(bucket)) * buckets,
+              constants(link->second) + " as measured over " + over + ", " + of_file};
+    }
+  }
+  const LinkCost link = typical_link(over);
+  const std::string missing = tuning ? path + " has nothing of " + over : "not measured here";
+  return {formula(link, ranks, double(bucket)) * buckets,
+          constants(link) + ", typical of " + over + "; " + missing +
+              ": trireme bench comm --tune --ranks " + std::to_string(ranks)};
+}
+
+std::optional<Tuning> read_tuning() {
+  const std::string path = tuning_path();
+  std::ifstream file(path);
+  if (path.empty() || !file) return std::nullopt;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.empty()) return std::nullopt;
+  return Tuning::from_toml(text, path);
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme
