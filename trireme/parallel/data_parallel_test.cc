@@ -183,8 +183,13 @@ TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
 // Parameters of several chunks with ragged ends, clipped; every optimizer that ZeRO takes.
 TEST(DataParallel, ZeroEndsWithTheSameBits) {
   for (const char* optimizer : {"sgd", "adam", "adamw", "rmsprop", "adagrad"}) {
-    Setting setting{
-        .batch = 5, .norm = true, .dropout = 0.1, .width = 1501, .optimizer = optimizer};
+    Setting setting{.samples = 14,  // a short last batch: two micro-batches
+                    .batch = 10,
+                    .micro = 2,
+                    .norm = true,
+                    .dropout = 0.1,
+                    .width = 1501,
+                    .optimizer = optimizer};
     setting.options = {.clip = 0.5, .bucket_bytes = 20000};
     const std::string one = train_on(1, setting, 1);
     for (const char* sync : {"zero1", "zero2"}) {

@@ -91,8 +91,8 @@ struct Strategy::Impl {
         store(own_model.ties(), store_options()),
         stage(own_model, options.seed,
               [this](const parallel::Stage::Member& member) { store.add_block(member); }),
-        sync((store.complete(), offload_masters(), make_sync())),
         model(own_model),
+        sync((store.complete(), offload_masters(), make_sync())),
         optimizer(std::move(own_optimizer)),
         hooks(store.leaves(), [this](std::size_t leaf, at::Tensor gradient) {
           sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));

@@ -225,7 +225,7 @@ std::string explain(const TrainingPlan& plan) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
-  if (job.ranks > 1) {
+  if (job.ranks > 1 && !shards(job)) {
     out << "  comm     " << milliseconds(plan.communication.seconds)
         << " of all-reduce a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
