@@ -161,13 +161,15 @@ def load(path):
 
 
 def write_docs(folder, texts, plots):
-    for name, picture in plots.items():
-        (folder / "images" / f"comm-{name}.svg").write_text(picture, encoding="utf-8")
     page = folder / "benchmarks.md"
+    text = page.read_text(encoding="utf-8")
+    for name, picture in plots.items():
+        if f"<!-- comm {name} -->" in text:
+            (folder / "images" / f"comm-{name}.svg").write_text(picture, encoding="utf-8")
     replaced = re.sub(
         r"(<!-- comm (\S+) -->\n).*?(<!-- end -->)",
         lambda found: f"{found[1]}{texts[found[2]]}\n{found[3]}" if found[2] in texts else found[0],
-        page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        text, flags=re.DOTALL)
     page.write_text(replaced, encoding="utf-8")
 
 

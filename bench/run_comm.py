@@ -28,12 +28,13 @@ from peers.programs import PEERS, SLOW_STARTERS, Programs
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
-LARGE = SIZES[2:]
+LARGE = SIZES[2:5]
 MOVES = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce", "gather", "scatter"]
 # collective, ranks, transport, sizes
 SUITE = [("all_reduce", 2, "shm", SIZES), ("all_reduce", 4, "shm", SIZES),
          ("all_reduce", 2, "tcp", SIZES), ("all_reduce", 2, "mpi", SIZES),
-         *((what, 2, "shm", LARGE) for what in MOVES), *((what, 4, "shm", LARGE) for what in MOVES)]
+         *((what, 2, "shm", LARGE) for what in MOVES),
+         *((what, 4, "shm", LARGE) for what in MOVES[:4])]
 
 
 def parse():
@@ -74,8 +75,13 @@ def descendants(root):
     return found
 
 
+def lines_of(output):
+    return [json.loads(line) for line in output.splitlines()
+            if line.startswith("{") and line.endswith("}")]
+
+
 def run(command, prefix):
-    """The JSON lines of a program; none of one that did not end within a minute."""
+    """The JSON lines of a program; those so far of one that did not end within a minute."""
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     with subprocess.Popen(prefix + command, stdout=subprocess.PIPE, env=environment,
                           text=True) as program:
@@ -85,11 +91,12 @@ def run(command, prefix):
             for one in descendants(program.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
-            print(f"no answer within a minute: {' '.join(command)}", file=sys.stderr)
-            return []
+            print(f"ended after a minute: {' '.join(command)}", file=sys.stderr)
+            output, _ = program.communicate()
+            return lines_of(output)
     if program.returncode != 0:
         sys.exit(f"{' '.join(command)} failed with {program.returncode}")
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return lines_of(output)
 
 
 def before_others(ranks):

@@ -107,6 +107,8 @@ static void connect_both(void) {
   const int yes = 1;
   setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   fcntl(peer, F_SETFL, O_NONBLOCK);
+  const int queue = 128 << 10; /* more leaves the caches: docs/design/009 */
+  setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &queue, sizeof queue);
 }
 
 int main(int argc, char** argv) {

@@ -3,6 +3,7 @@
 
   command_test.py TRIREME [MPIRUN...]
 """
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -86,6 +87,25 @@ class Bench(unittest.TestCase):
                 (("--tune", "--out", "/proc/x/table.toml"), ("cannot write /proc/x/table.toml",))):
             with self.subTest(arguments):
                 self.refused(*arguments, words=words)
+
+    def test_under_torchrun_and_srun(self):
+        for launcher, variables in (
+                ("torchrun", ("RANK={}", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_PORT=4000",
+                              "MASTER_ADDR=localhost", f"TORCHELASTIC_RUN_ID={os.getpid()}")),
+                ("srun", ("SLURM_PROCID={}", "SLURM_NTASKS=2", f"SLURM_JOB_ID={os.getpid()}",
+                          "SLURM_STEP_ID=0"))):
+            with self.subTest(launcher):
+                under = [("env", *(one.format(rank) for one in variables)) for rank in (0, 1)]
+                with concurrent.futures.ThreadPoolExecutor() as pool:
+                    done = list(pool.map(lambda one: run(
+                        "--sizes", "1KiB", "--json", "--seconds", "0.001", under=one), under))
+                one, = self.lines(done[0])
+                self.assertEqual((one["ranks"], one["transport"]), (2, "shm"))
+                self.assertEqual((done[1].returncode, done[1].stdout), (0, ""), done[1].stderr)
+                self.refused("--ranks", "3", under=under[0],
+                             words=(f"--ranks 3, but {launcher} started 2 processes",))
+                self.refused("--transport", "mpi", under=under[0],
+                             words=("needs ranks that mpirun started",))
 
     def test_under_mpirun(self):
         for mpirun in MPIRUNS:

@@ -34,7 +34,7 @@ class CheckedCalls {
   /// False if the call ended well and gave something else than it should.
   bool step(int step) {
     step_ = step;
-    root_ = (step + step / 3) % group_.size();  // each with each size, in each memory
+    root_ = (step + step / 3 + step / 18) % group_.size();  // each with each size, in each memory
     piece_ = std::array<std::size_t, 3>{1, 167, kMost}[static_cast<std::size_t>(step) % 3];
     whole_ = piece_ * ranks_;
     mine_ = static_cast<std::size_t>(group_.rank()) * piece_;

@@ -77,6 +77,8 @@ std::vector<Killing> plans() {
       if (way != std::string("messages")) add(transport, way, test::movers(), within_host);
     }
     add(transport, "read", test::readers(), within_host);
+    add(transport, "touch", {"direct", "all_reduce_shared"}, within_host);
+    add(transport, "touch", test::movers(), within_host);
   }
   add("mixed", "messages", test::shared_results(), true);
   return all;

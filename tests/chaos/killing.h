@@ -3,11 +3,13 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <ostream>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,6 +34,8 @@ inline const std::vector<std::string> kHosts = {"one", "one", "two"};  // of mix
 //   moves      at its n-th call, where ranks read one another's memory
 //   peer       by the rank before it, at that one's n-th call that concerns the victim
 //   read       by the rank before it, in that one's n-th half of a read of the victim's memory
+//   touch      when it reads or writes beyond the n-th page of a peer's arena, in the middle of a
+//   copy
 struct Killing {
   std::string transport;     // shm, tcp, mixed (over tcp), mpi, mixed-mpi
   std::string way, what;     // what: as CheckedCalls takes it
@@ -105,10 +109,24 @@ class Killer {
     all_gather(job.world(), pid, pids);
     victim_ = static_cast<pid_t>(pids[static_cast<std::size_t>(plan_.victim)]);
   }
-  void start() { left_ = plan_.place; }
+  void start() {
+    left_ = plan_.place;
+    if (plan_.way != "touch" || rank_ != plan_.victim) return;
+    struct sigaction action {};
+    action.sa_handler = [](int) { kill(getpid(), SIGKILL); };
+    sigaction(SIGSEGV, &action, nullptr);
+    const std::size_t free = static_cast<std::size_t>(plan_.place % kPages) * kPage;
+    for (const auto& arena : arenas_) {
+      mprotect(arena.data() + free, arena.size() - free, PROT_NONE);
+    }
+  }
+  /// Of the calls; the board and the staging area are larger.
+  void on_map(int peer, std::span<std::byte> memory) {
+    if (peer != rank_ && memory.size() < std::size_t{1} << 20) arenas_.push_back(memory);
+  }
   void at(testing::FaultyTransport::Call call, int peer) {
     using Call = testing::FaultyTransport::Call;
-    if (left_ < 0 || rank_ != plan_.killer()) return;
+    if (left_ < 0 || rank_ != plan_.killer() || plan_.way == "touch") return;
     if (plan_.way == "read" && (call != Call::Read || peer != plan_.victim)) return;
     if (plan_.way == "peer" && peer != plan_.victim) return;
     if (left_-- > 0) return;
@@ -118,8 +136,11 @@ class Killer {
   }
 
  private:
+  static constexpr int kPages = 20;  // fewer than a rank's piece has
+  static constexpr std::size_t kPage = 4096;
   const int rank_;
   const Killing plan_;
+  std::vector<std::span<std::byte>> arenas_;  // of peers
   pid_t victim_ = 0;
   long left_ = -1;  // not counting yet
 };
@@ -132,7 +153,9 @@ class Killer {
   auto faulty = std::make_shared<FaultyTransport>(
       std::move(connected),
       [&killer](FaultyTransport::Call call, int peer) { killer.at(call, peer); },
-      FaultyTransport::Options{.reads = plan.way != "messages"});
+      FaultyTransport::Options{
+          .reads = plan.way != "messages",
+          .on_map = [&killer](int peer, auto memory) { killer.on_map(peer, memory); }});
   comm::CommunicatorOptions options;
   if (plan.transport.starts_with("mixed")) options.host_of_rank = kHosts;
   comm::Communicator world(std::move(faulty), options);
@@ -151,6 +174,7 @@ class Killer {
   const auto host =
       plan.within_host ? world.split(job.rank() / 2, 0) : std::shared_ptr<comm::Communicator>();
   CheckedCalls calls(host ? *host : world, plan.what);
+  if (host) host->barrier().wait();  // its arenas are mapped
   world.barrier().wait();
   job.waiter()->run([&] { killer.start(); });
   TimePoint start{};

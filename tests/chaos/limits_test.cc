@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -60,10 +61,37 @@ bool enter_small_cgroup() {
   return true;
 }
 
+// A control group of the kernel's that has no room for an arena, for as long as it lives.
+class SmallGroup {
+ public:
+  explicit SmallGroup(const std::string& kind) {
+    if (kind != "group") return;
+    const std::filesystem::path first = "/sys/fs/cgroup/memory", second = "/sys/fs/cgroup";
+    const bool old = std::filesystem::exists(first);
+    folder_ = (old ? first : second) / ("trireme-test-" + std::to_string(getpid()));
+    std::filesystem::create_directory(folder_);
+    std::ofstream(folder_ / (old ? "memory.limit_in_bytes" : "memory.max")) << kArena - (16 << 20);
+  }
+  ~SmallGroup() {
+    if (!folder_.empty()) std::filesystem::remove(folder_);
+  }
+  SmallGroup(const SmallGroup&) = delete;
+  std::string variable() const { return "TRIREME_TEST_GROUP=" + folder_.string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+bool enter_group() {
+  std::ofstream tasks(std::string(std::getenv("TRIREME_TEST_GROUP")) + "/cgroup.procs");
+  return static_cast<bool>(tasks << getpid() << std::flush);
+}
+
 // arguments: what rank 1 has too little of
 TRIREME_PROCESS(limited) {
   const bool second = std::string(std::getenv("TRIREME_RANK")) == "1";
   if (second && std::string(argv[1]) == "cgroup" && !enter_small_cgroup()) return 9;
+  if (second && std::string(argv[1]) == "group" && !enter_group()) return 9;
   Job job(argc, argv);
   barrier(job.world());
   const std::string what = argv[1];
@@ -86,11 +114,16 @@ INSTANTIATE_TEST_SUITE_P(All, Limits, ::testing::Values("own", "peer's", "file",
 #ifdef TRIREME_CAN_MOUNT
 INSTANTIATE_TEST_SUITE_P(Mounts, Limits, ::testing::Values("cgroup"));
 #endif
+#ifdef TRIREME_CAN_GROUP
+INSTANTIATE_TEST_SUITE_P(Groups, Limits, ::testing::Values("group"));
+#endif
 
 TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
   ProcessOptions options;
   options.transport = "shm";
   options.arguments = {GetParam()};
+  const SmallGroup group(GetParam());
+  options.environment = {group.variable()};
   const ProcessRun run = run_processes(2, "limited", options);
   EXPECT_EQ(run.exit_code, 170) << run.describe();
   EXPECT_NE(run.last_line.find("memory"), std::string::npos) << run.describe();

@@ -315,6 +315,15 @@ TEST(GpuCollectives, RefusesWhatAGpuCannotDo) {
   });
 }
 
+TEST(GpuLibrary, SaysWhatThereIsOrWhyNot) {
+  EXPECT_THAT(comm::nccl::describe_gpus({TRIREME_FAKE_GPU, TRIREME_FAKE_GPU}),
+              HasSubstr("8 x Made-up GPU, CUDA 13.0, NCCL 2.28.3"));
+  EXPECT_THAT(comm::nccl::describe_gpus({TRIREME_FAKE_GPU, "/nowhere/libnccl.so.2"}),
+              HasSubstr("none: no NCCL"));
+  EXPECT_THAT(comm::nccl::describe_gpus({"/nowhere/libcuda.so.1", TRIREME_FAKE_GPU}),
+              HasSubstr("none: no CUDA driver"));
+}
+
 TEST(GpuCollectives, WithoutNcclGpuMemoryIsRefused) {
   comm::simulate(2, {}, [](comm::SimulatedRank& rank) {
     Buffer buffer{nullptr, 0, DType::F32, {DeviceKind::Cuda, 0}};

@@ -219,19 +219,19 @@ class Control final : public FakeGpu {
     return std::to_string(fake.memory.size()) + " blocks, " + std::to_string(fake.streams.size()) +
            " streams, " + std::to_string(fake.comms.size()) + " communicators";
   }
-  void set_latency(int looks) override { fake.latency = looks; }
-  void freeze() override { fake.frozen = true; }
-  void freeze_for_good() override { fake.frozen = fake.frozen_for_good = true; }
-  void thaw() override { fake.frozen = fake.frozen_for_good = false; }
-  void set_async_error(int gpu, int error) override { fake.async_errors[gpu] = error; }
-  void refuse_communicator(int gpu) override { fake.refused.insert(gpu); }
-  void break_gpu(int gpu) override { fake.broken.insert(gpu); }
+  void set_latency(int looks) override { locked(), fake.latency = looks; }
+  void freeze() override { locked(), fake.frozen = true; }
+  void freeze_for_good() override { locked(), fake.frozen = fake.frozen_for_good = true; }
+  void thaw() override { locked(), fake.frozen = fake.frozen_for_good = false; }
+  void set_async_error(int gpu, int error) override { locked(), fake.async_errors[gpu] = error; }
+  void refuse_communicator(int gpu) override { locked(), fake.refused.insert(gpu); }
+  void break_gpu(int gpu) override { locked(), fake.broken.insert(gpu); }
   void close_gate(void* stream) override {
     const auto lock = locked();
     fake.gates_open = false;
     fake.push(stream, [this] { return fake.gates_open; });
   }
-  void open_gates() override { fake.gates_open = true; }
+  void open_gates() override { locked(), fake.gates_open = true; }
   int calls(const std::string& name) override { return locked(), fake.calls[name]; }
 
  private:
@@ -291,13 +291,18 @@ int ncclCommGetAsyncError(void* handle, int* error) {
   *error = comm.in_progress > 0 || comm.joining ? kNcclInProgress : kNcclSuccess;
   return kNcclSuccess;
 }
-int ncclCommFinalize(void* handle) { return comm_of(handle)->in_progress = 1, kNcclInProgress; }
-int ncclCommDestroy(void* handle) {
+int ncclCommFinalize(void* handle) {
   const auto lock = locked();
+  return comm_of(handle)->in_progress = 1, kNcclInProgress;
+}
+static int end_comm(void* handle, const char* name) {
+  const auto lock = locked();
+  ++FakeState::get().calls[name];
   comm_of(handle)->aborted = true;
   return FakeState::get().comms.erase(handle), kNcclSuccess;  // its groups may still look at it
 }
-int ncclCommAbort(void* handle) { return ncclCommDestroy(handle); }
+int ncclCommDestroy(void* handle) { return end_comm(handle, "ncclCommDestroy"); }
+int ncclCommAbort(void* handle) { return end_comm(handle, "ncclCommAbort"); }
 
 int ncclGroupStart() { return ++depth, kNcclSuccess; }
 int ncclGroupEnd() {

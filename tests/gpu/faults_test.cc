@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 using test::Bytes, test::fake_gpu, test::GpuRank, test::leaf, test::OnGpu, test::run_gpus;
-using ::testing::HasSubstr;
+using ::testing::HasSubstr, ::testing::Not;
 
 template <class Expected>
 std::string error_of(const std::function<void()>& call) {
@@ -113,10 +113,12 @@ TEST(GpuFaults, AnErrorOfNcclNamesCallAndKind) {
     rank.world.all_reduce(value.buffer(DType::F32), Sum).wait();
     rank.world.barrier().wait();
     fake_gpu().freeze();
+    const Work work = rank.world.all_reduce(value.buffer(DType::F32), Sum, {.label = "bucket 1"});
+    work.wait_on({nullptr});
     if (rank.rank == 0) fake_gpu().set_async_error(0, 6);
-    const std::string text = error_of<PeerLost>([&] {
-      rank.world.all_reduce(value.buffer(DType::F32), Sum, {.label = "bucket 1"}).wait();
-    });
+    const TimePoint start = rank.context.waiter->now();
+    const std::string text = error_of<PeerLost>([&] { work.wait(); });
+    EXPECT_LT(rank.context.waiter->now() - start, seconds(3));
     EXPECT_THAT(text, HasSubstr("all_reduce bucket 1"));
     if (rank.rank == 0) {
       EXPECT_THAT(text, HasSubstr("NCCL lost a peer"));
@@ -139,8 +141,11 @@ TEST(GpuFaults, APeerThatGoesWhileTheGpuWorksIsNamed) {
       rank.context.transport.reset();  // its process is gone
       return;
     }
+    const TimePoint start = rank.context.waiter->now();
     const std::string text = error_of<PeerLost>([&] { work.wait(); });
     EXPECT_THAT(text, HasSubstr("all_reduce bucket 1"));
+    EXPECT_THAT(text, Not(HasSubstr("another error")));
+    EXPECT_LT(rank.context.waiter->now() - start, seconds(3));
   });
 }
 
@@ -187,9 +192,11 @@ TEST(GpuFaults, AGpuThatNeverComesBackKeepsItsMemory) {
              fake_gpu().freeze_for_good();
              Work work = rank.world.all_reduce(value.buffer(DType::F32), Sum);
              value.let_go();
+             const TimePoint start = rank.context.waiter->now();
              EXPECT_NE(error_of<Error>([&] { work.wait(); }), "no error");
+             EXPECT_GE(rank.context.waiter->now() - start, seconds(3));  // deadline, time to drain
            },
-           {.timeout = seconds(2), .expect_leftovers = true});
+           {.timeout = seconds(2), .expect_leftovers = true, .keeps_memory = true});
 }
 
 TEST(GpuFaults, ARankThatDoesNotComeIsNamed) {

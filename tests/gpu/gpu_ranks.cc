@@ -48,7 +48,6 @@ void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun&
   options.world.timeout = run.timeout;
   options.world.reproducible = run.reproducible;
   options.world.algorithm = run.algorithm;
-  options.world.watch = run.watch;
   options.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
     world.gpu = Gpu::open(library, rank.rank);
   };
@@ -60,6 +59,13 @@ void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun&
   EXPECT_EQ(fake_gpu().first_violation(), "");
   if (!run.expect_leftovers) {
     EXPECT_EQ(fake_gpu().leftovers(), before) << fake_gpu().leftovers_text();
+  }
+  if (run.keeps_memory) {
+    EXPECT_GT(fake_gpu().leftovers(), before);
+  }
+  if (run.expect_leave) {
+    EXPECT_EQ(fake_gpu().calls("ncclCommAbort"), 0);
+    EXPECT_EQ(fake_gpu().calls("ncclCommDestroy"), size);
   }
   fake_gpu().reset();
 }

@@ -49,7 +49,8 @@ struct GpuRun {
   bool reproducible = true;
   std::string algorithm = "auto";
   bool expect_leftovers = false;  // a GPU that does not come back keeps what it had
-  std::shared_ptr<comm::PeerWatch> watch = nullptr;
+  bool keeps_memory = false;      // it does
+  bool expect_leave = false;      // no communicator is aborted
 };
 /// Fails where the made-up library saw a violation, or memory, streams or communicators are left.
 void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run = {});

@@ -113,6 +113,16 @@ TEST(GpuStreams, ThenAndAllWaitForTheGpu) {
   });
 }
 
+// NCCL's own buffers are read by peers whose last call has not ended yet.
+TEST(GpuStreams, ACommunicatorTakesLeaveOfItsPeers) {
+  run_gpus(3,
+           [](GpuRank& rank) {
+             const OnGpu value = rank.on_gpu(floats(10, 1));
+             rank.world.all_reduce(value.buffer(DType::F32), Sum).wait();
+           },
+           {.expect_leave = true});
+}
+
 TEST(GpuStreams, ArenasLieOnTheGpu) {
   run_gpus(2, [](GpuRank& rank) {
     comm::Arena arena = rank.world.allocate(4000, {DeviceKind::Cuda, rank.rank});

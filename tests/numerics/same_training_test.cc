@@ -58,11 +58,9 @@ const std::vector<Case>& short_cases() {
 // 12 micro-batches a step.
 const std::vector<Case>& lane_cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt", .steps = 5},
-      {.name = "blocks-gpt-bf16", .steps = 5},
-      {.name = "blocks-tied", .steps = 5},
-      {.name = "blocks-dropout", .steps = 5},
-      {.name = "blocks-dropout-foreign", .steps = 5},
+      {.name = "blocks-gpt", .steps = 5},         {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-tied", .steps = 5},        {.name = "blocks-dropout", .steps = 5},
+      {.name = "blocks-gpt-dropout", .steps = 5}, {.name = "blocks-dropout-foreign", .steps = 5},
   };
   return all;
 }
@@ -175,6 +173,7 @@ TEST(SameTraining, WithAnyNumberOfLanes) {
   const auto one = lanes(1, "1");
   EXPECT_EQ(one.size(), lane_cases().size());
   EXPECT_NE(one.at("blocks-dropout"), one.at("blocks-tied"));
+  EXPECT_NE(one.at("blocks-gpt-dropout"), one.at("blocks-gpt"));
   for (const auto& [ranks, count] : {std::pair{1, "2"}, {1, "4"}, {2, "2"}, {3, "4"}})
     EXPECT_EQ(lanes(ranks, count), one) << ranks << " ranks with " << count << " lanes";
 }

@@ -176,10 +176,12 @@ inline Record train(Job& job, const Case& which,
                              .width = kWidth,
                              .block = kLength,
                              .vocab = kVocab,
+                             .dropout = which.name.ends_with("dropout") ? 0.2 : 0.0,
                              .precision = precision,
                              .seed = which.seed});
   };
-  if (which.name == "blocks-gpt") return train_blocks(job, which, gpt("fp32"), "fp32", reduce);
+  if (which.name == "blocks-gpt" || which.name == "blocks-gpt-dropout")
+    return train_blocks(job, which, gpt("fp32"), "fp32", reduce);
   if (which.name == "blocks-gpt-bf16") return train_blocks(job, which, gpt("bf16"), "bf16", reduce);
   if (which.name == "blocks-tied")
     return train_blocks(job, which, language_model_blocks(which.seed), "fp32", reduce);

@@ -116,6 +116,19 @@ class ShowSchedule(unittest.TestCase):
             self.assertTrue(svg.read_text().startswith("<svg"))
             self.assertIn("</html>", html.read_text())
 
+    def test_a_recorded_run_beside_the_simulated_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run_file, svg = pathlib.Path(folder) / "run.jsonl", pathlib.Path(folder) / "a.svg"
+            run_file.write_text(run("show", "schedule", "zb-h1", "--json").stdout)
+            shown = run("show", "schedule", "--recorded", str(run_file)).stdout
+            self.assertIn("recorded  bubble 11.1 %, 27 from first to last pass", shown)
+            self.assertIn("simulated bubble 11.1 %, 27:", shown)
+            done = run("show", "schedule", "--recorded", str(run_file), "--svg", str(svg))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertEqual(svg.read_text().count("rank 3</text>"), 2)
+            self.assertIn("Leave \"gpipe\" away",
+                          run("show", "schedule", "gpipe", "--recorded", str(run_file)).stderr)
+
     def test_wrong_usage_is_2_and_says_what_there_is(self):
         for arguments, words in ((("1f2b",), "dualpipe-v"),
                                  (("1f1b", "--stages", "4", "--ranks", "2"), "interleaved-1f1b"),
@@ -131,17 +144,68 @@ class ShowSchedule(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+class ShowPartition(unittest.TestCase):
+    GRAPHS = pathlib.Path(__file__).parent / "graphs"
+
+    def test_a_graph(self):
+        done = run("show", "partition", str(self.GRAPHS / "dlrm.txt"), "--stages", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("stage 2", done.stdout)
+        self.assertIn("imbalance", done.stdout)
+        lines = run("show", "partition", str(self.GRAPHS / "dlrm.txt"), "--stages", "3", "--json")
+        events = [json.loads(line) for line in lines.stdout.splitlines()]
+        self.assertEqual([event["event"] for event in events], ["stage"] * 3 + ["cost"])
+
+    def test_memory_by_schedule(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "chain.txt"
+            file.write_text("".join(f"node b{i} 1ms 0 10MB\n" for i in range(6)) +
+                            "".join(f"value b{i} 1MB b{i + 1}\n" for i in range(5)))
+            arguments = ("show", "partition", str(file), "--stages", "2", "--json")
+            sizes = lambda done: [len(json.loads(line)["nodes"])
+                                  for line in done.stdout.splitlines()[:-1]]
+            self.assertEqual(sizes(run(*arguments)), [3, 3])
+            # 1F1B keeps two micro-batches on the first stage.
+            self.assertEqual(sizes(run(*arguments, "--memory", "40MB", "--schedule", "1f1b")), [2, 4])
+            refused = run(*arguments, "--memory", "30MB", "--schedule", "1f1b")
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("2 stages do not fit into 30.0 MB each", refused.stderr)
+
+    def test_svg(self):
+        with tempfile.TemporaryDirectory() as folder:
+            svg = pathlib.Path(folder) / "a.svg"
+            done = run("show", "partition", str(self.GRAPHS / "resnet.txt"), "--stages", "2", "--svg",
+                       str(svg))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertTrue(svg.read_text().startswith("<svg"))
+
+    def test_wrong_usage_is_2(self):
+        graph = str(self.GRAPHS / "dlrm.txt")
+        for arguments, words in (((), "FILE"), (("/nowhere/x",), "cannot read /nowhere/x"),
+                                 ((graph, "--stages", "99"), "99 stages of"),
+                                 ((graph, "--memory", "big"), "no size"),
+                                 ((graph, "--slack", "-1"), "slack"),
+                                 ((graph, "--schedule", "zb-v"), "one stage a rank")):
+            done = run("show", "partition", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class Verify(unittest.TestCase):
     def test_one_count_and_a_range(self):
         done = run("verify", "all-reduce", "tree", "--ranks", "3..5", "--seeds", "6")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("all-reduce tree is right on 3 to 5 ranks: 6 simulated runs", done.stdout)
+        hosts = run("verify", "all-reduce", "hierarchical", "--ranks", "5", "--hosts", "2", "--seeds", "3")
+        self.assertEqual(hosts.returncode, 0, hosts.stderr)
+        self.assertIn("is right on 5 to 5 ranks on 2 hosts: 3 simulated runs", hosts.stdout)
         one = run("verify", "scatter", "--ranks", "4", "--seeds", "2", "--json")
         self.assertEqual(json.loads(one.stdout)["right"][0]["ranks"], 4)
 
     def test_wrong_usage_is_2(self):
         for arguments in (("all-reduce", "rnig"), ("all-reduce", "ring", "--ranks", "5..2"),
-                          ("all-reduce", "ring", "--ranks", "some"), ()):
+                          ("all-reduce", "ring", "--ranks", "some"),
+                          ("all-reduce", "ring", "--ranks", "4", "--hosts", "5"), ()):
             self.assertEqual(run("verify", *arguments).returncode, 2, arguments)
 
 

@@ -7,12 +7,16 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <utility>
 
+#include "trireme/plan/graph_text.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/drawn_schedule.h"
+#include "trireme/show/graph_picture.h"
 #include "trireme/show/picture.h"
 #include "trireme/show/recording.h"
 #include "trireme/show/schedule_picture.h"
@@ -93,6 +97,20 @@ TEST(Goldens, PicturesAreWhatIsRecorded) {
   for (const char* algorithm : {"ring", "hierarchical"}) {
     compare(fs::path(PICTURE_FOLDER) / ("all-reduce-" + std::string(algorithm) + "-4.svg"),
             svg_of(recorded(comm::OpKind::AllReduce, algorithm, 4), plan::kDefaultLink, 1 << 20));
+  }
+}
+
+// `trireme show partition tests/show/graphs/NAME.txt --stages N`, as text and as the documents'
+// picture.
+TEST(Goldens, PartitionsAreWhatIsFound) {
+  for (const auto& [name, stages] : {std::pair{"resnet", 2}, {"amoebanet", 4}, {"dlrm", 3}}) {
+    const plan::Graph graph =
+        plan::parse_graph(read(fs::path(GRAPH_FOLDER) / (std::string(name) + ".txt")));
+    const plan::GraphPartition partition = plan::partition_graph(graph, {.stages = stages});
+    compare(fs::path(GOLDEN_FOLDER) / ("partition-" + std::string(name) + ".txt"),
+            plan::text_of(partition, graph));
+    compare(fs::path(PICTURE_FOLDER) / ("partition-" + std::string(name) + ".svg"),
+            svg_of(graph, partition));
   }
 }
 

@@ -52,9 +52,7 @@ Arena Communicator::allocate(std::size_t bytes, Device device) {
   return engine_->allocate(bytes, device);
 }
 
-void Communicator::require(bool condition, std::string_view operation,
-                           const std::string& what) const {
-  if (condition) return;
+void Communicator::refuse(std::string_view operation, const std::string& what) const {
   throw ConfigError(
       what, {.rank = rank(), .operation = std::string(operation), .advice = "Correct the call."});
 }
@@ -73,9 +71,11 @@ void Communicator::place(Operation& operation, const OpOptions& options) const {
   require(operation.on_gpu || named != nccl::kNative, called,
           "algorithm nccl-native is for GPU memory, and this buffer lies in the host's");
   require(!operation.on_gpu || named.empty() || named == "auto" || named == nccl::kNative, called,
-          "algorithm " + std::string(named) +
-              " is for CPU memory, and this buffer lies on a GPU, " +
-              "where there are auto and nccl-native");
+          [&] {
+            return "algorithm " + std::string(named) +
+                   " is for CPU memory, and this buffer lies on a GPU, " +
+                   "where there are auto and nccl-native";
+          });
 }
 
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
@@ -120,7 +120,7 @@ bool Communicator::may_be_direct(OpKind kind, const OpOptions& options) const {
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
   require(kernel::can_combine(inout.dtype), "all_reduce",
-          std::string(trireme::name_of(inout.dtype)) + " cannot be reduced");
+          [&] { return std::string(trireme::name_of(inout.dtype)) + " cannot be reduced"; });
   require(op != ReduceOp::Mean || kernel::can_divide(inout.dtype), "all_reduce",
           "the Mean of integers is not defined");
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
@@ -136,18 +136,21 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
 Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
                               const OpOptions& options) {
   require(kernel::can_combine(out.dtype), "all_reduce",
-          std::string(trireme::name_of(out.dtype)) + " cannot be reduced");
+          [&] { return std::string(trireme::name_of(out.dtype)) + " cannot be reduced"; });
   require(total > 0, "all_reduce", "a sum of no leaves");
   const auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size(), rank()), total);
-  require(terms.size() == nodes.size(), "all_reduce",
-          text(terms.size()) + " terms given, " + text(nodes.size()) + " are this rank's of " +
-              text(total) + " leaves");
+  require(terms.size() == nodes.size(), "all_reduce", [&] {
+    return text(terms.size()) + " terms given, " + text(nodes.size()) + " are this rank's of " +
+           text(total) + " leaves";
+  });
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    require(terms[i].first == nodes[i].first && terms[i].count == nodes[i].count, "all_reduce",
-            "term " + text(i) + " is [" + text(terms[i].first) + ", +" + text(terms[i].count) +
-                "), must be [" + text(nodes[i].first) + ", +" + text(nodes[i].count) + ")");
+    require(
+        terms[i].first == nodes[i].first && terms[i].count == nodes[i].count, "all_reduce", [&] {
+          return "term " + text(i) + " is [" + text(terms[i].first) + ", +" + text(terms[i].count) +
+                 "), must be [" + text(nodes[i].first) + ", +" + text(nodes[i].count) + ")";
+        });
     require(terms[i].value.count == out.count && terms[i].value.dtype == out.dtype, "all_reduce",
-            "term " + text(i) + " differs from `out` in count or type");
+            [&] { return "term " + text(i) + " differs from `out` in count or type"; });
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
@@ -159,8 +162,9 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
 }
 
 Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
-  require(root >= 0 && root < size(), "broadcast",
-          "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
+  require(root >= 0 && root < size(), "broadcast", [&] {
+    return "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks";
+  });
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
   const bool large = inout.bytes() > kChainBytes && size() > 2;
   operation.algorithm = pick(OpKind::Broadcast, options, large ? "chain" : "binomial");
@@ -179,13 +183,15 @@ Work Communicator::all_gather(Buffer in, Buffer out, const OpOptions& options) {
 Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
                                 const OpOptions& options) {
   require(counts.size() == static_cast<std::size_t>(size()), "all_gather",
-          text(counts.size()) + " counts for " + std::to_string(size()) + " ranks");
+          [&] { return text(counts.size()) + " counts for " + std::to_string(size()) + " ranks"; });
   const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  require(in.count == counts[static_cast<std::size_t>(rank())], "all_gather",
-          "in holds " + text(in.count) + " elements, counts says " +
-              text(counts[static_cast<std::size_t>(rank())]));
-  require(out.count == sum && out.dtype == in.dtype, "all_gather",
-          "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type");
+  require(in.count == counts[static_cast<std::size_t>(rank())], "all_gather", [&] {
+    return "in holds " + text(in.count) + " elements, counts says " +
+           text(counts[static_cast<std::size_t>(rank())]);
+  });
+  require(out.count == sum && out.dtype == in.dtype, "all_gather", [&] {
+    return "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type";
+  });
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
   operation.algorithm = pick(OpKind::AllGather, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);
@@ -197,13 +203,14 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
 
 Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options) {
   require(kernel::can_combine(in.dtype), "reduce_scatter",
-          std::string(trireme::name_of(in.dtype)) + " cannot be reduced");
+          [&] { return std::string(trireme::name_of(in.dtype)) + " cannot be reduced"; });
   require(op != ReduceOp::Mean || kernel::can_divide(in.dtype), "reduce_scatter",
           "the Mean of integers is not defined");
   require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size()),
-          "reduce_scatter",
-          "in holds " + text(in.count) + " elements, out " + text(out.count) + ", the group " +
-              std::to_string(size()) + " ranks");
+          "reduce_scatter", [&] {
+            return "in holds " + text(in.count) + " elements, out " + text(out.count) +
+                   ", the group " + std::to_string(size()) + " ranks";
+          });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);
@@ -223,8 +230,9 @@ Work Communicator::barrier(const OpOptions& options) {
 }
 
 Work Communicator::send(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
-  require(peer >= 0 && peer < size() && peer != rank(), "send",
-          "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks");
+  require(peer >= 0 && peer < size() && peer != rank(), "send", [&] {
+    return "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks";
+  });
   Operation operation = operation_of(OpKind::Send, buffer, buffer.count, options);
   operation.root = peer;
   operation.user_tag = tag;
@@ -233,8 +241,9 @@ Work Communicator::send(Buffer buffer, int peer, std::uint32_t tag, const OpOpti
 }
 
 Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
-  require(peer >= 0 && peer < size() && peer != rank(), "recv",
-          "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks");
+  require(peer >= 0 && peer < size() && peer != rank(), "recv", [&] {
+    return "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks";
+  });
   Operation operation = operation_of(OpKind::Recv, buffer, buffer.count, options);
   operation.root = peer;
   operation.user_tag = tag;

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "trireme/base/buffer.h"
@@ -236,7 +237,17 @@ class Communicator final {
   void require_room(const SharedResult& out, std::size_t bytes, std::string_view operation) const;
   Operation shared_step(OpKind kind, OpKind called, const Buffer& in, const SharedResult& out,
                         std::vector<std::size_t> counts, const OpOptions& options) const;
-  void require(bool condition, std::string_view operation, const std::string& what) const;
+  /// `what`: a text, or what makes one: most calls are right and need none.
+  template <class What>
+  void require(bool condition, std::string_view operation, const What& what) const {
+    if (condition) return;
+    if constexpr (std::is_invocable_v<What>) {
+      refuse(operation, what());
+    } else {
+      refuse(operation, what);
+    }
+  }
+  [[noreturn]] void refuse(std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Chooser> chooser_;
 };

@@ -72,20 +72,22 @@ std::string Communicator::pick(OpKind kind, const OpOptions& options,
 
 void Communicator::require_reducible(DType dtype, ReduceOp op, std::string_view operation) const {
   require(kernel::can_combine(dtype), operation,
-          std::string(trireme::name_of(dtype)) + " cannot be reduced");
+          [&] { return std::string(trireme::name_of(dtype)) + " cannot be reduced"; });
   require(op != ReduceOp::Mean || kernel::can_divide(dtype), operation,
           "the Mean of integers is not defined");
 }
 
 void Communicator::require_counts(std::span<const std::size_t> counts,
                                   std::string_view operation) const {
-  require(counts.size() == static_cast<std::size_t>(size()), operation,
-          text(counts.size()) + " counts given for " + std::to_string(size()) + " ranks");
+  require(counts.size() == static_cast<std::size_t>(size()), operation, [&] {
+    return text(counts.size()) + " counts given for " + std::to_string(size()) + " ranks";
+  });
 }
 
 void Communicator::require_root(int root, std::string_view operation) const {
-  require(root >= 0 && root < size(), operation,
-          "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
+  require(root >= 0 && root < size(), operation, [&] {
+    return "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks";
+  });
 }
 
 Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options) {
@@ -95,7 +97,7 @@ Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const Op
     out = {};
   } else {
     require(out.count == in.count && out.dtype == in.dtype, "reduce",
-            "out holds " + text(out) + ", in " + text(in));
+            [&] { return "out holds " + text(out) + ", in " + text(in); });
   }
   Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes || size() == 2;
@@ -114,10 +116,11 @@ Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::
   require_reducible(in.dtype, op, "reduce_scatter");
   require_counts(counts, "reduce_scatter");
   require(in.count == sum_of(counts), "reduce_scatter",
-          "in holds " + text(in) + ", must be " + sum_text(counts));
-  require(out.count == counts[rank()] && out.dtype == in.dtype, "reduce_scatter",
-          "out holds " + text(out) + ", must be rank " + std::to_string(rank()) + "'s " +
-              text(counts[rank()]) + " of in's type");
+          [&] { return "in holds " + text(in) + ", must be " + sum_text(counts); });
+  require(out.count == counts[rank()] && out.dtype == in.dtype, "reduce_scatter", [&] {
+    return "out holds " + text(out) + ", must be rank " + std::to_string(rank()) + "'s " +
+           text(counts[rank()]) + " of in's type";
+  });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);
@@ -137,14 +140,16 @@ Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> 
                             const OpOptions& options) {
   require_root(root, "gather");
   require_counts(counts, "gather");
-  require(in.count == counts[rank()], "gather",
-          "in holds " + text(in) + ", rank " + std::to_string(rank()) + "'s count is " +
-              text(counts[rank()]));
+  require(in.count == counts[rank()], "gather", [&] {
+    return "in holds " + text(in) + ", rank " + std::to_string(rank()) + "'s count is " +
+           text(counts[rank()]);
+  });
   if (rank() != root) {
     out = {};
   } else {
-    require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather",
-            "out holds " + text(out) + ", must be " + sum_text(counts) + " of in's type");
+    require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather", [&] {
+      return "out holds " + text(out) + ", must be " + sum_text(counts) + " of in's type";
+    });
   }
   Operation operation = operation_of(OpKind::Gather, in, sum_of(counts), options);
   operation.algorithm = pick(OpKind::Gather, options, "central");
@@ -165,14 +170,16 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
                              const OpOptions& options) {
   require_root(root, "scatter");
   require_counts(counts, "scatter");
-  require(out.count == counts[rank()], "scatter",
-          "out holds " + text(out) + ", rank " + std::to_string(rank()) + "'s count is " +
-              text(counts[rank()]));
+  require(out.count == counts[rank()], "scatter", [&] {
+    return "out holds " + text(out) + ", rank " + std::to_string(rank()) + "'s count is " +
+           text(counts[rank()]);
+  });
   if (rank() != root) {
     in = {};
   } else {
-    require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter",
-            "in holds " + text(in) + ", must be " + sum_text(counts) + " of out's type");
+    require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter", [&] {
+      return "in holds " + text(in) + ", must be " + sum_text(counts) + " of out's type";
+    });
   }
   Operation operation = operation_of(OpKind::Scatter, out, sum_of(counts), options);
   operation.algorithm = pick(OpKind::Scatter, options, "central");
@@ -187,10 +194,11 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
 Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   const auto ranks = static_cast<std::size_t>(size());
   require(in.count == out.count && in.dtype == out.dtype, "all_to_all",
-          "in holds " + text(in) + ", out " + text(out));
-  require(
-      in.count % ranks == 0, "all_to_all",
-      text(in.count) + " elements / " + text(ranks) + " ranks leaves " + text(in.count % ranks));
+          [&] { return "in holds " + text(in) + ", out " + text(out); });
+  require(in.count % ranks == 0, "all_to_all", [&] {
+    return text(in.count) + " elements / " + text(ranks) + " ranks leaves " +
+           text(in.count % ranks);
+  });
   Operation operation = operation_of(OpKind::AllToAll, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes;
   operation.algorithm = pick(OpKind::AllToAll, options, small ? "naive" : "pairwise");
@@ -206,12 +214,14 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
   require_counts(send_counts, "all_to_all");
   require_counts(recv_counts, "all_to_all");
   require(in.count == sum_of(send_counts), "all_to_all",
-          "in holds " + text(in) + ", must be " + sum_text(send_counts));
-  require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all",
-          "out holds " + text(out) + ", must be " + sum_text(recv_counts) + " of in's type");
-  require(send_counts[rank()] == recv_counts[rank()], "all_to_all",
-          "rank " + std::to_string(rank()) + " keeps " + text(send_counts[rank()]) +
-              " elements, but expects " + text(recv_counts[rank()]) + " of itself");
+          [&] { return "in holds " + text(in) + ", must be " + sum_text(send_counts); });
+  require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all", [&] {
+    return "out holds " + text(out) + ", must be " + sum_text(recv_counts) + " of in's type";
+  });
+  require(send_counts[rank()] == recv_counts[rank()], "all_to_all", [&] {
+    return "rank " + std::to_string(rank()) + " keeps " + text(send_counts[rank()]) +
+           " elements, but expects " + text(recv_counts[rank()]) + " of itself";
+  });
   Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
   operation.algorithm = pick(OpKind::AllToAll, options, "pairwise");
   operation.may_be_direct = may_be_direct(operation.kind, options);

@@ -97,7 +97,7 @@ Work Engine::submit(Operation operation, Deadline deadline) {
   }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
   if (operation.device) source.set_device(operation.device);
-  auto call = std::make_shared<Call>(Call{std::move(operation), std::move(source)});
+  auto call = std::make_shared<Call>(std::move(operation), std::move(source));
   if (trace_) trace_->submitted(call->times);
   Work work = call->source.work();
   waiter_->run([self = shared_from_this(), call = std::move(call)]() mutable {

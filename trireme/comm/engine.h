@@ -146,6 +146,9 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   /// The running call is in the GPU's hands: the next one may begin.
   void given_to_gpu(const std::shared_ptr<Call>& call);
   void ended_on_gpu(const std::shared_ptr<Call>& call);
+  /// MismatchError where the header of a received message is another than the receive's; or null.
+  std::exception_ptr message_mismatch(const Call& call, int peer) const;
+  void message_ended(const std::shared_ptr<Call>& call, int peer);
   /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
   void fail(std::exception_ptr error) noexcept;
   /// A send to or receive from `peer` failed. A peer that found the calls to differ leaves before

@@ -1,7 +1,10 @@
 // The engine's part that lives in shared memory: set-up, arenas, and headers on the board.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
@@ -282,10 +285,12 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   headers_seen_ = here;
   if (here < size_) return here < 0;
   wait_for(Waits::No);
-  std::vector<const std::byte*> payloads;
-  payloads.reserve(static_cast<std::size_t>(size_));
+  const auto ranks = static_cast<std::size_t>(size_);
+  std::array<const std::byte*, 16> few;  // most groups need no allocation here
+  std::vector<const std::byte*> many(ranks > few.size() ? ranks : 0);
+  const std::span payloads = many.empty() ? std::span(few).first(ranks) : std::span(many);
   for (int peer = 0; peer < size_; ++peer) {
-    payloads.push_back(board_->slot(peer, number).payload);
+    payloads[static_cast<std::size_t>(peer)] = board_->slot(peer, number).payload;
   }
   on_agreed(call, payloads);
   return true;

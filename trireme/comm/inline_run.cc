@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "trireme/comm/combine.h"
 #include "trireme/kernel/reduce.h"
@@ -19,11 +21,14 @@ constexpr std::size_t kPayload = Envelope::kPayload;
 void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
           std::span<const std::byte* const> payloads) {
   const std::size_t bytes = op.out.bytes();
-  std::vector<const void*> operands;
-  operands.reserve(plan.steps.size() + 1);
+  const std::size_t count = plan.steps.size() + 1;
+  std::array<const void*, 16> few;
+  std::vector<const void*> many(count > few.size() ? count : 0);
+  const std::span operands = many.empty() ? std::span(few).first(count) : std::span(many);
+  std::size_t next = 0;
   for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
     for (std::size_t i = 0; i < plan.nodes_of[rank].size(); ++i) {
-      operands.push_back(payloads[rank] + offset + i * bytes);
+      operands[next++] = payloads[rank] + offset + i * bytes;
     }
   }
   void* const out[] = {op.out.data};

@@ -3,6 +3,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -33,10 +34,9 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   call->envelopes.resize(1);
   ++open_messages_;
   if (trace_) trace_->begun(call->times);
+  if (op.on_gpu) return gpu_->run_message(call, peer, head);
   const auto end = [self = shared_from_this(), call, peer] {
-    --self->open_messages_;
-    if (self->trace_)
-      self->trace_->message_finished(call->operation, self->world_rank(peer), call->times);
+    self->message_ended(call, peer);
     call->source.complete();
   };
   const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
@@ -62,18 +62,8 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   header.on_settled([self = shared_from_this(), call, guard, end, peer, body](const auto& error) {
     if (!guard(error)) return;
     if (self->trace_) self->trace_->agreed(call->times);
-    const Header& other = call->envelopes[0].header;
-    if (!same_call(call->own.header, other)) {
-      const auto text = "rank " + std::to_string(self->world_rank(peer)) + " called " +
-                        call_text(other, call->own.header) + ", rank " +
-                        std::to_string(self->world_rank(self->rank_)) + " receives " +
-                        call_text(call->own.header, other) + self->group_text();
-      guard(std::make_exception_ptr(
-          MismatchError(text, {.rank = self->world_rank(self->rank_),
-                               .operation = "recv",
-                               .peer = self->world_rank(peer),
-                               .label = call->operation.label,
-                               .advice = "Send and receive must name the same count and type."})));
+    if (const auto differs = self->message_mismatch(*call, peer)) {
+      guard(differs);
       return;
     }
     self->transport_->recv(peer, body, call->operation.out.as_bytes())
@@ -83,6 +73,26 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
           end();
         });
   });
+}
+
+std::exception_ptr Engine::message_mismatch(const Call& call, int peer) const {
+  const Header &own = call.own.header, &other = call.envelopes[0].header;
+  if (same_call(own, other)) return nullptr;
+  const auto text = "rank " + std::to_string(world_rank(peer)) + " called " +
+                    call_text(other, own) + ", rank " + std::to_string(world_rank(rank_)) +
+                    " receives " + call_text(own, other) + group_text();
+  return std::make_exception_ptr(
+      MismatchError(text, {.rank = world_rank(rank_),
+                           .operation = "recv",
+                           .peer = world_rank(peer),
+                           .label = call.operation.label,
+                           .advice = "Send and receive must name the same count and type, and "
+                                     "both CPU or both GPU memory."}));
+}
+
+void Engine::message_ended(const std::shared_ptr<Call>& call, int peer) {
+  --open_messages_;
+  if (trace_) trace_->message_finished(call->operation, world_rank(peer), call->times);
 }
 
 }  // namespace comm

@@ -92,9 +92,10 @@ SharedResult Communicator::allocate_shared(std::size_t bytes) {
 
 void Communicator::require_room(const SharedResult& out, std::size_t bytes,
                                 std::string_view operation) const {
-  require(out.memory_ != nullptr && bytes <= out.bytes().size(), operation,
-          "the shared result holds " + std::to_string(out.bytes().size()) + " bytes, must hold " +
-              std::to_string(bytes));
+  require(out.memory_ != nullptr && bytes <= out.bytes().size(), operation, [&] {
+    return "the shared result holds " + std::to_string(out.bytes().size()) + " bytes, must hold " +
+           std::to_string(bytes);
+  });
 }
 
 void Communicator::require_on_cpu(const Buffer& buffer, std::string_view operation) const {

@@ -27,8 +27,9 @@ struct Invocation {
 using AddCommand = void (*)(CLI::App& app, Invocation& invocation);
 
 void add_show(CLI::App& app, Invocation& invocation);
-/// `show schedule`, below `show`.
+/// `show schedule` and `show partition`, below `show`.
 void add_show_schedule(CLI::App& show, Invocation& invocation);
+void add_show_partition(CLI::App& show, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 void add_launch(CLI::App& app, Invocation& invocation);

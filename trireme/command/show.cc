@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/command/command.h"
-#include "trireme/command/write_file.h"
+#include "trireme/command/files.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
@@ -112,6 +112,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   command->footer(
       "Examples:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
   add_show_schedule(*command, invocation);
+  add_show_partition(*command, invocation);
   // Runs after a subcommand's own callback, which then has the word.
   command->callback([options, command, &invocation] {
     if (!command->get_subcommands().empty()) return;

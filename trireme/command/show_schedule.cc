@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -12,10 +11,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/command/command.h"
-#include "trireme/command/write_file.h"
+#include "trireme/command/files.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/drawn_schedule.h"
+#include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
 
 namespace trireme {
@@ -28,7 +28,7 @@ struct Options {
   int stages = 0, microbatches = 0, ranks = 0;
   std::string times = "1,1,1";
   bool recompute = false, step = false, json = false;
-  std::string svg, html;
+  std::string recorded, svg, html;
 };
 
 void list() {
@@ -70,15 +70,10 @@ plan::Schedule read(const Options& options) {
         "a file says itself how many stages, ranks and micro-batches there are",
         {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
   }
-  std::ifstream file(options.name, std::ios::binary);
-  std::ostringstream text;
-  if (!(text << file.rdbuf()) || !file) {
-    throw ConfigError("cannot read " + options.name,
-                      {.operation = "show",
-                       .advice = "Name a file of a schedule or one of those that `show schedule` "
-                                 "lists."});
-  }
-  return plan::parse_schedule(text.str(), options.name);
+  const std::string text =
+      read_file(options.name, "show",
+                "Name a file of a schedule or one of those that `show schedule` lists.");
+  return plan::parse_schedule(text, options.name);
 }
 
 show::DrawnSchedule drawn(const Options& options) {
@@ -113,7 +108,29 @@ void step_through(const show::DrawnSchedule& drawn) {
   }
 }
 
+// A run beside what the simulator makes of its passes.
+int show_recorded(const Options& options) {
+  if (!options.name.empty()) {
+    throw ConfigError("a recorded run has its own schedule",
+                      {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
+  }
+  const show::DrawnSchedule run = show::read_recorded(
+      read_file(options.recorded, "show", "Name the file of a recorded step."), options.recorded);
+  const show::DrawnSchedule again = show::simulated_again(run);
+  const std::string figures = show::compare_text(run, again);
+  if (!options.svg.empty()) write_file(options.svg, show::svg_of(run, again, figures), "show");
+  if (!options.html.empty()) write_file(options.html, show::html_of(run), "show");
+  if (options.json) {
+    std::fputs((show::json_of(run) + show::json_of(again)).c_str(), stdout);
+  } else if (options.svg.empty() && options.html.empty()) {
+    std::printf("%s\n\n%s\n%s", show::name_of(run).c_str(), show::grid(run).c_str(),
+                figures.c_str());
+  }
+  return 0;
+}
+
 int show_schedule(const Options& options) {
+  if (!options.recorded.empty()) return show_recorded(options);
   if (options.name.empty()) {
     list();
     return 0;
@@ -148,6 +165,8 @@ void add_show_schedule(CLI::App& show, Invocation& invocation) {
                    "inputs and for the weights, of a message")
       ->capture_default_str();
   command->add_flag("--recompute", options->recompute, "Compute activations again before B");
+  command->add_option("--recorded", options->recorded,
+                      "FILE: JSON lines of a real step's passes, shown beside the simulated ones");
   command->add_flag("--step", options->step, "Wait for Enter between the moments");
   command->add_option("--svg", options->svg, "FILE: a picture instead");
   command->add_option("--html", options->html, "FILE: a page that plays it instead");

@@ -21,7 +21,7 @@ namespace {
 
 struct Options {
   std::string collective, algorithm, ranks = "2..16";
-  int seeds = 100;
+  int seeds = 100, hosts = 1;
   bool json = false;
 };
 
@@ -61,8 +61,10 @@ void print(const show::VerifyOptions& options, const show::Verdict& verdict) {
                 count.runs, show::formula_of(count.shape).c_str());
   }
   if (verdict.flaws.empty()) {
-    std::printf("%s is right on %d to %d ranks: %d simulated runs, every sum, count and byte\n",
-                name.c_str(), options.least, options.most, verdict.runs);
+    const std::string hosts =
+        options.hosts == 1 ? std::string() : " on " + std::to_string(options.hosts) + " hosts";
+    std::printf("%s is right on %d to %d ranks%s: %d simulated runs, every sum, count and byte\n",
+                name.c_str(), options.least, options.most, hosts.c_str(), verdict.runs);
     return;
   }
   const show::Flaw& first = verdict.flaws.front();
@@ -76,6 +78,7 @@ void print_json(const show::VerifyOptions& options, const show::Verdict& verdict
   nlohmann::ordered_json event = {{"event", "verify"},
                                   {"collective", show::title_of(options.kind)},
                                   {"algorithm", options.algorithm},
+                                  {"hosts", options.hosts},
                                   {"runs", verdict.runs},
                                   {"right", nlohmann::json::array()},
                                   {"wrong", nlohmann::json::array()}};
@@ -99,7 +102,8 @@ bool verify_one(show::VerifyOptions options, bool json) {
 }
 
 int verify_command(const Options& options) {
-  show::VerifyOptions one{.kind = show::kind_named(options.collective), .seeds = options.seeds};
+  show::VerifyOptions one{
+      .kind = show::kind_named(options.collective), .seeds = options.seeds, .hosts = options.hosts};
   read_range(options.ranks, one.least, one.most);
   bool right = true;
   for (const auto* entry : comm::algorithms_of(one.kind)) {
@@ -123,6 +127,8 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Runs over the simulated network, on all in turn")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--hosts", options->hosts, "On how many hosts the ranks lie: evenly, and not")
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON line per algorithm");
   command->footer("Example:\n  trireme verify all-reduce ring --ranks 2..16");

@@ -10,6 +10,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/alone_transport.h"
 #include "trireme/comm/choice/choice.h"
+#include "trireme/job/gpu_choice.h"
 #include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/mpi_meeting.h"
@@ -67,6 +68,7 @@ struct Job::Impl {
   void be_alone();
   void meet(MpiComm communicator);
   void join();
+  void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
   std::vector<std::string> exchange(const std::string& key, const std::string& mine);
@@ -87,6 +89,7 @@ struct Job::Impl {
   std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
   std::vector<std::string> hosts;                     // by rank
   job::Places places;
+  std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
   std::shared_ptr<const plan::Tuning> tuning;  // null: nobody measured
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
@@ -136,6 +139,8 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
 }
 
 void Job::Impl::be_alone() {
+  hosts = {host};
+  take_gpu();
   world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
                                                world_options());
   make_host_groups(world);
@@ -186,6 +191,7 @@ void Job::Impl::join() {
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
   places = job::places_of(hosts, env.rank);
+  take_gpu();
   // Rank 0's table for all, since ranks must choose alike.
   tuning = comm::parse_tuning(
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
@@ -195,6 +201,19 @@ void Job::Impl::join() {
   std::lock_guard lock(mutex);
   world = std::move(connected);
   if (lost) world->abort(lost);
+}
+
+// Every rank hears what all have found, so that all refuse with one reason.
+void Job::Impl::take_gpu() {
+  if (options.transport != "nccl") return;
+  job::GpuChoice choice = job::choose_gpu(places.local_rank);
+  const std::string mine = job::text_of(choice.report);
+  std::vector<job::GpuReport> reports;
+  for (const std::string& text : client ? exchange("gpus", mine) : std::vector{mine}) {
+    reports.push_back(job::parse_gpu_report(text));
+  }
+  job::check_gpus(hosts, reports, env.rank);
+  gpu = std::move(choice.gpu);
 }
 
 // A group of all is the world itself.
@@ -215,6 +234,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.reproducible = options.reproducible;
   result.trace = options.trace;
   result.tuning = tuning;
+  result.gpu = gpu;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
@@ -258,7 +278,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
   };
-  const std::string& chosen = options.transport;
+  const std::string chosen = options.transport == "nccl" ? "auto" : options.transport;
   if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
   const auto over_mpi = [&](auto&&...) { return meeting->connect(waiter); };
   if (chosen == "mpi" && meeting) return over_mpi();
@@ -331,7 +351,9 @@ int Job::local_size() const noexcept { return impl_->places.local_size; }
 int Job::host_rank() const noexcept { return impl_->places.host_rank; }
 int Job::num_hosts() const noexcept { return impl_->places.num_hosts; }
 const std::string& Job::host_name() const noexcept { return impl_->host; }
-Device Job::device() const noexcept { return {}; }
+Device Job::device() const noexcept {
+  return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
+}
 Role Job::role() const noexcept { return Role::Worker; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }

@@ -30,8 +30,10 @@ class Trace;
 enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 
 struct JobOptions {
-  std::string transport = "auto";  // auto | shm | tcp | mixed | mpi (TRIREME_COMM_TRANSPORT)
-  std::string algorithm = "auto";  // environment TRIREME_COMM_ALGORITHM
+  /// auto | shm | tcp | mixed | mpi | nccl (TRIREME_COMM_TRANSPORT). nccl: a GPU for each rank,
+  /// whose memory travels over NCCL; CPU memory and all agreement go as with auto.
+  std::string transport = "auto";
+  std::string algorithm = "auto";                         // environment TRIREME_COMM_ALGORITHM
   Duration timeout = std::chrono::seconds(30);            // TRIREME_TIMEOUT, seconds
   Duration timeout_user_code = std::chrono::minutes(30);  // TRIREME_TIMEOUT_USER_CODE, seconds
   bool reproducible = true;
@@ -75,6 +77,7 @@ class Job {
   int num_hosts() const noexcept;
   /// The system's, or TRIREME_HOST.
   const std::string& host_name() const noexcept;
+  /// With transport nccl this rank's GPU; else the CPU.
   Device device() const noexcept;
   Role role() const noexcept;
   /// Cores that this rank may compute on (affinity and cgroup quota, shared with its neighbours).

@@ -64,12 +64,13 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
   take_sockets(get, options.sockets);
-  const std::initializer_list<std::string_view> known = {"auto", "shm", "tcp", "mixed", "mpi"};
+  const std::initializer_list<std::string_view> known = {"auto",  "shm", "tcp",
+                                                         "mixed", "mpi", "nccl"};
   if (std::find(known.begin(), known.end(), options.transport) == known.end()) {
     throw ConfigError("unknown transport '" + options.transport + "'",
                       {.operation = "config",
                        .label = "comm.transport",
-                       .advice = "Use auto, shm, tcp, mixed or mpi."});
+                       .advice = "Use auto, shm, tcp, mixed, mpi or nccl."});
   }
   return options;
 }

@@ -36,6 +36,7 @@ TEST(Options, RefusesNonsense) {
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "soon"}})), ConfigError);
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "-1"}})), ConfigError);
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "pigeon"}})), ConfigError);
+  EXPECT_EQ(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "nccl"}})).transport, "nccl");
 }
 
 TEST(Options, SocketsAreANumberInBounds) {

@@ -23,7 +23,9 @@ struct GptConfig {
   std::int64_t width = 128;
   std::int64_t block = 64;  // sequence length
   std::int64_t vocab = 256;
-  bool bias = false;               // in linear layers and norms
+  bool bias = false;  // in linear layers and norms
+  /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
+  double dropout = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16
   std::uint64_t seed = 1;
 };

@@ -193,18 +193,20 @@ class Search {
 };
 
 // A node that no stage can hold, or that makes its stage the slowest on its own.
-std::vector<std::string> suggestions_of(const Graph& graph, const PartitionOptions& options) {
-  std::vector<std::string> found;
+std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptions& options) {
+  std::vector<SplitAdvice> found;
   double all = 0;
   for (const GraphNode& node : graph.nodes) all += node.seconds;
   const double fair = all / options.stages;
-  for (const GraphNode& node : graph.nodes) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
     const std::int64_t bytes = node.weight_bytes + node.activation_bytes;
     if (options.memory_limit > 0 && bytes > options.memory_limit) {
       const auto ranks = (bytes + options.memory_limit - 1) / options.memory_limit;
-      found.push_back(node.name + " alone takes " + megabytes(bytes) + " of " +
-                      megabytes(options.memory_limit) + ": split its layers over " +
-                      std::to_string(ranks) + " ranks (parallel.tensor)");
+      found.push_back({static_cast<int>(i), node.name + " alone takes " + megabytes(bytes) +
+                                                " of " + megabytes(options.memory_limit) +
+                                                ": split its layers over " + std::to_string(ranks) +
+                                                " ranks (parallel.tensor)"});
     } else if (options.stages > 1 && node.seconds > 1.1 * fair) {
       char text[160];
       std::snprintf(text, sizeof text,
@@ -212,7 +214,7 @@ std::vector<std::string> suggestions_of(const Graph& graph, const PartitionOptio
                     "(parallel.tensor)",
                     1e3 * node.seconds, node.seconds / fair,
                     static_cast<int>(std::ceil(node.seconds / fair)));
-      found.push_back(node.name + text);
+      found.push_back({static_cast<int>(i), node.name + text});
     }
   }
   return found;
@@ -245,7 +247,7 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
   const auto suggestions = suggestions_of(graph, options);
   if (slowest == kNever) {
     std::string advice = "Use more stages, smaller micro-batches or recomputation.";
-    for (const std::string& one : suggestions) advice += "\n  " + one;
+    for (const SplitAdvice& one : suggestions) advice += "\n  " + one.why;
     throw ConfigError(std::to_string(options.stages) + " stages do not fit into " +
                           megabytes(options.memory_limit) + " each",
                       {.operation = "partition", .advice = advice});
@@ -275,7 +277,7 @@ std::string text_of(const GraphPartition& partition, const Graph& graph) {
                 100 * partition.imbalance(), 1e3 * partition.slowest(), 1e3 * partition.mean());
   text += line;
   if (!partition.exact) text += "not all cuts were looked at: the graph is wide\n";
-  for (const std::string& one : partition.suggestions) text += "split     " + one + "\n";
+  for (const SplitAdvice& one : partition.suggestions) text += "split     " + one.why + "\n";
   return text;
 }
 

@@ -50,12 +50,17 @@ struct GraphStage {
   std::int64_t sent_bytes = 0;
 };
 
+/// A node that should be cut horizontally, its layers split over ranks, and why.
+struct SplitAdvice {
+  int node = 0;
+  std::string why;
+};
+
 struct GraphPartition {
   std::vector<GraphStage> stages;
   std::vector<int> stage_of;  // of each node
   bool exact = true;          // all down-sets were looked at
-  /// Nodes that should be cut horizontally (their layers split over ranks), and why.
-  std::vector<std::string> suggestions;
+  std::vector<SplitAdvice> suggestions;
 
   double slowest() const noexcept;
   double mean() const noexcept;

@@ -80,6 +80,15 @@ LinkCost link_of(std::string_view text) {
   return link;
 }
 
+double seconds_of(std::string_view text) {
+  double seconds = 0;
+  if (!read(text, kTimes, seconds)) {
+    throw ConfigError("\"" + std::string(text) + "\" is no time",
+                      {.operation = "config", .advice = "Write 25us, 1.5ms or 2s."});
+  }
+  return seconds;
+}
+
 std::size_t bytes_of(std::string_view text) {
   double bytes = 0;
   if (!read(text, kSizes, bytes) || bytes > 1e15) {

@@ -1,4 +1,4 @@
-// A link as people write it: "25us,1GB/s". Pure functions.
+// Links, times and sizes as people write them: "25us,1GB/s". Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@ inline constexpr LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
 
 /// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that says the form.
 LinkCost link_of(std::string_view text);
+/// "25us", "1.5ms", "2s": seconds. ConfigError.
+double seconds_of(std::string_view text);
 /// "1MiB", "64k", "4096": bytes. ConfigError.
 std::size_t bytes_of(std::string_view text);
 

@@ -24,6 +24,15 @@ TEST(Link, ReadsALink) {
   }
 }
 
+TEST(Link, ReadsATime) {
+  EXPECT_DOUBLE_EQ(seconds_of("25us"), 25e-6);
+  EXPECT_DOUBLE_EQ(seconds_of("1.5ms"), 1.5e-3);
+  EXPECT_DOUBLE_EQ(seconds_of("2s"), 2);
+  for (const char* wrong : {"", "25", "ms", "-1ms", "1 ms", "1h"}) {
+    EXPECT_THROW(seconds_of(wrong), ConfigError) << wrong;
+  }
+}
+
 TEST(Link, ReadsASize) {
   EXPECT_EQ(bytes_of("4096"), 4096u);
   EXPECT_EQ(bytes_of("64KiB"), 65536u);

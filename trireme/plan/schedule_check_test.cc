@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "trireme/base/error.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
@@ -116,6 +118,42 @@ TEST(ScheduleCheck, VerifyThrowsWithTheGrid) {
     EXPECT_THAT(error.what(), HasSubstr("mine.txt cannot run"));
     EXPECT_THAT(error.what(), HasSubstr("0: F0.0 >B0.0?<"));
   }
+}
+
+// Files are the user's: whatever stands in one is read or refused, and checked without a slip.
+TEST(ScheduleCheck, AnyTextIsReadAndCheckedOrRefused) {
+  const std::string characters = "0123456789.:+ FBIWSARGCLDTU#\n";
+  std::mt19937 random(9);
+  int refused = 0, faulty = 0, good = 0;
+  for (const ScheduleEntry& entry : schedules()) {
+    const std::string whole =
+        text_of(with_transfers(make_schedule(entry.name, {.stages = 4, .microbatches = 3})));
+    for (int round = 0; round < 400; ++round) {
+      std::string text = whole;
+      for (std::size_t slips = random() % 4; slips > 0; --slips) {
+        const std::size_t at = random() % text.size();
+        switch (random() % 3) {
+          case 0:
+            text[at] = characters[random() % characters.size()];
+            break;
+          case 1:
+            text.erase(at, 1 + random() % 6);
+            break;
+          default:
+            text.insert(at, text.substr(random() % text.size(), 1 + random() % 12));
+        }
+        if (text.empty()) text = "0";
+      }
+      try {
+        inspect(parse_schedule(text)).faults.empty() ? ++good : ++faulty;
+      } catch (const ConfigError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(faulty, 50);
+  EXPECT_GT(good, 300);
 }
 
 TEST(ScheduleCheck, AnAbsurdNumberIsRefusedBeforeItIsAllocatedFor) {

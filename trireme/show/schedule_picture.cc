@@ -42,8 +42,9 @@ const char* colour_of(ActionKind kind) {
 class Picture {
  public:
   /// `moments`: empty, or when the page's steps are; boxes are then marked with theirs.
-  Picture(const DrawnSchedule& drawn, std::vector<double> moments)
-      : drawn_(drawn), moments_(std::move(moments)) {
+  /// `end`: of the time axis, at least that of the schedule.
+  Picture(const DrawnSchedule& drawn, std::vector<double> moments, double end = 0)
+      : drawn_(drawn), moments_(std::move(moments)), end_(std::max(end, drawn.timeline.end)) {
     double shortest = std::numeric_limits<double>::infinity(), widest = 0;
     for (const auto& passes : drawn.timeline.ranks) {
       for (const auto& [action, begin, end] : passes) {
@@ -52,14 +53,16 @@ class Picture {
       }
     }
     // The labels fit the shortest pass, unless the page gets too wide.
-    const double end = drawn.timeline.end;
-    scale_ = std::clamp((widest + 6) / shortest, kNarrowest / end, kWidest / end);
+    scale_ = std::clamp((widest + 6) / shortest, kNarrowest / end_, kWidest / end_);
     label_ = text_width("rank " + std::to_string(drawn.schedule.ranks() - 1), 11) + 10;
     for (const plan::RankPeak& peak : drawn.peaks) most_ = std::max(most_, peak.activations);
     live_ = text_width("live " + std::to_string(most_), kSize) + 8;
   }
 
-  double width() const { return label_ + drawn_.timeline.end * scale_ + live_; }
+  /// Of a time unit; two pictures share the smaller one.
+  double scale() const { return scale_; }
+  void set_scale(double scale) { scale_ = scale; }
+  double width() const { return label_ + end_ * scale_ + live_; }
   double height() const { return kLegend + kRow * drawn_.schedule.ranks(); }
 
   void draw(Svg& svg, double x, double y) const {
@@ -137,50 +140,81 @@ class Picture {
       height = y + kStrip - kStrip * count / most_;
       line.emplace_back(x + time * scale_, height);
     }
-    line.emplace_back(x + drawn_.timeline.end * scale_, height);
-    line.emplace_back(x + drawn_.timeline.end * scale_, y + kStrip);
+    line.emplace_back(x + end_ * scale_, height);
+    line.emplace_back(x + end_ * scale_, y + kStrip);
     svg.path(line, {.stroke = "#8c6bb1", .width = 0.8, .fill = "#dadaeb"});
-    svg.text(x + drawn_.timeline.end * scale_ + 6, y + kStrip,
+    svg.text(x + end_ * scale_ + 6, y + kStrip,
              "live " + std::to_string(drawn_.peaks[static_cast<std::size_t>(rank)].activations),
              {.size = kSize, .fill = "#6a51a3"});
   }
 
   const DrawnSchedule& drawn_;
   std::vector<double> moments_;
+  double end_;
   double scale_ = 1, label_ = 0, live_ = 0;
   int most_ = 1;
 };
+
+using Notes = std::vector<std::pair<std::string, std::string>>;
+
+// "label   text" lines.
+Notes notes_of(const std::string& text) {
+  Notes notes;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin), gap = text.find(' ', begin);
+    const std::size_t rest = text.find_first_not_of(' ', gap);
+    notes.emplace_back(text.substr(begin, gap - begin), text.substr(rest, end - rest));
+    begin = end + 1;
+  }
+  return notes;
+}
+
+// A sheet with a title, pictures below one another, each under its line, and notes.
+std::string sheet(const std::string& title,
+                  const std::vector<std::pair<std::string, const Picture*>>& pictures,
+                  const Notes& notes) {
+  const double label = 76;
+  double wide = std::max(text_width(title, 16), 520.0), height = kMargin + 28;
+  for (const auto& [about, picture] : pictures) {
+    wide = std::max({wide, picture->width(), text_width(about, 12)});
+    height += 20 + picture->height();
+  }
+  for (const auto& note : notes) wide = std::max(wide, label + text_width(note.second, 12));
+  height += 6 + kLine * static_cast<double>(notes.size()) + kMargin;
+  const double width = 2 * kMargin + wide;
+  Svg svg(width, height, title);
+  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
+  svg.text(kMargin, kMargin + 14, title, {.size = 16, .bold = true});
+  double y = kMargin + 28;
+  for (const auto& [about, picture] : pictures) {
+    svg.text(kMargin, y + 5, about, {.size = 12, .fill = "#555555"});
+    picture->draw(svg, kMargin, y + 20);
+    y += 20 + picture->height();
+  }
+  y += 6;
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    y += kLine;
+    svg.text(kMargin, y - 4, notes[i].first, {.size = 12, .bold = true});
+    svg.text(kMargin + label, y - 4, notes[i].second, {.size = 12});
+  }
+  return svg.finish();
+}
 
 }  // namespace
 
 std::string svg_of(const DrawnSchedule& drawn) {
   const Picture picture(drawn, {});
-  const double label = 72, top = kMargin + 48;
-  std::vector<std::pair<std::string, std::string>> notes;
-  const std::string text = footer(drawn);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin), gap = text.find("  ", begin);
-    const std::size_t rest = text.find_first_not_of(' ', gap);
-    notes.emplace_back(text.substr(begin, gap - begin), text.substr(rest, end - rest));
-    begin = end + 1;
-  }
-  double wide = std::max(
-      {picture.width(), text_width(name_of(drawn), 16), text_width(drawn.about, 12), 520.0});
-  for (const auto& note : notes) wide = std::max(wide, label + text_width(note.second, 12));
-  const double below = top + picture.height() + 6;
-  const double width = 2 * kMargin + wide;
-  const double height = below + kLine * static_cast<double>(notes.size()) + kMargin;
-  Svg svg(width, height, name_of(drawn));
-  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, name_of(drawn), {.size = 16, .bold = true});
-  svg.text(kMargin, kMargin + 33, drawn.about, {.size = 12, .fill = "#555555"});
-  picture.draw(svg, kMargin, top);
-  for (std::size_t i = 0; i < notes.size(); ++i) {
-    const double y = below + kLine * static_cast<double>(i + 1) - 4;
-    svg.text(kMargin, y, notes[i].first, {.size = 12, .bold = true});
-    svg.text(kMargin + label, y, notes[i].second, {.size = 12});
-  }
-  return svg.finish();
+  return sheet(name_of(drawn), {{drawn.about, &picture}}, notes_of(footer(drawn)));
+}
+
+std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
+                   const std::string& notes) {
+  const double end = std::max(above.timeline.end, below.timeline.end);
+  Picture first(above, {}, end), second(below, {}, end);
+  const double scale = std::min(first.scale(), second.scale());
+  first.set_scale(scale);
+  second.set_scale(scale);
+  return sheet(name_of(above), {{above.about, &first}, {below.about, &second}}, notes_of(notes));
 }
 
 std::string html_of(const DrawnSchedule& drawn) {

@@ -11,6 +11,9 @@ inline namespace v0 {
 namespace show {
 
 std::string svg_of(const DrawnSchedule& drawn);
+/// One above the other on one time axis, with `notes` (lines "label  text") below.
+std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
+                   const std::string& notes);
 std::string html_of(const DrawnSchedule& drawn);
 
 }  // namespace show

@@ -60,25 +60,56 @@ Flaw flaw_of(int ranks) {
   }
 }
 
+// The flaw of a placement says which it was.
+template <class Body>
+void on_placement(const VerifyOptions& options, const std::vector<int>& hosts, const Body& body) {
+  try {
+    body();
+  } catch (const comm::RouteError&) {
+    throw;  // with a drawing
+  } catch (const Error& error) {
+    if (options.hosts == 1) throw;
+    std::string text;
+    for (const int host : hosts) text += (text.empty() ? "" : " ") + std::to_string(host);
+    ErrorContext context = error.context();
+    throw Error(error.code(), error.message() + " (hosts of the ranks: " + text + ")",
+                std::move(context));
+  }
+}
+
 VerifiedCount resolve(const VerifyOptions& options, const comm::AlgorithmEntry& entry, int ranks) {
-  const comm::Program program = comm::record(entry.name, entry.generator, ranks);
   VerifiedCount count{.ranks = ranks};
-  for (const std::uint32_t total : leaves_to_try(options.kind, ranks)) {
-    const auto routes =
-        comm::resolve(entry.name, program, comm::layout_of(options.kind, ranks, total, 0));
-    if (total == leaves_of(options.kind, ranks)) count.shape = comm::shape_of(routes);
+  bool first = true;  // the one whose figures are printed
+  for (const auto& hosts : placements(ranks, options.hosts)) {
+    on_placement(options, hosts, [&] {
+      const auto program = comm::record(entry.name, entry.generator, ranks, 0, hosts);
+      for (const std::uint32_t total : leaves_to_try(options.kind, ranks)) {
+        const auto routes =
+            comm::resolve(entry.name, program, comm::layout_of(options.kind, ranks, total, 0));
+        if (first && total == leaves_of(options.kind, ranks)) count.shape = comm::shape_of(routes);
+      }
+    });
+    first = false;
   }
   return count;
 }
 
 double run(const VerifyOptions& options, const comm::AlgorithmEntry& entry, int ranks,
            std::uint64_t seed) {
-  if (options.kind == comm::OpKind::AllReduce) return run_all_reduce(entry, ranks, seed);
+  const auto places = placements(ranks, options.hosts);
+  const auto& hosts =
+      places[seed / static_cast<std::uint64_t>(options.most - options.least + 1) % places.size()];
+  if (options.kind == comm::OpKind::AllReduce) {
+    double sent = 0;
+    on_placement(options, hosts, [&] { sent = run_all_reduce(entry, ranks, hosts, seed); });
+    return sent;
+  }
   const int root = has_root(options.kind) ? static_cast<int>(seed) % ranks : 0;
   const Recording recording = record({.kind = options.kind,
                                       .algorithm = entry.name,
                                       .ranks = ranks,
                                       .root = root,
+                                      .hosts = std::min(options.hosts, ranks),
                                       .seed = seed + 1});
   if (const auto faults = recording.faults(); !faults.empty()) {
     throw Error(ExitCode::UserCode, faults.front());
@@ -96,10 +127,27 @@ const comm::AlgorithmEntry& check(const VerifyOptions& options) {
             std::to_string(options.most) + " ranks",
         {.operation = "verify", .advice = "Give a range within 2.." + std::to_string(most) + "."});
   }
+  if (options.hosts < 1 || options.hosts > options.most) {
+    throw ConfigError("cannot verify on " + std::to_string(options.hosts) + " hosts",
+                      {.operation = "verify",
+                       .advice = "Give a number within 1.." + std::to_string(options.most) + "."});
+  }
   return entry_named(options.kind, options.algorithm);
 }
 
 }  // namespace
+
+std::vector<std::vector<int>> placements(int ranks, int hosts) {
+  hosts = std::min(hosts, ranks);
+  std::vector<std::vector<int>> all{hosts_of(ranks, hosts), {}, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    all[1].push_back(rank % hosts);
+    all[2].push_back(std::max(0, rank - (ranks - hosts)));
+  }
+  std::sort(all.begin() + 1, all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
 
 Verdict verify(const VerifyOptions& options) {
   const comm::AlgorithmEntry& entry = check(options);
@@ -114,8 +162,8 @@ Verdict verify(const VerifyOptions& options) {
   for (int seed = 0; seed < options.seeds && !verdict.counts.empty(); ++seed) {
     const auto at = verdict.counts.begin() + seed % static_cast<int>(verdict.counts.size());
     try {
-      at->most_sent = run(options, entry, at->ranks, static_cast<std::uint64_t>(seed));
-      ++at->runs;
+      const double sent = run(options, entry, at->ranks, static_cast<std::uint64_t>(seed));
+      if (at->runs++ == 0) at->most_sent = sent;  // placed as the formula has it
     } catch (...) {
       verdict.flaws.push_back(flaw_of(at->ranks));
       verdict.counts.erase(at);

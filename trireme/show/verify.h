@@ -21,6 +21,7 @@ struct VerifyOptions {
   std::string algorithm;
   int least = 2, most = 16;  // ranks
   int seeds = 100;           // spread over the rank counts
+  int hosts = 1;             // on which the ranks lie (fewer where there are fewer ranks)
 };
 
 /// What was seen on one rank count.
@@ -43,6 +44,10 @@ struct Verdict {
   std::vector<Flaw> flaws;  // one per rank count that fails, ascending
   int runs = 0;
 };
+
+/// Ways to place `ranks` on `hosts`, as Algorithm::host_of_rank, which all are verified: neighbours
+/// together, in turns, and all that there may be on the first host.
+std::vector<std::vector<int>> placements(int ranks, int hosts);
 
 /// ConfigError where the algorithm is not registered or the range is none.
 Verdict verify(const VerifyOptions& options);

@@ -80,9 +80,10 @@ void reduce_and_compare(comm::SimulatedRank& rank, std::string_view algorithm, s
 
 }  // namespace
 
-double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, std::uint64_t seed) {
+double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::vector<int>& hosts,
+                      std::uint64_t seed) {
   const auto plain = static_cast<std::uint32_t>(ranks);
-  const comm::Program program = comm::record(entry.name, entry.generator, ranks);
+  const comm::Program program = comm::record(entry.name, entry.generator, ranks, 0, hosts);
   const auto routes =
       comm::resolve(entry.name, program, comm::layout_of(entry.kind, ranks, plain, 0));
   // Each chunk one line; then counts that leave chunks short, or empty.
@@ -92,6 +93,9 @@ double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, std::uint64_
   std::vector<std::size_t> sent(static_cast<std::size_t>(ranks));
   comm::SimulationOptions simulation;
   simulation.network.seed = seed + 1;
+  for (const int host : hosts) {
+    simulation.world.host_of_rank.push_back("host " + std::to_string(host));
+  }
   simulation.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
     world.on_run = [&, own = static_cast<std::size_t>(rank.rank),
                     first = true](const comm::RunEvent& event) mutable {

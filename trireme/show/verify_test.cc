@@ -45,6 +45,42 @@ TEST(Verify, FindsEveryShippedAllReduceRight) {
   }
 }
 
+TEST(Verify, PlacesRanksEvenlyAndNot) {
+  using Hosts = std::vector<std::vector<int>>;
+  EXPECT_EQ(placements(5, 2), (Hosts{{0, 0, 0, 1, 1}, {0, 0, 0, 0, 1}, {0, 1, 0, 1, 0}}));
+  EXPECT_EQ(placements(3, 1), (Hosts{{0, 0, 0}}));
+  EXPECT_EQ(placements(2, 4), (Hosts{{0, 1}}));
+}
+
+TEST(Verify, FindsEveryShippedAllReduceRightOnSeveralHosts) {
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    if (!comm::ships(*entry)) continue;
+    for (const int hosts : {2, 3}) {
+      const Verdict verdict =
+          verify({.algorithm = entry->name, .most = 7, .seeds = 18, .hosts = hosts});
+      EXPECT_THAT(verdict.flaws, IsEmpty()) << entry->name << ": " << verdict.flaws.front().what;
+    }
+  }
+}
+
+// Right as long as hosts have neighbours: a rank takes the one before it for one of its host.
+TEST(Verify, FindsWhatIsWrongOnSomePlacementsOnly) {
+  register_all_reduce("own-neighbours", [](Algorithm& a) {
+    for (int rank = 1; rank < a.size; ++rank) {
+      if (a.host_of_rank[static_cast<std::size_t>(rank)] <
+          a.host_of_rank[static_cast<std::size_t>(rank) - 1]) {
+        return;  // forgets to do anything
+      }
+    }
+    ring(a);
+  });
+  EXPECT_THAT(verify({.algorithm = "own-neighbours", .most = 4, .seeds = 3}).flaws, IsEmpty());
+  const Verdict verdict =
+      verify({.algorithm = "own-neighbours", .most = 4, .seeds = 3, .hosts = 2});
+  ASSERT_EQ(verdict.flaws.size(), 2u);  // 2 ranks on 2 hosts are neighbours
+  EXPECT_EQ(verdict.flaws[0].ranks, 3);
+}
+
 TEST(Verify, OnesOwnThatIsRight) {
   register_all_reduce("own-ring", ring);
   const Verdict verdict = verify({.algorithm = "own-ring", .most = 5, .seeds = 8});

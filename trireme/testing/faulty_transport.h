@@ -3,6 +3,8 @@
 // The n-th call is the same place of the same algorithm in every run, whatever the time of day.
 //
 // A read is done in two halves with the hook before each, so a peer may go in the middle of it.
+// What moves through mapped memory is no call; a test that wants to be in its way is told of the
+// mapping.
 #pragma once
 
 #include <functional>
@@ -20,6 +22,8 @@ class FaultyTransport final : public net::Transport {
   enum class Call { Send, Recv, Notify, Read };
   struct Options {
     bool reads = true;  // false: like a host that forbids to read peers' memory
+    /// Told of a peer's memory when it is mapped: what is read and written there is no call.
+    std::function<void(int peer, std::span<std::byte> memory)> on_map = nullptr;
   };
 
   /// `hook` runs in the progress context, before the call with that peer.
@@ -46,7 +50,9 @@ class FaultyTransport final : public net::Transport {
     return inner_->register_memory(bytes, device, readers);
   }
   std::span<std::byte> map(int peer, net::RegionId region) override {
-    return inner_->map(peer, region);
+    const std::span<std::byte> memory = inner_->map(peer, region);
+    if (options_.on_map && !memory.empty()) options_.on_map(peer, memory);
+    return memory;
   }
   void unmap(int peer, net::RegionId region) noexcept override { inner_->unmap(peer, region); }
   bool can_map(int peer) const noexcept override { return inner_->can_map(peer); }

@@ -35,6 +35,13 @@ void add_model_keys(config::Schema& schema) {
   schema.add({"model.heads", whole(4), "Attention heads; divides the width.", 1, 1e4, {}, true});
   schema.add({"model.width", whole(128), "Channels of the residual stream.", 1, 1e6, {}, true});
   schema.add({"model.block", whole(64), "Sequence length, in tokens.", 1, 1e6, {}, true});
+  schema.add({"model.dropout",
+              0.0,
+              "Share of the embeddings' and of each layer's additions that is dropped in training.",
+              0,
+              0.9,
+              {},
+              true});
   schema.add({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
 }
 
@@ -195,6 +202,7 @@ Settings::Settings(const config::Config& config) {
            .block = integer("model.block"),
            .vocab = 256,
            .bias = config.boolean("model.bias"),
+           .dropout = config.number("model.dropout"),
            .precision = precision,
            .seed = static_cast<std::uint64_t>(integer("train.seed"))};
   if (model.width % model.heads != 0) {
@@ -244,6 +252,7 @@ Settings::Settings(const config::Config& config) {
   validate_every = integer("train.validate_every");
   validate_sequences = integer("train.validate_sequences");
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
+  kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
 }
 

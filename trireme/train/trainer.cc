@@ -297,6 +297,8 @@ void set_up_training(const WorkerSpec& spec) {
       read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
   tensor::set_up_process(
       {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  if (!settings.kernel_table.empty())
+    tensor::use_kernel_table(tensor::read_kernel_table(settings.kernel_table));
 }
 
 int run_training(int argc, char** argv, const WorkerSpec& spec) {

@@ -73,6 +73,7 @@ void run_threads(const Group& group, const std::function<void(comm::Communicator
           transport = net::connect_mixed(waiter, connect, exchange, options.host_of_rank);
         }
         options.algorithm = group.algorithm;
+        if (group.prepare) group.prepare(rank, options);
         comm::Communicator world(std::move(transport), options);
         body(world);
       } catch (...) {

@@ -12,6 +12,8 @@ struct Group {
   std::string transport, algorithm;  // sim, shm, tcp, mixed (two ranks a host)
   int size = 2;
   std::uint64_t seed = 1;  // sim
+  /// Real transports: changes one rank's options; may be empty.
+  std::function<void(int rank, comm::CommunicatorOptions& options)> prepare = nullptr;
 };
 
 /// Runs `body` on every rank; the first exception is rethrown here.

@@ -27,12 +27,13 @@ void for_each_buffer(const Operation& operation, Visit visit) {
   for (const Term& term : operation.terms) visit(term.value);
 }
 
-void never_free(std::shared_ptr<Lane> lane, std::vector<std::shared_ptr<Call>> calls) {
-  static auto* const kept =
-      new std::vector<std::pair<std::shared_ptr<Lane>, std::vector<std::shared_ptr<Call>>>>;
+void never_free(std::vector<std::shared_ptr<Lane>> lanes,
+                std::vector<std::shared_ptr<Call>> calls) {
+  static auto* const kept = new std::vector<
+      std::pair<std::vector<std::shared_ptr<Lane>>, std::vector<std::shared_ptr<Call>>>>;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  kept->emplace_back(std::move(lane), std::move(calls));
+  kept->emplace_back(std::move(lanes), std::move(calls));
 }
 
 }  // namespace
@@ -87,9 +88,6 @@ void GpuGroup::prepare(Operation& operation, bool native) {
           "a buffer lies on GPU " + std::to_string(device.index) + ", this rank's is GPU " +
               std::to_string(gpu_->index()),
           "Allocate it on job.device().");
-  require(operation.kind != OpKind::Send && operation.kind != OpKind::Recv,
-          "messages between two ranks take CPU memory",
-          "Copy it, or use broadcast in a group of two.");
   operation.on_gpu = true;
   operation.may_be_direct = false;
   operation.algorithm = gpu_algorithm(operation, native, engine_->options().reproducible);
@@ -107,14 +105,26 @@ bool GpuGroup::holds(const Call& call) const noexcept {
                      [&](const auto& one) { return one.get() == &call; });
 }
 
-void GpuGroup::run(const std::shared_ptr<Call>& call) {
+// What a call has in common with all others on the way to a lane.
+std::shared_ptr<GpuCall> GpuGroup::hold(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
-  const std::shared_ptr<GpuCall> mine = op.device;
+  op.device->title = title_of(op);
+  op.device->operation = std::string(name_of(op.called()));
+  op.device->label = op.label;
+  held_.push_back(call);
+  open_.fetch_add(1, std::memory_order_acq_rel);
+  return op.device;
+}
+
+void GpuGroup::let_go(const std::shared_ptr<Call>& call) {
+  std::erase(held_, call);
+  open_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void GpuGroup::run(const std::shared_ptr<Call>& call) {
+  const std::shared_ptr<GpuCall> mine = hold(call);
   const GpuPlace place{rank_, size_, mine->plan.get()};
-  mine->title = title_of(op);
-  mine->operation = std::string(name_of(op.called()));
-  mine->label = op.label;
-  mine->scratch_bytes = scratch_bytes(op, place);
+  mine->scratch_bytes = scratch_bytes(call->operation, place);
   mine->make_steps = [call, place](std::byte* scratch) {
     return steps_of(call->operation, place, scratch);
   };
@@ -122,28 +132,37 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
     if (engine_) engine_->given_to_gpu(call);
   };
   mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
-    std::erase(self->held_, call);
-    self->open_.fetch_sub(1, std::memory_order_acq_rel);
+    self->let_go(call);
     if (self->engine_ && !error) self->engine_->ended_on_gpu(call);
     error ? call->source.fail(error) : call->source.complete();
   };
-  held_.push_back(call);
-  open_.fetch_add(1, std::memory_order_acq_rel);
   try {
     start_lane();
     lane_->push(mine);
   } catch (...) {
-    mine->end(std::current_exception());
-    return fail(std::current_exception());
+    const auto error = about(mine.get(), std::current_exception());
+    mine->end(error);
+    return fail(error);
   }
   watch();
   poll();
 }
 
 void GpuGroup::start_lane() {
-  if (!lane_) lane_ = std::make_shared<Lane>(gpu_);
+  if (!lane_) lane_ = lanes_.emplace_back(std::make_shared<Lane>(gpu_));
   if (lane_->started() || std::exchange(spreading_, true)) return;
   size_ == 1 ? lane_->start_alone() : spread_id();
+}
+
+NcclId GpuGroup::new_id() {
+  const Gpu::Current current(*gpu_);
+  NcclId id{};
+  if (const int result = gpu_->nccl().unique_id(&id); result != kNcclSuccess) {
+    throw ResourceError(std::string("NCCL: ") + gpu_->nccl().error_text(result),
+                        {.operation = "ncclGetUniqueId",
+                         .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
+  }
+  return id;
 }
 
 // From rank 0 to all, each message on its own: nobody waits for anybody but rank 0.
@@ -158,12 +177,7 @@ void GpuGroup::spread_id() {
   };
   auto phase = Phase::open(*engine_, begin);
   if (rank_ == 0) {
-    const Gpu::Current current(*gpu_);
-    if (const int result = gpu_->nccl().unique_id(&id_); result != kNcclSuccess) {
-      throw ResourceError(std::string("NCCL: ") + gpu_->nccl().error_text(result),
-                          {.operation = "ncclGetUniqueId",
-                           .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
-    }
+    id_ = new_id();
     for (int peer = 1; peer < size_; ++peer) {
       phase->send(peer, tag_of(Channel::Gpu), std::as_bytes(std::span(&id_, 1)));
     }
@@ -193,26 +207,34 @@ void GpuGroup::tick() {
 }
 
 bool GpuGroup::poll() {
-  if (!lane_ || !working()) return false;
+  if (lanes_.empty() || !working()) return false;
   const TimePoint now = waiter_->now();
   if (draining_) return drain(now), !draining_;
   if (leaving_) return take_leave(now), !leaving_;
   const std::shared_ptr<GpuGroup> keep = shared_from_this();
-  const std::shared_ptr<Lane> lane = lane_;  // what it tells may break the group
+  bool moved = false;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // what it tells may add one, or break all
+    const std::shared_ptr<Lane> lane = lanes_[i];
+    moved |= look_after(*lane, now);
+  }
+  return moved;
+}
+
+bool GpuGroup::look_after(Lane& lane, TimePoint now) {
   try {
-    const bool moved = lane->poll(now);
-    if (!engine_ || error_ || !busy()) return moved;
-    lane->look_for_errors();
-    look_for_lost_peers(now);
-    if (!error_) look_for_standstill(now);
+    const bool moved = lane.poll(now);
+    if (!engine_ || error_ || lane.idle()) return moved;
+    lane.look_for_errors();
+    look_for_lost_peers(lane, now);
+    if (!error_) look_for_standstill(lane, now);
     return moved;
   } catch (...) {
-    fail(about(lane->at(), std::current_exception()));
+    fail(about(lane.at(), std::current_exception()));
     return true;
   }
 }
 
-void GpuGroup::look_for_lost_peers(TimePoint now) {
+void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
   int lost = -1;
   for (int peer = 0; peer < size_ && lost < 0; ++peer) {
     if (peer != rank_ && engine_->transport().lost(peer)) lost = peer;
@@ -220,7 +242,7 @@ void GpuGroup::look_for_lost_peers(TimePoint now) {
   if (lost < 0) return;
   if (lost_since_ == TimePoint::max()) lost_since_ = now;
   if (now - lost_since_ < kGrace) return;
-  fail(about(lane_->at(),
+  fail(about(lane.at(),
              std::make_exception_ptr(PeerLost(
                  "rank " + std::to_string(engine_->world_rank(lost)) + " is lost",
                  {.peer = engine_->world_rank(lost),
@@ -228,8 +250,8 @@ void GpuGroup::look_for_lost_peers(TimePoint now) {
 }
 
 // Where somebody waits on the host, that wait's own deadline decides.
-void GpuGroup::look_for_standstill(TimePoint now) {
-  const GpuCall* const call = lane_->running();
+void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
+  const GpuCall* const call = lane.running();
   if (!call || call->begun_at == TimePoint::max() || engine_->waits() > 0) return;
   if (now - call->begun_at < timeout_) return;
   fail(about(call, engine_->gpu_timeout(now - call->begun_at, call->operation, call->label)));
@@ -270,10 +292,13 @@ void GpuGroup::fail(std::exception_ptr error) {
 void GpuGroup::abort(const std::exception_ptr& error) noexcept {
   if (error_ || leaving_ || gone_) return;
   error_ = error;
-  if (!lane_) return;
-  lane_->abort(error);
+  pairs_.clear();
+  lane_ = nullptr;
+  if (lanes_.empty()) return;
+  const std::shared_ptr<GpuGroup> keep = shared_from_this();
   draining_ = true;
   until_ = waiter_->now() + timeout_;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) std::shared_ptr(lanes_[i])->abort(error);
   watch();
   drain(waiter_->now());
 }
@@ -281,49 +306,57 @@ void GpuGroup::abort(const std::exception_ptr& error) noexcept {
 // Works whose buffers the GPU may still touch are not ended, until it has let go of them or does
 // not come back at all; then their memory is never given back.
 void GpuGroup::drain(TimePoint now) {
-  if (!lane_->drained()) {
-    if (now < until_) return;
-    never_free(lane_, held_);
-  }
-  const std::shared_ptr<Lane> lane = std::exchange(lane_, nullptr);
+  const bool drained =
+      std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->drained(); });
+  if (!drained && now < until_) return;
+  if (!drained) never_free(lanes_, held_);
+  const auto lanes = std::exchange(lanes_, {});
   draining_ = false;
   gone_ = engine_ == nullptr;
-  lane->end_all(error_);
+  for (const auto& lane : lanes) lane->end_all(error_);
 }
 
 void GpuGroup::detach() noexcept {
   if (!std::exchange(engine_, nullptr)) return;
-  if (error_ || !lane_ || !lane_->started()) {
+  if (error_ || lanes_.empty()) {
     gone_ = !draining_;
     return rest();
   }
   try {
-    lane_->finalize();
-    until_ = waiter_->now() + kLeave;
     leaving_ = true;
+    for (const auto& lane : lanes_) lane->finalize();
+    until_ = waiter_->now() + kLeave;
     watch();
-  } catch (...) {
-    leaving_ = false;
-    lane_ = nullptr;
-    gone_ = true;
-    rest();
+  } catch (...) {  // this rank goes without
+    end_leave();
   }
+}
+
+void GpuGroup::take_leave(TimePoint now) {
+  try {
+    bool all = true;
+    for (const auto& lane : lanes_) {
+      lane->poll(now);
+      all &= lane->finalized();
+    }
+    if (!all && now < until_) return;
+  } catch (...) {  // a peer has gone without; so does this rank
+  }
+  end_leave();
+}
+
+void GpuGroup::end_leave() noexcept {
+  leaving_ = false;
+  pairs_.clear();
+  lane_ = nullptr;
+  lanes_.clear();
+  gone_ = true;
+  rest();
 }
 
 // The waiter holds the group no longer than there is something to look after.
 void GpuGroup::rest() {
   if (!engine_ && !working() && std::exchange(added_, false)) waiter_->remove(this);
-}
-
-void GpuGroup::take_leave(TimePoint now) {
-  try {
-    lane_->poll(now);
-    if (!lane_->finalized() && now < until_) return;
-  } catch (...) {  // a peer has gone without; so does this rank
-  }
-  leaving_ = false;
-  lane_ = nullptr;
-  gone_ = true;
 }
 
 }  // namespace nccl

@@ -2,6 +2,8 @@
 // transport, it goes through the group's lane; a lane is made with the first call, its NCCL id
 // spread over the same transport.
 //
+// Messages between two ranks have lanes of their own (gpu_messages.cc).
+//
 // While the GPU has something to do, a timer looks after it: what has ended, what NCCL reports,
 // whether a peer is lost, whether the GPU has been at one call for the group's timeout with nobody
 // waiting on the host. A failure breaks the engine; the Works of calls that the GPU was given
@@ -42,6 +44,8 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   void prepare(Operation& operation, bool native);
   /// All ranks have agreed on it.
   void run(const std::shared_ptr<Call>& call);
+  /// A send or receive of the user's, whose own header is filled in (gpu_messages.cc).
+  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
   /// Whether the GPU has been given, or waits for, something of this group.
   bool busy() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
   /// True if `call` is among them: it then ends through this group alone.
@@ -58,6 +62,23 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   void arm(bool) noexcept override {}
 
  private:
+  struct Answer;
+  struct Pair {  // messages to, or from, one peer
+    std::shared_ptr<Lane> lane;
+    NcclId id{};
+    std::uint64_t next = 0;                                // number of a message
+    std::map<std::uint64_t, std::shared_ptr<Call>> early;  // sends that wait for those before
+  };
+
+  std::shared_ptr<GpuCall> hold(const std::shared_ptr<Call>& call);
+  void let_go(const std::shared_ptr<Call>& call);
+  NcclId new_id();
+  void send_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
+  void receive_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
+  void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
+  void give_message(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own);
+  bool went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error);
+  bool look_after(Lane& lane, TimePoint now);
   bool working() const noexcept { return busy() || draining_.load() || leaving_.load(); }
   std::shared_ptr<const FoldPlan> fold_plan(std::uint32_t total);
   void note_streams(const Operation& operation, std::vector<GpuEvent>& ready);
@@ -65,12 +86,13 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   void spread_id();
   void watch();
   void tick();
-  void look_for_lost_peers(TimePoint now);
-  void look_for_standstill(TimePoint now);
+  void look_for_lost_peers(const Lane& lane, TimePoint now);
+  void look_for_standstill(const Lane& lane, TimePoint now);
   void fail(std::exception_ptr error);
   std::exception_ptr about(const GpuCall* call, const std::exception_ptr& error) const;
   void drain(TimePoint now);
   void take_leave(TimePoint now);
+  void end_leave() noexcept;
   void rest();
 
   Engine* engine_;  // null once detached
@@ -78,7 +100,9 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   const std::shared_ptr<Gpu> gpu_;
   const int rank_, size_;
   const Duration timeout_;
-  std::shared_ptr<Lane> lane_;
+  std::vector<std::shared_ptr<Lane>> lanes_;
+  std::shared_ptr<Lane> lane_;                  // of the collectives: one of them
+  std::map<std::pair<int, bool>, Pair> pairs_;  // by peer and whether this rank sends
   bool spreading_ = false, watching_ = false, added_ = false;
   NcclId id_{};
   std::vector<std::shared_ptr<Call>> held_;

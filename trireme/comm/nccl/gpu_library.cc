@@ -130,6 +130,30 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library) {
   return gpus;
 }
 
+std::string describe_gpus(const GpuFiles& files) {
+  try {
+    const auto library = open_gpu_library(files);
+    std::string text, name;
+    int alike = 0;
+    const auto add = [&] {
+      if (alike > 0) text += std::to_string(alike) + " x " + name + ", ";
+    };
+    for (const GpuInfo& gpu : list_gpus(*library)) {
+      if (gpu.name != name) {
+        add();
+        name = gpu.name, alike = 0;
+      }
+      ++alike;
+    }
+    add();
+    text += "CUDA " + cuda_version_text(library->driver_version) + ", NCCL " +
+            nccl_version_text(library->nccl_version);
+    return library->kernels.empty() ? text + ", no kernels for reproducible sums" : text;
+  } catch (const Error& error) {
+    return "none: " + error.message();
+  }
+}
+
 std::string nccl_version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);

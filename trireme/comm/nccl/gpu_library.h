@@ -41,6 +41,9 @@ struct GpuInfo {
 /// The GPUs that this process may use (CUDA_VISIBLE_DEVICES), by index.
 std::vector<GpuInfo> list_gpus(const GpuLibrary& library);
 
+/// For people: "2 x NVIDIA H200, CUDA 13.0, NCCL 2.28.3", or "none" and why. Throws nothing.
+std::string describe_gpus(const GpuFiles& files = {});
+
 /// "2.28.3"; "13.0".
 std::string nccl_version_text(int version);
 std::string cuda_version_text(int version);

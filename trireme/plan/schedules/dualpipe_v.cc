@@ -7,7 +7,8 @@
 // Eight steps on rank r, as there: F of the first chunk 2(p-1-r) times; F of both r+1 times; I W F
 // of the second p-1-r times; the pairs; B of the second and a pair; B of both; the same with I
 // instead of B from the middle on; W and I; W. Made for M >= 2p; a shorter batch is a longer one
-// with the rest left out. Activations of 2p+1 passes of half a rank's layers.
+// with the rest left out. Bubble (p-1)(F+B pair + B - 3W); activations of 2p+1 passes of half a
+// rank's layers.
 #include <algorithm>
 #include <deque>
 #include <utility>

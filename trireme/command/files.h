@@ -1,0 +1,18 @@
+// Files that the user named, read and written whole.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+
+/// ConfigError with `advice` where it cannot be read. `operation`: the command, for the error.
+std::string read_file(const std::string& path, const std::string& operation,
+                      const std::string& advice);
+/// ResourceError that names it.
+void write_file(const std::string& path, const std::string& text, const std::string& operation);
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,93 @@
+// trireme show partition: a graph of measured blocks, cut into stages and drawn.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/command/command.h"
+#include "trireme/command/files.h"
+#include "trireme/plan/graph_text.h"
+#include "trireme/plan/link.h"
+#include "trireme/plan/schedule_check.h"
+#include "trireme/plan/schedules/schedules.h"
+#include "trireme/show/graph_picture.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+namespace {
+
+struct Options {
+  std::string file, memory, schedule, svg;
+  int stages = 2, microbatches = 8;
+  double slack = 0;
+  bool json = false;
+};
+
+plan::PartitionOptions partition_options(const Options& options) {
+  if (!(options.slack >= 0)) {
+    throw ConfigError("--slack is negative",
+                      {.operation = "show", .advice = "Write 0.05 for a stage 5 % longer."});
+  }
+  plan::PartitionOptions result{.stages = options.stages, .slack = options.slack};
+  if (!options.memory.empty()) {
+    result.memory_limit = static_cast<std::int64_t>(plan::bytes_of(options.memory));
+  }
+  if (options.schedule.empty()) return result;
+  if (plan::schedule_named(options.schedule).chunks == plan::Chunks::Two) {
+    throw ConfigError(options.schedule + " puts two stages on a rank",
+                      {.operation = "show", .advice = "Name one with one stage a rank."});
+  }
+  const int stages = options.stages;
+  const auto peaks =
+      plan::verify(plan::make_schedule(options.schedule, {stages, stages, options.microbatches}),
+                   options.schedule);
+  result.live = [peaks](int, int stage) {
+    return peaks[static_cast<std::size_t>(stage)].activations;
+  };
+  return result;
+}
+
+int show_partition(const Options& options) {
+  const plan::Graph graph = plan::parse_graph(
+      read_file(options.file, "show", "Name the file of a graph (docs/schedules.md)."),
+      options.file);
+  const plan::GraphPartition partition = plan::partition_graph(graph, partition_options(options));
+  if (!options.svg.empty()) write_file(options.svg, show::svg_of(graph, partition), "show");
+  if (options.json) {
+    std::fputs(show::json_of(graph, partition).c_str(), stdout);
+  } else if (options.svg.empty()) {
+    std::fputs(plan::text_of(partition, graph).c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show_partition(CLI::App& show, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      show.add_subcommand("partition", "Cut a graph of measured blocks into stages");
+  command->add_option("FILE", options->file, "The graph: nodes with their costs, values")
+      ->required();
+  command->add_option("--stages", options->stages, "Into how many")->capture_default_str();
+  command->add_option("--memory", options->memory, "Of a stage, at most: 8GB");
+  command->add_option("--schedule", options->schedule,
+                      "By which stages keep activations: 1f1b (default: of one micro-batch)");
+  command->add_option("--microbatches", options->microbatches, "Of that schedule")
+      ->capture_default_str();
+  command
+      ->add_option("--slack", options->slack,
+                   "Share by which a stage may take longer where that saves traffic")
+      ->capture_default_str();
+  command->add_option("--svg", options->svg, "FILE: a picture instead");
+  command->add_flag("--json", options->json, "JSON lines");
+  command->callback([options, &invocation] {
+    invocation.action = [options] { return show_partition(*options); };
+  });
+}
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme
