@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -22,7 +23,9 @@
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/kernel_tuning.h"
 
 extern char** environ;
 
@@ -113,15 +116,41 @@ Lines look() {
   };
 }
 
+// Measures, prints and writes a kernel table for this processor.
+int tune(const std::string& path) {
+  tensor::set_up_process({});
+  const auto measured = tensor::measure_products(std::chrono::milliseconds(200));
+  const tensor::KernelTable best = tensor::fastest(measured);
+  for (const auto& one : measured) {
+    std::printf("%-16s %-8s %6.0f GFLOP/s%s\n", one.product.c_str(),
+                std::string(name_of(one.library)).c_str(), one.gflops,
+                best.*one.column == one.library ? "  <-" : "");
+  }
+  std::ofstream file(path);
+  file << "# `trireme doctor --tune` on " << observe::processor_name() << "\n" << to_toml(best);
+  file.close();
+  if (!file) {
+    throw ConfigError("could not write " + path,
+                      {.operation = "doctor", .advice = "Name a file that can be written."});
+  }
+  std::printf("written to %s; use it with --set train.kernel_table=%s\n", path.c_str(),
+              path.c_str());
+  return 0;
+}
+
 }  // namespace
 
 void add_doctor(CLI::App& app, Invocation& invocation) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("doctor", "What this machine and this build have");
   command->add_flag("--json", *json, "One JSON line");
+  auto table = std::make_shared<std::string>();
+  command->add_option("--tune", *table,
+                      "Measure matrix products and write a kernel table for this processor");
   command->footer("Example:\n  trireme doctor");
-  command->callback([json, &invocation] {
-    invocation.action = [json] {
+  command->callback([json, table, &invocation] {
+    invocation.action = [json, table] {
+      if (!table->empty()) return tune(*table);
       observe::Event event("doctor");
       for (const auto& [name, value] : look()) {
         if (*json) {

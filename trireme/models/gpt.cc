@@ -1,10 +1,12 @@
 #include "trireme/models/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/random.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme {
@@ -42,17 +44,28 @@ struct Norm {
 
 class GptBlock : public Block {
  public:
+  explicit GptBlock(double dropout) : dropout_(dropout) {}
   std::vector<NamedTensor> buffers() override { return {}; }
-  void train(bool) override {}  // the model has no dropout: training and evaluation are one
+  void train(bool on) override { training_ = on; }
+
+ protected:
+  at::Tensor drop(at::Tensor x) const {
+    return training_ && dropout_ > 0 ? tensor::dropout(x, dropout_) : x;
+  }
+
+ private:
+  double dropout_;
+  bool training_ = true;
 };
 
 class Embed final : public GptBlock {
  public:
   Embed(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
-      : weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
+      : GptBlock(config.dropout),
+        weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
         position_(layers.table(context, "position", config.block, config.width, kStddev)) {}
   Value forward(std::span<const Value> inputs) override {
-    return {tensor::embedding(inputs[0][0], weight_, position_)};
+    return {drop(tensor::embedding(inputs[0][0], weight_, position_))};
   }
   std::vector<NamedTensor> parameters() override {
     return {{"weight", weight_, true}, {"position", position_, true}};
@@ -65,7 +78,8 @@ class Embed final : public GptBlock {
 class Layer final : public GptBlock {
  public:
   Layer(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
-      : heads_(config.heads),
+      : GptBlock(config.dropout),
+        heads_(config.heads),
         norm1_(config.width, config.bias, context.type),
         norm2_(config.width, config.bias, context.type) {
     const auto width = config.width;
@@ -85,8 +99,8 @@ class Layer final : public GptBlock {
     const at::Tensor& x_BTC = inputs[0][0];
     const at::Tensor attended =
         tensor::causal_attention(qkv_->forward(norm1_.forward(x_BTC)), heads_);
-    const auto [middle_BTC, normed] = norm2_.add_forward(x_BTC, out_->forward(attended));
-    const at::Tensor mlp = down_->forward(up_->forward_gelu(normed));
+    const auto [middle_BTC, normed] = norm2_.add_forward(x_BTC, drop(out_->forward(attended)));
+    const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(normed)));
     return {tensor::residual_add(middle_BTC, mlp)};
   }
   std::vector<NamedTensor> parameters() override {
@@ -110,7 +124,7 @@ class Head final : public GptBlock {
  public:
   // Its table has the embedding's name, so that it starts with the embedding's values.
   Head(const GptConfig& config, LayerContext context, const LayerFactory& layers)
-      : norm_(config.width, config.bias, context.type) {
+      : GptBlock(0), norm_(config.width, config.bias, context.type) {
     context.block = "embed";
     weight_ = layers.table(context, "weight", config.vocab, config.width, kStddev);
   }
@@ -138,6 +152,8 @@ void check(const GptConfig& config) {
     refuse("a GPT needs layers, heads, width, block and vocabulary of at least 1",
            "Set model.layers, model.heads, model.width and model.block.");
   }
+  if (!(config.dropout >= 0 && config.dropout < 1))
+    refuse("model.dropout is a probability below 1", "Use 0 to 0.5.");
   if (config.width % config.heads != 0) {
     refuse("model.width " + std::to_string(config.width) + " is not divisible by model.heads " +
                std::to_string(config.heads),
@@ -177,6 +193,13 @@ std::int64_t num_parameters(const GptConfig& config) {
   return (config.vocab + config.block) * width + config.layers * layer + norm;
 }
 
+std::int64_t largest_neighbours(const GptConfig& config) {
+  const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
+  const std::int64_t layer = 2 * width * (1 + bias) + 12 * width * width + bias * 9 * width;
+  const std::int64_t embed = (config.vocab + config.block) * width;
+  return layer + std::max(embed + width * (1 + bias), layer);
+}
+
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
   const double matrices =
@@ -191,12 +214,15 @@ std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences) {
   const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), MLP before and
-  // after GELU (8 C) and attention's probabilities (a row a head) in the compute type; statistics.
+  // after GELU (8 C) and attention's probabilities (a row a head) in the compute type; statistics;
+  // dropout's masks.
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
+  const std::int64_t masks = config.dropout > 0 ? 1 : 0;
   const std::int64_t layer =
-      config.width * (2 * stream + 14 * compute) + row * compute + 4 * stream;
-  const std::int64_t head = config.width * (stream + compute) + 2 * config.vocab * compute;
+      config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
+  const std::int64_t head =
+      config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
   return tokens * (config.layers * layer + head);
 }
 

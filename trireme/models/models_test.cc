@@ -72,6 +72,37 @@ TEST(Gpt, NamesAndCounts) {
   EXPECT_EQ(plain.parameters.count("layer.1.attention.qkv.weight"), 1u);
 }
 
+TEST(Gpt, DropoutIsForTrainingAloneAndKeyedByItsStream) {
+  const at::Tensor tokens = at::arange(24, at::kLong).view({2, 12});
+  GptConfig config = tiny("fp32");
+  const at::Tensor without = Plain(make_gpt(config)).run("tokens", tokens);
+  config.dropout = 0.5;
+  Plain plain(make_gpt(config));
+  const auto run = [&](std::int64_t sample) {
+    const tensor::StreamScope streams({.seed = 1, .step = 2, .sample = sample, .layer = 3});
+    return plain.run("tokens", tokens);
+  };
+  EXPECT_FALSE(at::equal(run(0), without));
+  EXPECT_TRUE(at::equal(run(0), run(0)));
+  EXPECT_FALSE(at::equal(run(0), run(1)));
+  for (const auto& block : plain.blocks) block->train(false);
+  EXPECT_TRUE(at::equal(run(0), without));
+  config.dropout = 1;
+  EXPECT_THROW(make_gpt(config), ConfigError);
+}
+
+TEST(Dropout, KeepsTheMeanAndDrawsAnewInEachCall) {
+  const tensor::StreamScope streams({.seed = 5});
+  const at::Tensor x = at::ones({40'000}).set_requires_grad(true);
+  const at::Tensor y = tensor::dropout(x, 0.25), again = tensor::dropout(x, 0.25);
+  EXPECT_FALSE(at::equal(y, again));
+  EXPECT_NEAR(y.mean().item<double>(), 1, 0.02);
+  EXPECT_NEAR((y == 0).to(at::kDouble).mean().item<double>(), 0.25, 0.02);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), y)) << "the gradient is the mask";
+  EXPECT_NEAR((again * y == 0).to(at::kDouble).mean().item<double>(), 1 - 0.75 * 0.75, 0.02);
+}
+
 TEST(Gpt, InitialValuesAreKeyedBySeedAndName) {
   const auto build = [](std::uint64_t seed) {
     GptConfig config = tiny("fp32");

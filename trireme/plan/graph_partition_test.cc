@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/plan/down_sets.h"
@@ -263,6 +264,29 @@ TEST(DownSets, OfSmallGraphs) {
   EXPECT_EQ(down_sets({{}, {0}, {0}}, bytes, 100).sets.size(), 5u);  // a fork
   EXPECT_FALSE(down_sets({{}, {}, {}}, bytes, 7).all);
   EXPECT_THAT(topological_order({{1}, {}, {0}}), ElementsAre(1, 0, 2));
+}
+
+// Networks are narrow, so the search over all of them is cheap (docs/design/018).
+TEST(DownSets, OfAResNet50) {
+  Reads reads = {{}};  // the stem
+  int input = 0;
+  const auto node = [&](std::vector<int> from) {
+    reads.push_back(std::move(from));
+    return static_cast<int>(reads.size()) - 1;
+  };
+  for (int blocks : {3, 4, 6, 3}) {
+    for (int block = 0; block < blocks; ++block) {
+      const int third = node({node({node({input})})});
+      const int shortcut = block == 0 ? node({input}) : input;
+      input = node({third, shortcut});
+    }
+  }
+  node({input});  // the head
+  const DownSets found =
+      down_sets(reads, std::vector<std::int64_t>(reads.size(), 1), kMostDownSets);
+  EXPECT_EQ(reads.size(), 70u);
+  EXPECT_TRUE(found.all);
+  EXPECT_EQ(found.sets.size(), 83u);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, O
   gemm(m, n, k, left, right, c, c_stride, accumulate);
 }
 
+bool blas_multiplies_bf16() noexcept { return gemm_bf16bf16f32_ != nullptr; }
+
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (is(Library::OneDnn, x, table().forward)) return onednn_linear(x, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);

@@ -30,6 +30,9 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Ope
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
           float* c, std::int64_t c_stride, bool accumulate = false);
 
+/// Whether the BLAS that LibTorch brought multiplies bf16 (MKL).
+bool blas_multiplies_bf16() noexcept;
+
 /// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 /// dy [m, out] weight [out, in].

@@ -2,6 +2,11 @@
 
 #include <cstdlib>
 
+#include "trireme/base/check.h"
+#include "trireme/base/config.h"
+#include "trireme/base/error.h"
+#include "trireme/tensor/gemm.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace tensor {
@@ -18,6 +23,49 @@ KernelTable chosen() {
     table.attention = Library::Blas;
   }
   return table;
+}
+
+KernelTable& current() {
+  static KernelTable table = chosen();
+  return table;
+}
+
+struct Column {
+  const char* name;
+  Library KernelTable::*member;
+  std::vector<std::string> choices;
+  const char* meaning;
+};
+const std::vector<Column>& columns() {
+  static const std::vector<Column> all = {
+      {"forward", &KernelTable::forward, {"aten", "onednn"}, "Linear layers forward, fp32."},
+      {"input_gradient", &KernelTable::input_gradient, {"aten", "onednn"}, "Their input gradient."},
+      {"weight_gradient",
+       &KernelTable::weight_gradient,
+       {"aten", "onednn"},
+       "Their weight gradient."},
+      {"attention", &KernelTable::attention, {"blas", "own"}, "Products of a head, fp32."},
+      {"attention_bf16",
+       &KernelTable::attention_bf16,
+       {"blas", "own", "widened"},
+       "Products of a head, bf16."}};
+  return all;
+}
+
+Library library_of(std::string_view name) {
+  for (Library library :
+       {Library::Aten, Library::OneDnn, Library::Blas, Library::Own, Library::Widened})
+    if (name_of(library) == name) return library;
+  TRIREME_CHECK(false);
+  return Library::Aten;
+}
+
+config::Schema file_schema() {
+  config::Schema schema;
+  schema.add({"isa", std::string("generic"), "The instruction set that it was measured with."});
+  for (const Column& column : columns())
+    schema.add({column.name, column.choices.front(), column.meaning, 0, 0, column.choices});
+  return schema;
 }
 
 }  // namespace
@@ -58,8 +106,50 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
           .attention_bf16 = amx ? Blas : Widened};
 }
 
-const KernelTable& kernel_table() {
-  static const KernelTable table = chosen();
+bool usable(const KernelTable& table, std::string* why) {
+  const auto lacks = [why](const char* what) {
+    if (why != nullptr) *why = what;
+    return false;
+  };
+  if (table.attention_bf16 == Library::Own && !kernel::has_bf16_products())
+    return lacks("attention_bf16 = \"own\" needs AVX512-BF16");
+  if (table.attention_bf16 == Library::Blas && !blas_multiplies_bf16())
+    return lacks("attention_bf16 = \"blas\" needs a LibTorch with MKL");
+  return true;
+}
+
+const KernelTable& kernel_table() { return current(); }
+
+void use_kernel_table(const KernelTable& table) {
+  std::string why;
+  if (!usable(table, &why)) {
+    throw ConfigError("a kernel table that this processor cannot run: " + why,
+                      {.operation = "kernel table",
+                       .advice = "Write one here with `trireme doctor --tune FILE`."});
+  }
+  current() = table;
+}
+
+std::string to_toml(const KernelTable& table) {
+  std::string text = "isa = \"" + std::string(kernel::name_of(kernel::isa())) + "\"\n";
+  for (const Column& column : columns())
+    text +=
+        std::string(column.name) + " = \"" + std::string(name_of(table.*column.member)) + "\"\n";
+  return text;
+}
+
+KernelTable read_kernel_table(const std::string& path) {
+  config::Config file(file_schema());
+  file.read_file(path);
+  const std::string_view isa = kernel::name_of(kernel::isa());
+  std::string why = "it is for " + file.text("isa") + ", this process uses " + std::string(isa);
+  KernelTable table{};
+  for (const Column& column : columns()) table.*column.member = library_of(file.text(column.name));
+  if (file.text("isa") != isa || !usable(table, &why)) {
+    throw ConfigError("the kernel table " + path + " is not for this processor: " + why,
+                      {.operation = "kernel table",
+                       .advice = "Write one here with `trireme doctor --tune FILE`."});
+  }
   return table;
 }
 

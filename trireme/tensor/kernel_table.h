@@ -2,7 +2,8 @@
 // each shape class, written from measurements (docs/design/014-kernel-table.md).
 //
 // Never measured inside a run: libraries add in different orders, so the table is part of the run's
-// identity (NUMERICS.md). Decided at the first call; thread safe.
+// identity (NUMERICS.md). It is that of the tree, or a file's that `trireme doctor --tune` wrote
+// and `train.kernel_table` names. Reading it is thread safe.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,20 @@ struct KernelTable {
 };
 /// The table of one kind of processor.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept;
-/// This process's: TRIREME_ISA (kernel/isa.h) and TRIREME_GEMM=onednn|blas (all fp32 products)
-/// change it.
+/// Whether this process can run it: `why` says what is missing.
+bool usable(const KernelTable& table, std::string* why = nullptr);
+
+/// This process's: the one last given to use_kernel_table(), or else the tree's. TRIREME_ISA
+/// (kernel/isa.h) and TRIREME_GEMM=onednn|blas (all fp32 products) change the latter.
 const KernelTable& kernel_table();
+/// Before the first product that counts, while no other thread computes. ConfigError where it is
+/// not usable().
+void use_kernel_table(const KernelTable& table);
+
+/// The file's text: TOML, one key a column, and the instruction set that it is for.
+std::string to_toml(const KernelTable& table);
+/// ConfigError where it is no such file, is for another instruction set or not usable() here.
+KernelTable read_kernel_table(const std::string& path);
 
 /// For plans and identities: "kernels avx512, fp32 onednn onednn onednn (forward, input gradient,
 /// weight gradient), bf16 aten, attention own, in bf16 own".

@@ -1,6 +1,14 @@
 #include "trireme/tensor/kernel_table.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/tensor/kernel_tuning.h"
 
 namespace trireme::tensor {
 namespace {
@@ -37,6 +45,74 @@ TEST(KernelTable, DescriptionTellsTablesApart) {
     other.*column = Library::Own;
     EXPECT_NE(describe(other), describe(table));
   }
+}
+
+// A file of its own for each test.
+struct TableFile : ::testing::Test {
+  std::string write(const std::string& text) const {
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string refusal(const std::string& text) const {
+    try {
+      read_kernel_table(write(text));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+  ~TableFile() override { std::filesystem::remove(path); }
+  const std::string path = ::testing::TempDir() + "kernel_table_test." +
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(TableFile, IsReadAsItWasWritten) {
+  KernelTable table = kernel_table();
+  table.attention = Library::Own;
+  table.input_gradient = Library::OneDnn;
+  table.forward = Library::Aten;
+  table.attention_bf16 = Library::Widened;
+  EXPECT_EQ(describe(read_kernel_table(write(to_toml(table)))), describe(table));
+}
+
+TEST_F(TableFile, RefusesAnotherProcessorsAndWhatNoColumnTakes) {
+  const std::string text = to_toml(kernel_table());
+  EXPECT_THAT(refusal("isa = \"riscv\"\n" + text.substr(text.find('\n') + 1)),
+              ::testing::HasSubstr("it is for riscv, this process uses"));
+  EXPECT_THAT(refusal("forward = \"own\"\n"), ::testing::HasSubstr("forward"));
+  EXPECT_THAT(refusal("forwards = \"aten\"\n"), ::testing::HasSubstr("forward"));
+}
+
+TEST(KernelTuning, MeasuresEveryColumnAndRestoresTheTable) {
+  set_up_process({.kernel_threads = 1});
+  const std::string before = describe(kernel_table());
+  const auto measured = measure_products(std::chrono::milliseconds(1));
+  EXPECT_EQ(describe(kernel_table()), before);
+  for (Library KernelTable::*column :
+       {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
+        &KernelTable::attention, &KernelTable::attention_bf16}) {
+    int libraries = 0;
+    for (const MeasuredProduct& one : measured) {
+      if (one.column != column) continue;
+      ++libraries;
+      EXPECT_GT(one.gflops, 0) << one.product;
+    }
+    EXPECT_GE(libraries, 1);
+  }
+  std::string why;
+  EXPECT_TRUE(usable(fastest(measured), &why)) << why;
+}
+
+TEST(KernelTuning, TakesTheFastestButNotByAHair) {
+  KernelTable own = kernel_table();
+  const auto column = &KernelTable::forward;
+  const Library other = own.forward == Library::Aten ? Library::OneDnn : Library::Aten;
+  EXPECT_EQ(
+      fastest({{"forward", column, own.forward, 100}, {"forward", column, other, 102}}).forward,
+      own.forward);
+  EXPECT_EQ(
+      fastest({{"forward", column, own.forward, 100}, {"forward", column, other, 110}}).forward,
+      other);
 }
 
 }  // namespace

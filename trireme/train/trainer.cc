@@ -241,7 +241,8 @@ class Trainer {
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
-    if (job_.rank() == 0 && settings_.sample_bytes > 0) {
+    // Where ranks hold parts of the weights, all of them write the same text.
+    if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && settings_.sample_bytes > 0) {
       job_.activity("generate");
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
@@ -296,6 +297,8 @@ void set_up_training(const WorkerSpec& spec) {
       read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
   tensor::set_up_process(
       {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  if (!settings.kernel_table.empty())
+    tensor::use_kernel_table(tensor::read_kernel_table(settings.kernel_table));
 }
 
 int run_training(int argc, char** argv, const WorkerSpec& spec) {

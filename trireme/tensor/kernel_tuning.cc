@@ -1,0 +1,144 @@
+#include "trireme/tensor/kernel_tuning.h"
+
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/tensor/gemm.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+constexpr double kMargin = 1.03;
+
+struct Shape {
+  std::int64_t rows, in, out;
+};
+constexpr Shape kLinear[] = {{1024, 384, 1536}, {512, 768, 768}};
+constexpr Shape kHead[] = {{64, 64, 256}, {64, 256, 64}};  // scores; weighted values
+
+struct Task {
+  double flops;
+  std::function<void()> run;
+};
+using Tasks = std::vector<Task>;
+
+double flops(const Shape& shape) {
+  return 2.0 * static_cast<double>(shape.rows * shape.in * shape.out);
+}
+
+at::Tensor matrix(std::int64_t rows, std::int64_t columns,
+                  at::ScalarType type = at::ScalarType::Float) {
+  return at::ones({rows, columns}, at::TensorOptions().dtype(type));
+}
+
+Tasks linear_tasks(Library KernelTable::*column) {
+  Tasks tasks;
+  for (const Shape& shape : kLinear) {
+    const at::Tensor x = matrix(shape.rows, shape.in), dy = matrix(shape.rows, shape.out);
+    const at::Tensor weight = matrix(shape.out, shape.in);
+    if (column == &KernelTable::forward)
+      tasks.push_back({flops(shape), [=] { linear_forward(x, weight, {}); }});
+    if (column == &KernelTable::input_gradient)
+      tasks.push_back({flops(shape), [=] { linear_input_gradient(dy, weight); }});
+    if (column == &KernelTable::weight_gradient)
+      tasks.push_back({flops(shape), [=] { linear_weight_gradient(dy, x); }});
+  }
+  return tasks;
+}
+
+// The second operand transposed in the first shape, plain in the second, as attention has them.
+template <class T>
+Tasks head_tasks(at::ScalarType type) {
+  Tasks tasks;
+  for (const Shape& shape : kHead) {
+    const bool scores = shape.out > shape.in;
+    const at::Tensor a = matrix(shape.rows, shape.in, type), c = matrix(shape.rows, shape.out);
+    const at::Tensor b =
+        scores ? matrix(shape.out, shape.in, type) : matrix(shape.in, shape.out, type);
+    tasks.push_back({flops(shape), [=] {
+                       const Operand<T> left{static_cast<const T*>(a.const_data_ptr()), shape.in};
+                       const Operand<T> right{static_cast<const T*>(b.const_data_ptr()), b.size(1),
+                                              scores ? Form::Transposed : Form::Plain};
+                       gemm(shape.rows, shape.out, shape.in, left, right, c.data_ptr<float>(),
+                            shape.out);
+                     }});
+  }
+  return tasks;
+}
+
+// The best of the runs that fit in `each`, at least three.
+double best_seconds(const Task& task, Duration each, const Waiter& clock) {
+  double best = 1e30;
+  const TimePoint end = clock.now() + each;
+  for (int run = 0; run < 3 || clock.now() < end; ++run) {
+    const TimePoint start = clock.now();
+    task.run();
+    best = std::min(best, std::chrono::duration<double>(clock.now() - start).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<MeasuredProduct> measure_products(Duration each) {
+  using enum Library;
+  const KernelTable own = kernel_table();
+  const auto clock = RealWaiter::make();
+  struct Candidates {
+    std::string name;
+    Library KernelTable::*column;
+    std::vector<Library> libraries;
+    Tasks tasks;
+  };
+  std::vector<Candidates> all;
+  for (const auto& [name, column] : {std::pair{"forward", &KernelTable::forward},
+                                     std::pair{"input_gradient", &KernelTable::input_gradient},
+                                     std::pair{"weight_gradient", &KernelTable::weight_gradient}})
+    all.push_back({name, column, {Aten, OneDnn}, linear_tasks(column)});
+  all.push_back({"attention", &KernelTable::attention, {Blas, Own}, head_tasks<float>(at::kFloat)});
+  all.push_back({"attention_bf16",
+                 &KernelTable::attention_bf16,
+                 {Blas, Own, Widened},
+                 head_tasks<BFloat16>(at::kBFloat16)});
+  std::vector<MeasuredProduct> measured;
+  for (const Candidates& candidates : all) {
+    for (const Library library : candidates.libraries) {
+      KernelTable table = own;
+      table.*candidates.column = library;
+      if (!usable(table)) continue;
+      use_kernel_table(table);
+      double logs = 0;
+      for (const Task& task : candidates.tasks)
+        logs += std::log(task.flops / best_seconds(task, each, *clock) * 1e-9);
+      measured.push_back({candidates.name, candidates.column, library,
+                          std::exp(logs / static_cast<double>(candidates.tasks.size()))});
+    }
+  }
+  use_kernel_table(own);
+  return measured;
+}
+
+KernelTable fastest(const std::vector<MeasuredProduct>& measured) {
+  KernelTable table = kernel_table();
+  for (const MeasuredProduct& kept : measured) {
+    if (kept.library != kernel_table().*kept.column) continue;
+    double best = kept.gflops * kMargin;
+    for (const MeasuredProduct& other : measured) {
+      if (other.column != kept.column || other.gflops <= best) continue;
+      best = other.gflops;
+      table.*kept.column = other.library;
+    }
+  }
+  return table;
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme
