@@ -73,6 +73,12 @@ using OptimizerOptions = std::variant<AdamW, Sgd, Lamb, Adafactor, Lion>;
 
 namespace optim {
 
+/// What every rank knows of every parameter, whichever parts it owns.
+struct ParameterInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

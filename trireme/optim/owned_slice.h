@@ -7,19 +7,12 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "trireme/base/dtype.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace optim {
-
-/// What every rank knows of every parameter, whichever parts it owns.
-struct ParameterInfo {
-  std::string name;
-  std::vector<std::int64_t> shape;
-};
 
 struct OwnedSlice {
   std::uint32_t parameter = 0;      // index in the model's parameter order
@@ -29,7 +22,7 @@ struct OwnedSlice {
   void* weight = nullptr;           // master weight of [begin, end)
   const void* gradient = nullptr;   // tree sum of [begin, end), not yet scaled; dtype of the master
   void* compute = nullptr;  // bf16 copy to refresh after the update; null where it is the master
-  bool decay = true;        // weight decay, where no group says otherwise
+  bool decay = true;        // weight decay group
 
   std::int64_t size() const noexcept { return end - begin; }
 };

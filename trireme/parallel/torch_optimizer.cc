@@ -8,8 +8,6 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -109,26 +107,34 @@ void require_supported(const Optimizer& optimizer) {
       {.operation = "DataParallel", .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad."});
 }
 
-std::string_view kind_of(const Optimizer& optimizer) {
-  if (is<torch::optim::Adam>(optimizer)) return "adam";
-  if (is<torch::optim::AdamW>(optimizer)) return "adamw";
-  if (is<torch::optim::SGD>(optimizer)) return "sgd";
-  if (is<torch::optim::RMSprop>(optimizer)) return "rmsprop";
-  if (is<torch::optim::Adagrad>(optimizer)) return "adagrad";
-  return "other";
+void require_element_wise(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  require_supported(optimizer);
+  if (is<SGD>(optimizer) || is<Adam>(optimizer) || is<AdamW>(optimizer) || is<RMSprop>(optimizer) ||
+      is<Adagrad>(optimizer))
+    return;
+  throw ConfigError(
+      "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
+      "known whether it updates element by element",
+      {.operation = "DataParallel",
+       .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\"."});
 }
 
-void check_optimizer_metadata(const std::string& metadata, std::string_view own, int rank) {
-  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  // Checkpoints from before the name was written are known by their tensors alone.
-  if (!json.is_object() || !json.contains("optimizer") || !json["optimizer"].is_string()) return;
-  const std::string saved = json["optimizer"].get<std::string>();
-  if (saved == own) return;
-  throw CheckpointError("the checkpoint holds the state of the optimizer " + saved +
-                            ", and this run has " + std::string(own),
-                        {.rank = rank,
-                         .operation = "checkpoint.resume",
-                         .advice = "Go on with " + saved + ", or start anew from its weights."});
+void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
+  optimizer.state().erase(parameter.unsafeGetTensorImpl());
+}
+
+void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
+               std::int64_t begin, std::int64_t end) {
+  const auto& kept = optimizer.state();
+  if (kept.find(from.unsafeGetTensorImpl()) == kept.end()) return;
+  const Named whole = state_tensors(optimizer, from);
+  const std::int64_t count = updates(optimizer, from);
+  const Named part = state_tensors(optimizer, to);
+  for (std::size_t i = 0; i < part.size(); ++i)
+    part[i].second.copy_(whole[i].second.flatten().narrow(0, begin, end - begin));
+  set_updates(optimizer, to, count);
+  forget_state(optimizer, from);
 }
 
 Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {

@@ -33,8 +33,6 @@ class Saveable {
   virtual std::vector<NamedShard> state() = 0;
   /// Small JSON object, equal on all ranks.
   virtual std::string metadata() const = 0;
-  /// Before any shard is filled: throws CheckpointError where `metadata` is of something else.
-  virtual void check_metadata(const std::string& /*metadata*/) const {}
   /// After every shard of state() was filled; `metadata` as saved.
   virtual void restored(const std::string& metadata) = 0;
 };
