@@ -110,9 +110,10 @@ def measure(options, what, ranks, transport, all_sizes):
     prefix = before_others(ranks) if options.priority else []
     runs = {}
     for number in range(options.rounds):
-        for sizes in [[size] for size in all_sizes] + [all_sizes]:
+        turns = [([size], False) for size in all_sizes] + [(all_sizes, True)]
+        for sizes, slow_starters in turns:
             for name, command in programs.items():
-                if (name in SLOW_STARTERS) != (len(sizes) > 1 or len(all_sizes) == 1):
+                if (name in SLOW_STARTERS) != slow_starters:
                     continue
                 print(f"{what}, {ranks} ranks, {transport}, round {number + 1}: {name} {sizes}",
                       file=sys.stderr)
