@@ -75,8 +75,13 @@ def descendants(root):
     return found
 
 
+def lines_of(output):
+    return [json.loads(line) for line in output.splitlines()
+            if line.startswith("{") and line.endswith("}")]
+
+
 def run(command, prefix):
-    """The JSON lines of a program; none of one that did not end within a minute."""
+    """The JSON lines of a program; those so far of one that did not end within a minute."""
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     with subprocess.Popen(prefix + command, stdout=subprocess.PIPE, env=environment,
                           text=True) as program:
@@ -86,11 +91,12 @@ def run(command, prefix):
             for one in descendants(program.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
-            print(f"no answer within a minute: {' '.join(command)}", file=sys.stderr)
-            return []
+            print(f"ended after a minute: {' '.join(command)}", file=sys.stderr)
+            output, _ = program.communicate()
+            return lines_of(output)
     if program.returncode != 0:
         sys.exit(f"{' '.join(command)} failed with {program.returncode}")
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return lines_of(output)
 
 
 def before_others(ranks):
@@ -104,9 +110,10 @@ def measure(options, what, ranks, transport, all_sizes):
     prefix = before_others(ranks) if options.priority else []
     runs = {}
     for number in range(options.rounds):
-        for sizes in [[size] for size in all_sizes] + [all_sizes]:
+        turns = [([size], False) for size in all_sizes] + [(all_sizes, True)]
+        for sizes, slow_starters in turns:
             for name, command in programs.items():
-                if (name in SLOW_STARTERS) != (len(sizes) > 1 or len(all_sizes) == 1):
+                if (name in SLOW_STARTERS) != slow_starters:
                     continue
                 print(f"{what}, {ranks} ranks, {transport}, round {number + 1}: {name} {sizes}",
                       file=sys.stderr)

@@ -101,6 +101,8 @@ class Programs:
         return self.transport == "tcp" or self.add_mpi("mpich")  # no tcp in Debian's alone
 
     def add_gloo(self):
+        if self.transport == "mpi":
+            return True
         if subprocess.run([self.options.python, "-c", "import torch.distributed"],
                           stderr=subprocess.DEVNULL, check=False).returncode != 0:
             return False

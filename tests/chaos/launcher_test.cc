@@ -257,17 +257,19 @@ TEST(Launcher, MayEndWhileItIsAboutToTellOfAFailure) {
   for (int i = 0; i < 14; ++i) {
     ProcessOptions options;
     std::thread killer;
+    Duration late{};  // where cores are few: a second later the launcher ends rank 0 itself
     options.on_line = [&](int, std::string_view line, const RunningProcesses& running) {
       if (line != "now") return;
-      killer = std::thread([pid = running.pids[0], i] {
+      killer = std::thread([&late, start = steady_now(), pid = running.pids[0], i] {
         Event().wait(std::chrono::microseconds(295'000 + 500 * i));
-        send_signal(pid, SIGKILL);
+        late = steady_now() - start;
+        if (late < milliseconds(800)) send_signal(pid, SIGKILL);
       });
     };
     const ProcessRun run = run_processes(2, "gives_up", options);
     ASSERT_TRUE(killer.joinable()) << run.describe();
     killer.join();
-    EXPECT_EQ(run.exit_code, 137) << run.describe();
+    EXPECT_EQ(run.exit_code, late < milliseconds(800) ? 137 : 160) << run.describe();
   }
 }
 

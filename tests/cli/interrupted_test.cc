@@ -82,6 +82,36 @@ TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {
   }
 }
 
+// Saved under zero3 on three ranks, which hold parts of everything; resumed under every other.
+TEST_F(Interrupted, EverySyncResumesWhatAnotherSaved) {
+  const std::string config = tiny_config(folder_, "steps = 40\n");
+  const std::vector<std::string> train = {"train", config, "--set", "checkpoint.every=20"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  ASSERT_EQ(trireme(with(train, {"--out", "plain"})).code, 0);
+  const CommandResult saved =
+      trireme(with(train, {"--out", "whole", "--ranks", "3", "--set", "parallel.sync=zero3"}));
+  ASSERT_EQ(saved.code, 0) << saved.out << saved.err;
+  EXPECT_THAT(saved.out, HasSubstr("ZeRO-3"));
+  EXPECT_EQ(hash("whole"), hash("plain"));
+  const std::vector<std::vector<std::string>> layouts = {
+      {"plain", "1", "0"}, {"zero1", "2", "0"}, {"zero2", "3", "0"}, {"hybrid", "4", "2"}};
+  for (const auto& layout : layouts) {
+    const std::string run = "part-" + layout[0];
+    fs::copy(folder_.file("whole"), folder_.file(run), fs::copy_options::recursive);
+    fs::remove_all(folder_.file(run + "/checkpoint/step-00000040"));
+    std::ofstream(folder_.file(run + "/checkpoint/latest")) << "step-00000020\n";
+    const CommandResult resumed =
+        trireme({"train", "--resume", run, "--ranks", layout[1], "--set",
+                 "parallel.sync=" + layout[0], "--set", "parallel.shard=" + layout[2]});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("continuing after step 20"));
+    EXPECT_EQ(hash(run), hash("plain")) << layout[0];
+  }
+}
+
 TEST_F(Interrupted, AutoStartsThenContinues) {
   const std::string config = tiny_config(folder_, "steps = 4\n");
   const std::vector<std::string> train = {"train", config, "--out", "run", "--resume", "auto"};

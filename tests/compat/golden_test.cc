@@ -77,10 +77,11 @@ TEST(Golden, WhatIsWrittenTodayIsTodaysGoldenFile) {
   fs::remove_all(written);
   CheckpointFolder folder(local_storage(), written.string());
   Part train = golden_train(1), data = golden_data(1);
+  CheckpointContent content({{"train", &train}, {"data", &data}}, nullptr);
   folder.write({.step = 7,
                 .identity = "golden",
                 .parts = {{"train", train.metadata()}, {"data", data.metadata()}}},
-               file_writers({{"train", &train}, {"data", &data}}), 1);
+               content.writers(), 1);
   const fs::path golden = fs::path(TRIREME_GOLDEN) / ("v" + std::to_string(kManifestVersion));
   for (const char* name : {kModelFile, kStateFile, "manifest.json"}) {
     const fs::path file = fs::path("step-00000007") / name;

@@ -24,6 +24,23 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+// Every parallel.sync that shards, on both doors where it can: results of one name must agree with
+// plain's, also on one rank.
+const std::vector<std::string>& sharded_syncs() {
+  static const std::vector<std::string> all = {"zero1", "zero2", "zero3", "hybrid"};
+  return all;
+}
+const std::vector<Case>& sharded_cases() {
+  static const std::vector<Case> all = {
+      {.name = "blocks-gpt", .steps = 20},
+      {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-tied", .steps = 20},
+      {.name = "module-tied", .steps = 20},
+      {.name = "module-mlp-short", .samples = 10, .batch = 4, .micro = 1, .steps = 6},
+  };
+  return all;
+}
+
 // The last batch of an epoch has two micro-batches: of three ranks one has no share of it.
 const std::vector<Case>& short_cases() {
   static const std::vector<Case> all = {
@@ -129,6 +146,13 @@ TRIREME_PROCESS(train) {
     for (const std::string& algorithm : which.name == cases().front().name ? all : usual)
       print(which, algorithm, train(job, which, with_algorithm(algorithm)));
   for (const Case& which : short_cases()) print(which, "auto", train(job, which));
+  for (Case which : sharded_cases()) {
+    for (const std::string& sync : sharded_syncs()) {
+      if (which.name.starts_with("module") && sync != "zero1" && sync != "zero2") continue;
+      which.sync = sync;
+      print(which, sync, train(job, which));
+    }
+  }
   return 0;
 }
 

@@ -33,7 +33,9 @@ struct Case {
   int steps = 20;
   std::uint64_t seed = 1;
   int workers = 0;  // of the loader (door a)
-  int lanes = 1;    // door b
+  std::string sync = "plain";
+  double clip = 0;
+  int lanes = 1;  // door b
 };
 
 struct Record {
@@ -80,7 +82,8 @@ Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& re
   torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2).weight_decay(0));
   parallel::Seat seat = parallel::seat_of(job);
   seat.reduce = reduce;
-  DataParallel parallel(seat, net, adam, {.bucket_bytes = 1024});
+  DataParallel parallel(seat, net, adam,
+                        {.sync = which.sync, .clip = which.clip, .bucket_bytes = 1024});
   auto loader = torch::data::make_data_loader(
       Samples(which.samples, of_numbers(which)).map(torch::data::transforms::Stack<>()), sampler,
       torch::data::DataLoaderOptions(static_cast<std::size_t>(which.micro))
@@ -103,16 +106,15 @@ Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& re
 }
 
 // The global batches that the Sampler gives, for door (b).
-inline Batch batch_of(const Case& which, std::int64_t step, int rank, int size) {
+inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
   const std::int64_t per_epoch = which.samples / which.batch;
   const auto order = epoch_order(which.samples, which.seed, step / per_epoch, true);
   const auto total = static_cast<std::uint32_t>(which.batch / which.micro);
   Batch batch{.total = total, .step = step};
-  const auto share = kernel::contiguous_share(total, size, rank);
   Samples samples(which.samples, of_numbers(which));
   const bool tokens = !of_numbers(which);
   batch.global_count = which.batch * (tokens ? kLength : 1);
-  for (std::uint32_t index = share.first; index < share.end(); ++index) {
+  for (const std::uint32_t index : leaves_of(job.assignment(), total, job.rank())) {
     std::vector<at::Tensor> data, targets;
     const std::int64_t first = step % per_epoch * which.batch + index * which.micro;
     for (std::int64_t i = first; i < first + which.micro; ++i) {
@@ -134,10 +136,15 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
                            const std::string& precision, const parallel::ReduceTerms& reduce) {
   parallel::Seat seat = parallel::seat_of(job);
   seat.reduce = reduce;
-  Strategy strategy(
-      seat, model,
-      {.precision = precision, .seed = which.seed, .bucket_bytes = 1024, .lanes = which.lanes},
-      optim::make_optimizer(AdamW{.learning_rate = 1e-2, .weight_decay = 0}));
+  Strategy strategy(seat, model,
+                    {.sync = which.sync,
+                     .shard = which.sync == "hybrid" && job.size() % 2 == 0 ? 2 : 0,
+                     .precision = precision,
+                     .clip = which.clip,
+                     .seed = which.seed,
+                     .bucket_bytes = 1024,
+                     .lanes = which.lanes},
+                    optim::make_optimizer(AdamW{.learning_rate = 1e-2, .weight_decay = 0}));
   Record record;
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     if (!of_numbers(which)) return token_loss()(output, micro);
@@ -151,7 +158,7 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
       record.computed.insert(std::to_string(step) + "/" + std::to_string(micro.index));
       return loss(output, micro);
     };
-    losses.push_back(strategy.step(batch_of(which, step, job.rank(), job.size()), counted).loss);
+    losses.push_back(strategy.step(batch_of(which, step, job), counted).loss);
     ++record.applied;
   }
   record.losses = hash_of(losses);

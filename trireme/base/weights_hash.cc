@@ -52,10 +52,27 @@ void add_tensor(Sha256& hash, const HashedTensor& tensor) {
 std::string weights_hash(std::vector<HashedTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const HashedTensor& a, const HashedTensor& b) { return a.name < b.name; });
+  WeightsHash hash;
+  for (const HashedTensor& tensor : tensors) hash.add(tensor);
+  return hash.finish();
+}
+
+struct WeightsHash::State {
   Sha256 hash;
-  for (const HashedTensor& tensor : tensors) add_tensor(hash, tensor);
+  std::string last;
+};
+WeightsHash::WeightsHash() : state_(std::make_unique<State>()) {}
+WeightsHash::~WeightsHash() = default;
+
+void WeightsHash::add(const HashedTensor& tensor) {
+  TRIREME_CHECK(state_->last <= tensor.name);
+  state_->last = tensor.name;
+  add_tensor(state_->hash, tensor);
+}
+
+std::string WeightsHash::finish() {
   std::string text;
-  for (unsigned char byte : hash.finish()) {
+  for (unsigned char byte : state_->hash.finish()) {
     text += "0123456789abcdef"[byte >> 4];
     text += "0123456789abcdef"[byte & 15];
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,20 @@ struct HashedTensor {
 /// Per tensor: name, 0, safetensors type name, 0, number of dims and each dim (int64, little
 /// endian), number of bytes (int64), bytes. 64 hex digits. The order of `tensors` does not matter.
 std::string weights_hash(std::vector<HashedTensor> tensors);
+
+/// The same, one tensor at a time, where they are not in memory together. add() in ascending name
+/// order (CheckFailure otherwise).
+class WeightsHash {
+ public:
+  WeightsHash();
+  ~WeightsHash();
+  void add(const HashedTensor& tensor);
+  std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// The first eight bytes of the same over one tensor: verifies copies between ranks.
 std::uint64_t tensor_hash(const HashedTensor& tensor);

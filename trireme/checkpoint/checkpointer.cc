@@ -127,11 +127,17 @@ void Checkpointer::save(long steps_done) {
   Impl& impl = *impl_;
   impl.refuse_foreign();
   if (steps_done <= 0 || steps_done == std::exchange(impl.saved, steps_done)) return;
-  if (impl.job.rank() != 0) return;  // the state is replicated: one rank has it all
   impl.job.activity("checkpoint.save");
+  checkpoint::CheckpointContent content(impl.parts, &impl.job.world());
+  if (impl.job.rank() != 0) return content.send();
   Manifest manifest{.step = steps_done, .identity = impl.options.identity};
   for (const auto& [name, part] : impl.parts) manifest.parts[name] = part->metadata();
-  impl.folder.write(std::move(manifest), checkpoint::file_writers(impl.parts), impl.options.keep);
+  try {
+    impl.folder.write(std::move(manifest), content.writers(), impl.options.keep);
+  } catch (...) {
+    content.drain();
+    throw;
+  }
 }
 
 }  // namespace v0

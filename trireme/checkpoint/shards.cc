@@ -19,26 +19,10 @@ bool in_model(const std::string& part, const std::string& name) {
   return part == kModelPart && name.find('/') == std::string::npos;
 }
 
-std::int64_t elements_of(const NamedShard& shard) {
-  std::int64_t elements = 1;
-  for (const std::int64_t dim : shard.shape) elements *= dim;
-  return elements;
-}
-
 void check_shard(const NamedShard& shard) {
   TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
   TRIREME_CHECK(shard.local.is_contiguous());
   TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
-}
-
-TensorView view_of(const NamedShard& shard, std::string name) {
-  check_shard(shard);
-  TRIREME_CHECK(shard.begin == 0);
-  TRIREME_CHECK(shard.end == elements_of(shard));
-  return {std::move(name),
-          shard.dtype,
-          shard.shape,
-          {static_cast<const std::byte*>(shard.local.data_ptr()), shard.local.nbytes()}};
 }
 
 std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
@@ -81,26 +65,6 @@ void refuse_leftovers(const SafetensorsFile& file, const std::set<std::string>& 
 }
 
 }  // namespace
-
-std::map<std::string, FileWriter> file_writers(const Parts& parts) {
-  // The shards keep their tensors alive for as long as the writers live.
-  const auto shards = std::make_shared<std::vector<NamedShard>>();
-  std::vector<TensorView> model, state;
-  for (const auto& [part, saveable] : parts) {
-    for (NamedShard& shard : saveable->state()) {
-      const bool weights = in_model(part, shard.name);
-      const std::string key = weights ? shard.name : part + "/" + shard.name;
-      (weights ? model : state).push_back(view_of(shard, key));
-      shards->push_back(std::move(shard));
-    }
-  }
-  const auto writer = [shards](std::vector<TensorView> tensors) -> FileWriter {
-    return [shards, tensors = std::move(tensors)](const auto& sink) {
-      format::write_safetensors(tensors, {{"format", "pt"}}, sink);
-    };
-  };
-  return {{kModelFile, writer(std::move(model))}, {kStateFile, writer(std::move(state))}};
-}
 
 void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder) {
   for (const auto& [part, saveable] : parts) {

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "trireme/checkpoint/folder.h"
+#include "trireme/comm/communicator.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme {
@@ -21,9 +23,28 @@ inline constexpr const char* kModelPart = "train";
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
 
-/// Writers for both files. Takes state() now; the tensors must not change until they were written.
-/// Shards must be whole tensors (CheckFailure): this release has only replicated state.
-std::map<std::string, FileWriter> file_writers(const Parts& parts);
+/// The shards of all ranks on their way into one checkpoint that rank 0 writes. Tensors that rank 0
+/// has whole are not moved; of the others, pieces come to it one at a time, in the order in which
+/// they are written, so it never holds more than one.
+class CheckpointContent {
+ public:
+  /// Takes state() now; the tensors must not change until they were written. Collective where
+  /// `world` is given; null: this rank alone. CheckpointError on all ranks where a tensor's shards
+  /// leave a part out, or ranks differ in its type or shape.
+  CheckpointContent(const Parts& parts, comm::Communicator* world);
+  ~CheckpointContent();
+
+  /// Rank 0: writers for both files, to be called in the order of their names, once.
+  std::map<std::string, FileWriter> writers();
+  /// Rank 0: takes and drops what was not written, after a failure, so that nobody waits.
+  void drain();
+  /// The other ranks: sends what rank 0 does not have, and returns when it was taken.
+  void send();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Fills every shard of every part and calls restored(). Parts of the checkpoint that are not asked
 /// for are left alone. Throws CheckpointError where a tensor is missing, left over, or of another

@@ -129,11 +129,11 @@ std::string header_of(const std::vector<TensorView>& tensors,
   std::uint64_t at = 0;
   for (const TensorView& tensor : tensors) {
     TRIREME_CHECK(tensor.name != "__metadata__");
-    TRIREME_CHECK(tensor.bytes.size() == bytes_of(tensor));
+    const std::uint64_t size = bytes_of(tensor);
     header[tensor.name] = {{"dtype", name_of(tensor.dtype)},
                            {"shape", tensor.shape},
-                           {"data_offsets", {at, at + tensor.bytes.size()}}};
-    at += tensor.bytes.size();
+                           {"data_offsets", {at, at + size}}};
+    at += size;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -146,13 +146,18 @@ Safetensors parse_safetensors(std::span<const std::byte> file, const std::string
   return Parser(file, title).parse();
 }
 
-void write_safetensors(std::vector<TensorView> tensors,
-                       const std::map<std::string, std::string>& metadata,
-                       const std::function<void(std::span<const std::byte>)>& sink) {
+void sort_for_file(std::vector<TensorView>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
     if (size_of(a.dtype) != size_of(b.dtype)) return size_of(a.dtype) > size_of(b.dtype);
     return a.name < b.name;
   });
+}
+
+void write_safetensors(std::vector<TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const TensorView&, const ByteSink&)>& content,
+                       const ByteSink& sink) {
+  sort_for_file(tensors);
   std::set<std::string_view> names;
   for (const TensorView& tensor : tensors) TRIREME_CHECK(names.insert(tensor.name).second);
   const std::string header = header_of(tensors, metadata);
@@ -163,8 +168,22 @@ void write_safetensors(std::vector<TensorView> tensors,
   sink(length);
   sink(std::as_bytes(std::span(header)));
   for (const TensorView& tensor : tensors) {
-    if (!tensor.bytes.empty()) sink(tensor.bytes);
+    std::uint64_t given = 0;
+    content(tensor, [&](std::span<const std::byte> bytes) {
+      given += bytes.size();
+      if (!bytes.empty()) sink(bytes);
+    });
+    TRIREME_CHECK(given == bytes_of(tensor));
   }
+}
+
+void write_safetensors(std::vector<TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(std::span<const std::byte>)>& sink) {
+  for (const TensorView& tensor : tensors) TRIREME_CHECK(tensor.bytes.size() == bytes_of(tensor));
+  write_safetensors(
+      std::move(tensors), metadata,
+      [](const TensorView& tensor, const ByteSink& out) { out(tensor.bytes); }, sink);
 }
 
 SafetensorsFile::SafetensorsFile(MappedFile file)

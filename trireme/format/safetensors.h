@@ -43,6 +43,17 @@ void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<void(std::span<const std::byte>)>& sink);
 
+/// Where tensors lie in a file that is being written: the order of their bytes.
+void sort_for_file(std::vector<TensorView>& tensors);
+/// The same, where a tensor's bytes come from somewhere else: `content(tensor, sink)` is called for
+/// each, in the order of sort_for_file(), and gives the sink as many bytes as type and shape say
+/// (CheckFailure). The views' own bytes are not looked at.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+void write_safetensors(std::vector<TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const TensorView&, const ByteSink&)>& content,
+                       const ByteSink& sink);
+
 /// A mapped file; the views stay valid as long as it lives.
 class SafetensorsFile {
  public:

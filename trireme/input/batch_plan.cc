@@ -4,7 +4,6 @@
 #include <string>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/tree_sum.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -29,10 +28,11 @@ std::uint32_t num_micro_batches(const GlobalBatch& batch, std::int64_t micro) {
   return static_cast<std::uint32_t>((batch.count + micro - 1) / micro);
 }
 
-std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro, int rank, int size) {
-  const auto share = kernel::contiguous_share(num_micro_batches(batch, micro), size, rank);
+std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro,
+                                 const kernel::Assignment& assignment, int rank) {
   std::vector<MicroRange> ranges;
-  for (std::uint32_t index = share.first; index < share.end(); ++index) {
+  const std::uint32_t total = num_micro_batches(batch, micro);
+  for (const std::uint32_t index : kernel::leaves_of(assignment, total, rank)) {
     const std::int64_t offset = index * micro;
     ranges.push_back({index, batch.first + offset, std::min(micro, batch.count - offset)});
   }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "trireme/kernel/assignment.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace input {
@@ -33,8 +35,9 @@ struct MicroRange {
 
 std::uint32_t num_micro_batches(const GlobalBatch& batch, std::int64_t micro);
 
-/// Rank `rank`'s micro-batches (kernel::contiguous_share), ascending; none where it has no share.
-std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro, int rank, int size);
+/// Rank `rank`'s micro-batches, ascending; none where it has no share.
+std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro,
+                                 const kernel::Assignment& assignment, int rank);
 
 /// Throws ConfigError, with the arithmetic, where micro does not divide batch, or where there are
 /// more ranks than micro-batches in a batch of `batch` samples (n > 0: or in an epoch's first).

@@ -50,7 +50,7 @@ TEST(BatchPlan, SharesCoverEachMicroBatchOnceOnAnyRankCount) {
       std::int64_t at = batch.first;
       std::uint32_t index = 0;
       for (int rank = 0; rank < size; ++rank) {
-        for (const MicroRange& range : share_of(batch, 2, rank, size)) {
+        for (const MicroRange& range : share_of(batch, 2, kernel::contiguous(size), rank)) {
           EXPECT_EQ(range.index, index++);
           EXPECT_EQ(range.first, at);
           at += range.count;

@@ -32,8 +32,13 @@ MicroBatch read_micro(const Dataset& data, const MicroRange& range,
 // Reads batches one after the other; used by one thread at a time.
 class Reader {
  public:
-  Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size)
-      : data_(std::move(data)), options_(options), rank_(rank), size_(size), n_(data_->size()) {}
+  Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
+         AssignmentNow assignment)
+      : data_(std::move(data)),
+        options_(options),
+        rank_(rank),
+        assignment_(std::move(assignment)),
+        n_(data_->size()) {}
 
   Batch read(std::int64_t number) {
     const GlobalBatch global = input::global_batch(number, n_, options_.batch);
@@ -41,7 +46,7 @@ class Reader {
     batch.step = number;
     batch.total = input::num_micro_batches(global, options_.micro);
     batch.global_count = data_->count_items(samples(global, global.first, global.count));
-    for (const MicroRange& range : input::share_of(global, options_.micro, rank_, size_)) {
+    for (const MicroRange& range : input::share_of(global, options_.micro, assignment_(), rank_)) {
       batch.micro.push_back(read_micro(*data_, range, samples(global, range.first, range.count)));
     }
     return batch;
@@ -65,7 +70,8 @@ class Reader {
 
   const std::shared_ptr<const Dataset> data_;
   const BatchesOptions options_;
-  const int rank_, size_;
+  const int rank_;
+  const AssignmentNow assignment_;
   const std::int64_t n_;
   std::int64_t epoch_ = -1;
   std::vector<std::int64_t> order_;
@@ -83,12 +89,12 @@ struct Batches::Impl {
     WorkSource source;
   };
 
-  Impl(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size,
-       std::shared_ptr<Waiter> waiter)
+  Impl(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
+       AssignmentNow assignment, std::shared_ptr<Waiter> waiter)
       : options(options),
         samples(data->size()),
         waiter(std::move(waiter)),
-        reader(std::move(data), options, rank, size) {
+        reader(std::move(data), options, rank, std::move(assignment)) {
     if (options.prefetch > 0) thread = std::thread([this] { read_ahead(); });
   }
 
@@ -154,9 +160,11 @@ struct Batches::Impl {
 };
 
 Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
-                 int size, std::shared_ptr<Waiter> waiter) {
+                 int size, std::shared_ptr<Waiter> waiter, AssignmentNow assignment) {
   input::check_batch(options.batch, options.micro, size, data->size());
-  impl_ = std::make_unique<Impl>(std::move(data), options, rank, size, std::move(waiter));
+  if (!assignment) assignment = [size] { return kernel::contiguous(size); };
+  impl_ = std::make_unique<Impl>(std::move(data), options, rank, std::move(assignment),
+                                 std::move(waiter));
 }
 Batches::Batches(Batches&&) noexcept = default;
 Batches::~Batches() = default;
@@ -259,7 +267,7 @@ std::vector<Batch> fixed_batches(const Dataset& data, std::int64_t batch, std::i
     out.step = number;
     out.total = input::num_micro_batches(global, micro);
     out.global_count = data.count_items(samples(global.first, global.count));
-    for (const MicroRange& range : input::share_of(global, micro, rank, size)) {
+    for (const MicroRange& range : input::share_of(global, micro, kernel::contiguous(size), rank)) {
       out.micro.push_back(read_micro(data, range, samples(range.first, range.count)));
     }
     batches.push_back(std::move(out));

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/clock.h"
 #include "trireme/input/dataset.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
@@ -30,11 +32,15 @@ struct BatchesOptions {
   int prefetch = 2;  // batches read ahead; 0 = read in next()
 };
 
+/// Which micro-batches each rank computes, asked before every batch is read.
+using AssignmentNow = std::function<kernel::Assignment()>;
+
 class Batches final : public Saveable {
  public:
   /// Throws ConfigError where micro does not divide batch, or a rank would have no share.
+  /// `assignment` empty: contiguous shares.
   Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size,
-          std::shared_ptr<Waiter> waiter);
+          std::shared_ptr<Waiter> waiter, AssignmentNow assignment = {});
   Batches(Batches&&) noexcept;
   ~Batches() override;
 
@@ -79,6 +85,7 @@ class Batches final : public Saveable {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The Job outlives it.
 Batches batches(const Job& job, std::shared_ptr<const Dataset> data, const BatchesOptions& options);
 
 /// `count` global batches of fixed samples, spread evenly over a dataset that has an end: the same

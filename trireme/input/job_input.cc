@@ -24,13 +24,16 @@ void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
 Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
     : state_(std::make_shared<input::SamplerState>(
           n, options, job.rank(), job.size(),
-          options.follow ? [&job] { job.begin_input(); } : std::function<void()>())) {
+          options.follow ? [&job] { job.begin_input(); } : std::function<void()>(),
+          options.follow ? [&job] { return job.assignment(); }
+                         : std::function<kernel::Assignment()>())) {
   if (options.follow) publish(job, state_);
 }
 
 Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
                 const BatchesOptions& options) {
-  return Batches(std::move(data), options, job.rank(), job.size(), job.waiter());
+  return Batches(std::move(data), options, job.rank(), job.size(), job.waiter(),
+                 [&job] { return job.assignment(); });
 }
 
 }  // namespace v0

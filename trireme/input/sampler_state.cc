@@ -18,13 +18,16 @@ namespace {
 }  // namespace
 
 SamplerState::SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
-                           std::function<void()> begins)
+                           std::function<void()> begins,
+                           std::function<kernel::Assignment()> assignment)
     : n_(n),
       options_(options),
       rank_(rank),
       size_(size),
       per_epoch_(options.batch > 0 ? batches_per_epoch(n, options.batch) : 0),
-      begins_(std::move(begins)) {
+      begins_(std::move(begins)),
+      assignment_(assignment ? std::move(assignment)
+                             : [size] { return kernel::contiguous(size); }) {
   if (n <= 0) {
     throw ConfigError("a Sampler over " + std::to_string(n) + " samples",
                       {.operation = "input", .advice = "Give a dataset with samples in it."});
@@ -76,7 +79,7 @@ std::optional<std::vector<std::size_t>> SamplerState::next(std::int64_t micro) {
   for (;;) {
     const GlobalBatch global = global_batch(next_batch_, n_, options_.batch);
     if (global.epoch != epoch_) return std::nullopt;
-    const auto ranges = share_of(global, micro_, rank_, size_);
+    const auto ranges = share_of(global, micro_, assignment_(), rank_);
     if (next_micro_step_ >= ranges.size()) {
       ++next_batch_;
       next_micro_step_ = 0;
@@ -96,7 +99,7 @@ std::optional<MicroStep> SamplerState::peek_locked() const {
   if (!begun_ || micro_ == 0) return std::nullopt;
   const GlobalBatch global = global_batch(batch_, n_, options_.batch);
   if (global.epoch != epoch_) return std::nullopt;
-  const auto ranges = share_of(global, micro_, rank_, size_);
+  const auto ranges = share_of(global, micro_, assignment_(), rank_);
   MicroStep step{.total = num_micro_batches(global, micro_),
                  .global_samples = global.count,
                  .batch_number = batch_,

@@ -19,9 +19,11 @@ namespace input {
 
 class SamplerState final : public InputPlan {
  public:
-  /// `begins` is called, without the lock, before the first micro-batch of a pass is given out.
+  /// `begins` is called, without the lock, before the first micro-batch of a pass is given out;
+  /// `assignment` with it. Empty: contiguous shares.
   SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
-               std::function<void()> begins = {});
+               std::function<void()> begins = {},
+               std::function<kernel::Assignment()> assignment = {});
 
   /// The loader begins a pass. It goes on at the first batch that was not consumed: a new epoch
   /// after a full pass, the rest of the epoch after a resume or a break. Where nobody consumes (no
@@ -46,6 +48,7 @@ class SamplerState final : public InputPlan {
   const int rank_, size_;
   const std::int64_t per_epoch_;
   const std::function<void()> begins_;
+  const std::function<kernel::Assignment()> assignment_;
 
   mutable std::mutex mutex_;
   std::int64_t micro_ = 0;        // the loader's batch size; 0 until it asks

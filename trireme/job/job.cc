@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,9 +95,10 @@ struct Job::Impl {
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
   std::shared_ptr<comm::Communicator> own_host, across;
-  std::exception_ptr lost;                // guarded by mutex
-  std::shared_ptr<InputPlan> input_plan;  // guarded by mutex
-  std::function<void()> input_follower;   // guarded by mutex
+  std::exception_ptr lost;                       // guarded by mutex
+  std::shared_ptr<InputPlan> input_plan;         // guarded by mutex
+  std::function<void()> input_follower;          // guarded by mutex
+  std::optional<kernel::Assignment> assignment;  // guarded by mutex
 };
 
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
@@ -373,6 +375,16 @@ void Job::set_input_plan(std::shared_ptr<InputPlan> plan) {
 std::shared_ptr<InputPlan> Job::input_plan() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->input_plan;
+}
+
+void Job::set_assignment(const kernel::Assignment& assignment) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->assignment = assignment;
+}
+
+kernel::Assignment Job::assignment() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->assignment ? *impl_->assignment : kernel::contiguous(size());
 }
 
 void Job::set_input_follower(std::function<void()> follower) {

@@ -18,6 +18,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/job/input_plan.h"
+#include "trireme/kernel/assignment.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -102,6 +103,10 @@ class Job {
   /// the Sampler calls begin_input() in the loader's thread, and that calls `follower`.
   void set_input_follower(std::function<void()> follower);
   void begin_input();
+  /// Which micro-batches each rank computes: a strategy says it, the input reads it before every
+  /// batch. Contiguous shares until then.
+  void set_assignment(const kernel::Assignment& assignment);
+  kernel::Assignment assignment() const;
 
  private:
   struct Impl;

@@ -1,5 +1,6 @@
 #include "trireme/models/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
@@ -190,6 +191,13 @@ std::int64_t num_parameters(const GptConfig& config) {
   const std::int64_t norm = width * (1 + bias);
   const std::int64_t layer = 2 * norm + 12 * width * width + bias * 9 * width;
   return (config.vocab + config.block) * width + config.layers * layer + norm;
+}
+
+std::int64_t largest_neighbours(const GptConfig& config) {
+  const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
+  const std::int64_t layer = 2 * width * (1 + bias) + 12 * width * width + bias * 9 * width;
+  const std::int64_t embed = (config.vocab + config.block) * width;
+  return layer + std::max(embed + width * (1 + bias), layer);
 }
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {

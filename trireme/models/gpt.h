@@ -36,6 +36,9 @@ Blocks make_gpt(const GptConfig& config,
 
 /// Parameters of that model; the tied head counts once.
 std::int64_t num_parameters(const GptConfig& config);
+/// Of the two neighbouring blocks that have most together: ZeRO-3 keeps so many whole at a time.
+/// The head's block counts its tied embedding.
+std::int64_t largest_neighbours(const GptConfig& config);
 /// Floating-point operations of one training step (forward and backward) over `tokens` tokens.
 double training_flops(const GptConfig& config, std::int64_t tokens);
 /// Bytes of activations kept between forward and backward of one micro-batch of `sequences`.

@@ -88,20 +88,28 @@ void BatchStatistics::capture() {
   }
 }
 
-void BatchStatistics::fold(comm::Communicator& world, std::uint32_t total) {
+void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& assignment,
+                           std::uint32_t total) {
   if (norms_.empty()) return;
   const c10::AutoGradMode no_grad(false);
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < world.size(); ++rank)
-    counts.push_back(kernel::contiguous_share(total, world.size(), rank).count * width_);
-  std::vector<double> all(total * width_);  // in rank order = in micro-batch order
+    counts.push_back(leaves_of(assignment, total, rank).size() * width_);
+  std::vector<double> all(total * width_);  // in rank order
   world
       .all_gather_v(Buffer::of(std::span(captured_)), Buffer::of(std::span(all)), counts,
                     {.label = "batch statistics"})
       .wait();
   captured_.clear();
-  const double* at = all.data();
-  for (std::uint32_t micro = 0; micro < total; ++micro) {
+  std::vector<const double*> of_micro(total);
+  const double* next = all.data();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    for (const std::uint32_t micro : leaves_of(assignment, total, rank)) {
+      of_micro[micro] = next;
+      next += width_;
+    }
+  }
+  for (const double* at : of_micro) {
     for (const auto& norm : norms_) {
       const bool ran = *at++ != 0;
       const auto features = static_cast<std::int64_t>(norm->features());

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trireme/comm/communicator.h"
-#include "trireme/parallel/data/leaf_plan.h"
+#include "trireme/kernel/assignment.h"
 
 namespace torch::nn {
 class Module;
@@ -32,7 +32,7 @@ class BatchStatistics {
   /// After a micro-batch's forward pass.
   void capture();
   /// After the vote: every rank folds all of the batch's pairs. Collective.
-  void fold(comm::Communicator& world, std::uint32_t total);
+  void fold(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
   /// The step was refused: its pairs are forgotten.
   void drop() noexcept;
   /// The buffers were written from outside (a checkpoint).

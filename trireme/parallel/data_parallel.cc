@@ -17,9 +17,12 @@
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/batch_statistics.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/optimizer_shards.h"
 #include "trireme/parallel/overflow.h"
+#include "trireme/parallel/parameter_store.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/seat.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/parallel/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -60,8 +63,18 @@ void check(const DataParallelOptions& options, const torch::optim::Optimizer& op
     context.advice = advice;
     throw ConfigError(what, context);
   };
-  if (options.sync != "plain")
-    refuse("parallel.sync = \"" + options.sync + "\" is not in this release", "Use plain.");
+  if (options.sync == "zero3" || options.sync == "hybrid")
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: it is one block, all of whose weights are "
+            "needed from the first layer's forward to the first layer's backward, so none could be "
+            "let go of",
+        "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
+        "Strategy), where zero3 keeps two blocks whole at a time.");
+  if (options.sync != "plain" && options.compression != "none")
+    refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
+               "\": parts of gradients are not compressed",
+           "Use sync = \"plain\", or no compression.");
   parallel::require_supported(optimizer);
   if (contents.trainable.empty())
     refuse("the module has no parameter that requires grad", "Give it one to train.");
@@ -95,6 +108,23 @@ std::vector<optim::OwnedSlice> slices(const NamedTensors& trainable) {
   return slices;
 }
 
+// The module as the one block of a ParameterStore. Its parameters are told apart by name.
+class OneBlock final : public models::Block {
+ public:
+  explicit OneBlock(const NamedTensors& trainable) : trainable_(trainable) {}
+  models::Value forward(std::span<const models::Value>) override { return {}; }
+  std::vector<models::NamedTensor> parameters() override {
+    std::vector<models::NamedTensor> parameters;
+    for (const auto& [name, tensor] : trainable_) parameters.push_back({name, tensor});
+    return parameters;
+  }
+  std::vector<models::NamedTensor> buffers() override { return {}; }
+  void train(bool) override {}
+
+ private:
+  const NamedTensors& trainable_;
+};
+
 std::vector<std::uint32_t> identity(std::size_t count) {
   std::vector<std::uint32_t> numbers(count);
   for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::uint32_t>(i);
@@ -117,18 +147,17 @@ struct DataParallel::Impl {
         optimizer(own_optimizer),
         contents(contents_of(module)),
         checked((check(options, optimizer, contents), true)),
+        plan(parallel::plan_sync(options.sync, seat.world->size(), 0, seat.local_size)),
         statistics(module),
-        sync(*seat.world, {accumulators(contents.trainable)}, {identity(contents.trainable.size())},
-             slices(contents.trainable),
-             {.bucket_bytes = options.bucket_bytes,
-              .reduce = seat.reduce,
-              .before_launch = [this] { return enter_gate(); },
-              .compression = options.compression}),
+        sync(plan.sharded() ? make_sharded() : make_plain()),
         hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
+          refuse_foreign_step();
           if (!micro_open) open_micro();
           if (micro_open)
-            sync.gradient({0, static_cast<std::uint16_t>(index)}, micro.index, std::move(gradient));
+            sync->gradient({0, static_cast<std::uint16_t>(index)}, micro.index,
+                           std::move(gradient));
         }) {
+    seat.assign(plan.assignment);
     if (options.kernel_threads > 0) {
       tensor::set_up_process({.kernel_threads = options.kernel_threads});
     } else if (!tensor::process_is_set_up()) {
@@ -141,6 +170,50 @@ struct DataParallel::Impl {
     seat.follow_input([this] { input_begins(); });
   }
   ~Impl() { seat.follow_input({}); }
+
+  std::unique_ptr<parallel::ParameterSync> make_plain() {
+    return std::make_unique<parallel::PlainSync>(
+        *seat.world,
+        std::vector<std::vector<parallel::Accumulated>>{accumulators(contents.trainable)},
+        std::vector<std::vector<std::uint32_t>>{identity(contents.trainable.size())},
+        slices(contents.trainable),
+        parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                   .reduce = seat.reduce,
+                                   .before_launch = [this] { return enter_gate(); },
+                                   .compression = options.compression});
+  }
+
+  // The module's parameters move into a store, in one piece of memory, and the optimizer gets the
+  // parts that this rank owns.
+  std::unique_ptr<parallel::ParameterSync> make_sharded() {
+    store.emplace(
+        std::vector<models::Tie>{},
+        parallel::StoreOptions{
+            .precision = "own", .owners = plan.owners, .owner = plan.owner_of(seat.world->rank())});
+    store->add_block({.name = "", .block = std::make_shared<OneBlock>(contents.trainable)});
+    store->complete();
+    std::vector<parallel::OptimizerShards::Shard> owned;
+    const auto parts = store->slices();
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
+    shards.emplace(optimizer, tensors_of(contents.trainable), std::move(owned));
+    return std::make_unique<parallel::ShardedSync>(
+        parallel::make_shard_groups(*seat.world, plan), *store,
+        parallel::ShardedSyncOptions{.assignment = plan.assignment,
+                                     .rank = seat.world->rank(),
+                                     .bucket_bytes = options.bucket_bytes,
+                                     .before_launch = [this] { return enter_gate(); }});
+  }
+
+  void refuse_foreign_step() const {
+    if (!shards || !shards->called_directly()) return;
+    throw ConfigError("the optimizer's step() was called directly under sync = \"" + options.sync +
+                          "\", where it has no gradients and changes nothing",
+                      {.rank = seat.world->rank(),
+                       .host = seat.host,
+                       .operation = "step",
+                       .advice = "Remove that call: parallel.step() updates and zeroes."});
+  }
 
   // Rank 0's torch::manual_seed() is everybody's.
   void agree_on_seed() {
@@ -183,25 +256,28 @@ struct DataParallel::Impl {
       step = *next;
     }
     if (!batch_open) begin_batch(step.total);
+    if (shards) shards->watch();
     micro = step;
     micro_open = true;
     const std::int64_t items = own_count ? *own_count : step.samples;
     count += items;
-    sync.begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
+    sync->begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
 
   void begin_batch(std::uint32_t micro_batches) {
     total = micro_batches;
-    sync.begin(total, {});
+    sync->begin(total, {});
     batch_open = true;
     count = 0;
     if (total > largest_total) {
       largest_total = total;
-      first_of_full = sync.plan().share.first;
+      const auto leaves = leaves_of(plan.assignment, total, seat.world->rank());
+      first_of_full = leaves.empty() ? 0 : leaves.front();
     }
   }
 
   bool step() {
+    refuse_foreign_step();
     if (!micro_open) open_micro();
     if (!micro_open)
       throw ConfigError("step() without a micro-batch of the Sampler",
@@ -209,7 +285,7 @@ struct DataParallel::Impl {
                          .host = seat.host,
                          .operation = "step",
                          .advice = "Call step() once for each batch of the Sampler's loader."});
-    sync.end_micro();
+    sync->end_micro();
     statistics.capture();
     micro_open = false;
     own_count.reset();
@@ -248,9 +324,9 @@ struct DataParallel::Impl {
   void finish_batch() {
     batch_open = false;
     seat.set_step(static_cast<long>(batches));
-    const Work reduced = sync.finish();
+    const Work reduced = sync->finish();
     parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count};
-    if (const auto refusal = sync.refusal()) {
+    if (const auto refusal = sync->refusal()) {
       ballot.ok = false;
       ballot.exit_code = refusal->exit_code;
       ballot.reason = refusal->reason;
@@ -267,7 +343,7 @@ struct DataParallel::Impl {
     throw_if_refused(verdict, *seat.world, seat.host, number);
     const double scale = scale_for(verdict.count, number);
     stop_signal = verdict.stop_signal;
-    statistics.fold(*seat.world, total);
+    statistics.fold(*seat.world, plan.assignment, total);
     apply(scale);
   }
 
@@ -276,11 +352,7 @@ struct DataParallel::Impl {
     const double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
     gradient_norm = 0;
     if (options.clip > 0) {
-      std::vector<double> squares;
-      for (const optim::OwnedSlice& slice : sync.owned()) optim::chunk_squares(slice, squares);
-      double sum = 0;
-      for (const double square : squares) sum += square;
-      gradient_norm = std::sqrt(sum) * scale;
+      gradient_norm = std::sqrt(sync->squared_norm()) * scale;
     }
     // A finite norm says that everything under it is.
     if (options.clip <= 0 || !std::isfinite(gradient_norm)) refuse_overflow(number);
@@ -290,7 +362,9 @@ struct DataParallel::Impl {
 
   void refuse_overflow(long number) {
     try {
-      parallel::refuse_overflow(sync.owned(), *seat.world, seat.host, number);
+      parallel::refuse_overflow(
+          *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
+          *seat.world, seat.host, number);
     } catch (const StepRefused&) {
       statistics.drop();
       throw;
@@ -299,34 +373,57 @@ struct DataParallel::Impl {
 
   void apply(double scale) {
     const c10::AutoGradMode no_grad(false);
-    for (std::size_t i = 0; i < contents.trainable.size(); ++i) {
-      at::Tensor& parameter = contents.trainable[i].second;
-      at::Tensor gradient = tensor::view_of(sync.sum_of(i), parameter.sizes()).mul_(scale);
+    const auto sums = sync->owned();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      at::Tensor parameter = updated(i);
+      const Buffer sum{const_cast<void*>(sums[i].gradient),
+                       static_cast<std::size_t>(sums[i].size()), sums[i].master_dtype};
+      at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
       parameter.mutable_grad() = gradient.to(parameter.scalar_type());
     }
     {
       const auto span = traced("optimizer");
+      if (shards) shards->trust();
       optimizer.step();
     }
     ++applied;
-    for (auto& [name, parameter] : contents.trainable) parameter.mutable_grad().reset();
+    for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
+    sync->publish().wait();
+  }
+
+  // What the optimizer updates for owned()[i]: the parameter, or this rank's part of it.
+  at::Tensor updated(std::size_t i) {
+    return shards ? shards->shards()[i].tensor : contents.trainable[i].second;
   }
 
   std::vector<NamedShard> state() {
-    std::vector<NamedShard> shards;
+    std::vector<NamedShard> state;
     const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-      shards.push_back({.name = name,
-                        .dtype = tensor::dtype_of(tensor),
-                        .shape = tensor.sizes().vec(),
-                        .begin = 0,
-                        .end = tensor.numel(),
-                        .local = tensor.detach()});
+      state.push_back({.name = name,
+                       .dtype = tensor::dtype_of(tensor),
+                       .shape = tensor.sizes().vec(),
+                       .begin = 0,
+                       .end = tensor.numel(),
+                       .local = tensor.detach()});
     };
     for (const auto& [name, tensor] : contents.all) add(name, tensor);
-    for (const auto& [name, parameter] : contents.trainable)
-      for (const auto& [kind, tensor] : parallel::state_tensors(optimizer, parameter))
-        add("optimizer/" + name + "." + kind, tensor);
-    return shards;
+    const auto slices = sync->owned();
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      const auto& [name, parameter] = contents.trainable[slices[i].parameter];
+      for (const auto& [kind, tensor] : parallel::state_tensors(optimizer, updated(i)))
+        state.push_back({.name = "optimizer/" + name + "." + kind,
+                         .dtype = tensor::dtype_of(tensor),
+                         .shape = parameter.sizes().vec(),
+                         .begin = slices[i].begin,
+                         .end = slices[i].end,
+                         .local = tensor.detach()});
+    }
+    return state;
+  }
+
+  // Updates that the optimizer has counted; a rank that owns nothing has none to ask.
+  std::int64_t optimizer_updates() {
+    return sync->owned().empty() ? applied : parallel::updates(optimizer, updated(0));
   }
 
   parallel::Seat seat;
@@ -334,7 +431,10 @@ struct DataParallel::Impl {
   torch::optim::Optimizer& optimizer;
   Contents contents;
   bool checked;
+  parallel::SyncPlan plan;
   parallel::BatchStatistics statistics;
+  std::optional<parallel::ParameterStore> store;    // where parts are owned
+  std::optional<parallel::OptimizerShards> shards;  // there, too
 
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
   std::int64_t batches = 0;  // finished, refused ones too
@@ -349,7 +449,7 @@ struct DataParallel::Impl {
   bool failed = false;
   int exceptions = std::uncaught_exceptions();
 
-  parallel::PlainSync sync;
+  std::unique_ptr<parallel::ParameterSync> sync;
   parallel::GradientHooks hooks;
 };
 
@@ -371,7 +471,7 @@ bool DataParallel::step() {
   try {
     return impl_->step();
   } catch (const StepRefused&) {
-    impl_->sync.drop();
+    impl_->sync->drop();
     throw;  // every rank has it and may go on
   } catch (...) {
     impl_->failed = true;
@@ -397,12 +497,10 @@ std::string DataParallel::weights_hash() {
 std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
 
 std::string DataParallel::metadata() const {
-  const auto& parameters = impl_->contents.trainable;
-  return nlohmann::json{
-      {"batches", impl_->batches},
-      {"steps", impl_->applied},
-      {"seed", impl_->seed},
-      {"optimizer_updates", parallel::updates(impl_->optimizer, parameters.front().second)}}
+  return nlohmann::json{{"batches", impl_->batches},
+                        {"steps", impl_->applied},
+                        {"seed", impl_->seed},
+                        {"optimizer_updates", impl_->optimizer_updates()}}
       .dump();
 }
 
@@ -418,8 +516,8 @@ void DataParallel::restored(const std::string& metadata) {
   impl_->batches = json["batches"].get<std::int64_t>();
   impl_->applied = json["steps"].get<std::int64_t>();
   impl_->seed = json["seed"].get<std::uint64_t>();
-  for (const auto& [name, parameter] : impl_->contents.trainable)
-    parallel::set_updates(impl_->optimizer, parameter,
+  for (std::size_t i = 0; i < impl_->sync->owned().size(); ++i)
+    parallel::set_updates(impl_->optimizer, impl_->updated(i),
                           json["optimizer_updates"].get<std::int64_t>());
   impl_->statistics.reload();
   impl_->seed_next();

@@ -32,8 +32,10 @@ struct Seat;
 }
 
 struct DataParallelOptions {
-  std::string sync = "plain";  // this release: plain
-  double clip = 0;             // global gradient norm; 0 = off
+  /// plain | zero1 | zero2. Under ZeRO the optimizer (SGD, Adam, AdamW, RMSprop, Adagrad) is given
+  /// this rank's parts of the parameters: param_groups() hold flat views of them while this lives.
+  std::string sync = "plain";
+  double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
@@ -47,7 +49,7 @@ class DataParallel final : public Saveable {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash: MismatchError naming the
   /// parameter where the models differ. ConfigError for LBFGS, for an optimizer with foreign
-  /// parameters and for a sync this release does not have. `module` and `optimizer` must outlive
+  /// parameters, and for zero3 (a module is one block). `module` and `optimizer` must outlive
   /// it.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});

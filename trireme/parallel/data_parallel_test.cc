@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
@@ -13,7 +16,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/kernel/tree_sum.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
@@ -22,11 +25,12 @@ namespace trireme {
 namespace {
 
 struct Net : torch::nn::Module {
-  explicit Net(bool with_norm = false, double with_dropout = 0) : dropout(with_dropout) {
-    first = register_module("first", torch::nn::Linear(6, 16));
-    second = register_module("second", torch::nn::Linear(16, 3));
+  explicit Net(bool with_norm = false, double with_dropout = 0, std::int64_t width = 16)
+      : dropout(with_dropout) {
+    first = register_module("first", torch::nn::Linear(6, width));
+    second = register_module("second", torch::nn::Linear(width, 3));
     unused = register_module("unused", torch::nn::Linear(2, 2));
-    if (with_norm) norm = register_module("norm", torch::nn::BatchNorm1d(16));
+    if (with_norm) norm = register_module("norm", torch::nn::BatchNorm1d(width));
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor hidden = first(x);
@@ -44,21 +48,22 @@ struct Net : torch::nn::Module {
 // after another.
 class Plan final : public InputPlan {
  public:
-  Plan(std::int64_t samples, std::int64_t batch, std::int64_t micro, int rank, int size) {
+  Plan(std::int64_t samples, std::int64_t batch, std::int64_t micro, int rank,
+       const kernel::Assignment& assignment) {
     for (std::int64_t begin = 0; begin < samples; begin += batch, ++number_) {
       const std::int64_t global = std::min(batch, samples - begin);
       const auto total = static_cast<std::uint32_t>((global + micro - 1) / micro);
-      const kernel::LeafRange share = kernel::contiguous_share(total, size, rank);
+      const auto share = leaves_of(assignment, total, rank);
       const bool last = begin + batch >= samples;
-      for (std::uint32_t i = share.first; i < share.end(); ++i) {
+      for (const std::uint32_t i : share) {
         const std::int64_t first = begin + i * micro;
         add({.index = i,
              .total = total,
              .samples = std::min(micro, begin + global - first),
-             .last_of_batch = i + 1 == share.end()},
+             .last_of_batch = i == share.back()},
             first, global, last);
       }
-      if (share.count == 0)
+      if (share.empty())
         add({.total = total, .has_data = false, .last_of_batch = true}, -1, global, last);
     }
   }
@@ -113,21 +118,39 @@ struct Setting {
   double dropout = 0;
   bool by_token = false;
   std::uint64_t seed = 3;
+  std::int64_t width = 16;
+  std::string optimizer = "adamw";
   DataParallelOptions options = {.bucket_bytes = 256};
 };
+
+std::unique_ptr<torch::optim::Optimizer> optimizer_of(const std::string& name, Net& net) {
+  using namespace torch::optim;
+  const auto parameters = net.parameters();
+  if (name == "sgd")
+    return std::make_unique<SGD>(parameters, SGDOptions(1e-2).momentum(0.9).weight_decay(0.01));
+  if (name == "adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-2).amsgrad(true));
+  if (name == "rmsprop")
+    return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3).momentum(0.5).centered(true));
+  if (name == "adagrad") return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
+  return std::make_unique<AdamW>(parameters, AdamWOptions(1e-2));
+}
+
+kernel::Assignment assignment_of(const std::string& sync, int ranks) {
+  return sync == "zero2" ? kernel::Assignment{1, ranks} : kernel::contiguous(ranks);
+}
 
 std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
   std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks, [&](testing::RankContext& rank) {
-    auto plan =
-        std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank, rank.size);
+    auto plan = std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank,
+                                       assignment_of(setting.options.sync, rank.size));
     parallel::Seat seat{.world = rank.world.get()};
     seat.input_plan = [plan] { return plan; };
     // Other ranks start with other numbers: rank 0's count.
     at::manual_seed(setting.seed + static_cast<std::uint64_t>(rank.rank));
-    Net net(setting.norm, setting.dropout);
-    torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2));
-    DataParallel parallel(seat, net, adam, setting.options);
+    Net net(setting.norm, setting.dropout, setting.width);
+    const auto optimizer = optimizer_of(setting.optimizer, net);
+    DataParallel parallel(seat, net, *optimizer, setting.options);
     std::int64_t applied = 0;
     for (int epoch = 0; epoch < epochs; ++epoch) {
       for (const auto& [first, count] : plan->loader()) {
@@ -137,7 +160,7 @@ std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
         } else {
           loss.backward();
         }
-        if (first % 2 == 0) adam.zero_grad(first % 4 == 0);  // harmless
+        if (first % 2 == 0) optimizer->zero_grad(first % 4 == 0);  // harmless
         applied += parallel.step() ? 1 : 0;
       }
       plan->next_epoch();
@@ -155,6 +178,78 @@ TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
   // The last batch has two micro-batches: a rank of three has no share of it.
   for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, {}), one) << ranks << " ranks";
   EXPECT_NE(train_on(1, {.seed = 4}), one);
+}
+
+// Parameters of several chunks with ragged ends, clipped; every optimizer that ZeRO takes.
+TEST(DataParallel, ZeroEndsWithTheSameBits) {
+  for (const char* optimizer : {"sgd", "adam", "adamw", "rmsprop", "adagrad"}) {
+    Setting setting{.samples = 14,  // a short last batch: two micro-batches
+                    .batch = 10,
+                    .micro = 2,
+                    .norm = true,
+                    .dropout = 0.1,
+                    .width = 1501,
+                    .optimizer = optimizer};
+    setting.options = {.clip = 0.5, .bucket_bytes = 20000};
+    const std::string one = train_on(1, setting, 1);
+    for (const char* sync : {"zero1", "zero2"}) {
+      setting.options.sync = sync;
+      for (int ranks : {1, 2, 3, 4})
+        EXPECT_EQ(train_on(ranks, setting, 1), one)
+            << sync << " with " << optimizer << " on " << ranks << " ranks";
+    }
+  }
+}
+
+TEST(DataParallel, AStepOfTheOptimizerItselfIsCaughtAndNamedUnderZero) {
+  for (const char* sync : {"zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2));
+      DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, adam, {.sync = sync});
+      const auto refusal = [&](auto&& act) -> std::string {
+        try {
+          act();
+        } catch (const ConfigError& error) {
+          return error.what();
+        }
+        return "nothing was thrown";
+      };
+      mean_loss(net, 0, 1).backward();
+      EXPECT_TRUE(parallel.step());
+      const std::string before = parallel.weights_hash();
+      adam.zero_grad();
+      mean_loss(net, 1, 1).backward();
+      adam.step();
+      EXPECT_EQ(parallel.weights_hash(), before);
+      // At the next step(), or where there is none, in the next backward().
+      EXPECT_NE(refusal([&] { parallel.step(); }).find("step() was called directly"),
+                std::string::npos);
+      EXPECT_NE(refusal([&] { mean_loss(net, 2, 1).backward(); }).find("parallel.step()"),
+                std::string::npos);
+    });
+  }
+}
+
+TEST(DataParallel, GivesTheOptimizerItsPartsAndTakesThemBack) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net(false, 0, 3000);
+    torch::optim::Adagrad adagrad(net.parameters(), torch::optim::AdagradOptions(1e-2));
+    std::int64_t whole = 0, part = 0;
+    for (const auto& parameter : net.parameters()) whole += parameter.numel();
+    {
+      DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, adagrad,
+                            {.sync = "zero1"});
+      for (const auto& group : adagrad.param_groups())
+        for (const at::Tensor& parameter : group.params()) part += parameter.numel();
+      EXPECT_NEAR(static_cast<double>(part), static_cast<double>(whole) / 2, 4096);
+      mean_loss(net, rank.rank, 1).backward();
+      EXPECT_TRUE(parallel.step());
+    }
+    EXPECT_EQ(adagrad.param_groups()[0].params().size(), net.parameters().size());
+    mean_loss(net, 0, 1).backward();
+    adagrad.step();  // the ordinary program again
+  });
 }
 
 TEST(DataParallel, UnequalMicroBatchesAreWeightedBySamples) {
@@ -375,7 +470,16 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
     torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
     torch::optim::SGD foreign(other.parameters(), torch::optim::SGDOptions(0.1));
     torch::optim::LBFGS lbfgs(net.parameters());
-    EXPECT_THROW(DataParallel(seat, net, sgd, {.sync = "zero1"}), ConfigError);
+    for (const char* sync : {"zero3", "hybrid"}) {
+      try {
+        DataParallel parallel(seat, net, sgd, {.sync = sync});
+        ADD_FAILURE() << sync;
+      } catch (const ConfigError& error) {
+        EXPECT_NE(std::string(error.what()).find("list of blocks"), std::string::npos);
+      }
+    }
+    EXPECT_THROW(DataParallel(seat, net, sgd, {.sync = "gossip"}), ConfigError);
+    EXPECT_THROW(DataParallel(seat, net, lbfgs, {.sync = "zero1"}), ConfigError);
     EXPECT_THROW(DataParallel(seat, net, foreign), ConfigError);
     EXPECT_THROW(DataParallel(seat, net, lbfgs), ConfigError);
   });

@@ -1,21 +1,33 @@
-// A sum that overflows although every rank's part is finite. All ranks hold the same bits of it, so
-// all come to the same refusal without another vote.
+// A sum that overflows although every rank's part is finite. All ranks learn of the same parameter,
+// so all come to the same refusal without another vote.
 #pragma once
 
-#include <span>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/optim/owned_slice.h"
+#include "trireme/parallel/data/parameter_sync.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
 /// Throws StepRefused (exit code 21) naming the first parameter whose summed gradient holds an
-/// infinity or a NaN. Reads each gradient once.
-void refuse_overflow(std::span<const optim::OwnedSlice> slices, const comm::Communicator& world,
-                     const std::string& host, long step);
+/// infinity or a NaN; `name_of(parameter)`. Reads each owned gradient once.
+template <class NameOf>
+void refuse_overflow(ParameterSync& sync, NameOf name_of, const comm::Communicator& world,
+                     const std::string& host, long step) {
+  const std::int64_t parameter = sync.first_overflow();
+  if (parameter < 0) return;
+  throw StepRefused(static_cast<ExitCode>(21),
+                    "the gradient of " + name_of(static_cast<std::size_t>(parameter)) +
+                        " is finite on every rank, but its sum over the micro-batches is not",
+                    {.rank = world.rank(),
+                     .host = host,
+                     .operation = "step",
+                     .step = step,
+                     .advice = "Nothing was applied on any rank; lower the learning rate."});
+}
 
 }  // namespace parallel
 }  // namespace v0

@@ -17,6 +17,8 @@ Seat seat_of(Job& job) {
       .follow_input =
           [&job](std::function<void()> follower) { job.set_input_follower(std::move(follower)); },
       .set_step = [&job](long step) { job.set_step(step); },
+      .assign = [&job](const kernel::Assignment& assignment) { job.set_assignment(assignment); },
+      .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .trace = job.options().trace};
 }
 

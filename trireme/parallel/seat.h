@@ -8,6 +8,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/job/input_plan.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/observe/trace.h"
 #include "trireme/parallel/data/plain_sync.h"
 
@@ -23,6 +24,9 @@ struct Seat {
   std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
   std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
   std::function<void(long step)> set_step = [](long) {};
+  /// Tells the input which micro-batches this rank computes.
+  std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
+  int local_size = 0;  // ranks on each host, where all hosts have as many; 0: not known
   ReduceTerms reduce = tree_reduce;
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 };

@@ -3,10 +3,13 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "trireme/base/error.h"
@@ -14,11 +17,13 @@
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
 #include "trireme/parallel/lanes.h"
+#include "trireme/parallel/offload.h"
 #include "trireme/parallel/overflow.h"
-#include "trireme/parallel/replicas.h"
+#include "trireme/parallel/parameter_store.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/scalar_tree.h"
 #include "trireme/parallel/seat.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
@@ -31,26 +36,36 @@ namespace {
 using parallel::Ballot;
 using parallel::ScalarTree;
 
-void check_options(const StrategyOptions& options, const parallel::Seat& seat) {
+parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat) {
+  const int size = seat.world->size();
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw ConfigError(what,
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.sync != "plain")
-    refuse("parallel.sync = \"" + options.sync + "\" is not in this release", "Use plain.");
-  if (options.pipeline != 1 || options.shard != 1 || options.context != 1 || options.tensor != 1)
-    refuse("only the data axis is in this release", "Leave the other axes at 1.");
-  if (options.data != 0 && options.data != seat.world->size())
+  if (options.pipeline != 1 || options.context != 1 || options.tensor != 1)
+    refuse("only the data and shard axes are in this release", "Leave the other axes at 1.");
+  const parallel::SyncPlan plan =
+      parallel::plan_sync(options.sync, size, options.shard, seat.local_size);
+  if (options.sync == "plain" && options.shard > 1)
+    refuse("parallel.shard = " + std::to_string(options.shard) + " with parallel.sync = \"plain\"",
+           "Use zero1, zero2, zero3 or hybrid, or leave it out.");
+  const int data = options.sync == "hybrid" ? size / plan.owners : size;
+  if (options.data != 0 && options.data != data &&
+      options.data * std::max(options.shard, 1) != size)
     refuse("parallel.data = " + std::to_string(options.data) + ", the job has " +
-               std::to_string(seat.world->size()) + " ranks",
+               std::to_string(size) + " ranks",
            "Leave it out, or start that many ranks.");
+  if (plan.sharded() && options.compression != "none")
+    refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
+               options.sync + "\": parts of gradients are not compressed",
+           "Use plain, or comm.compression = \"none\".");
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
+  return plan;
 }
 
 // Before the model is built, since building already computes.
-StrategyOptions prepared(StrategyOptions options, const parallel::Seat& seat) {
-  check_options(options, seat);
+StrategyOptions prepared(StrategyOptions options) {
   if (options.kernel_threads > 0) {
     tensor::set_up_process({.kernel_threads = options.kernel_threads});
   } else if (!tensor::process_is_set_up()) {
@@ -71,25 +86,59 @@ struct Strategy::Impl {
   Impl(const parallel::Seat& own_seat, const models::Blocks& own_model, StrategyOptions own_options,
        std::unique_ptr<optim::Optimizer> own_optimizer)
       : seat(own_seat),
-        options(prepared(std::move(own_options), seat)),
-        stage(own_model, options.seed),
-        replicas(make_replicas(stage, own_model.ties(), options.precision)),
+        plan(check_options(own_options, seat)),
+        options(prepared(std::move(own_options))),
+        store(own_model.ties(), store_options()),
+        stage(own_model, options.seed,
+              [this](const parallel::Stage::Member& member) { store.add_block(member); }),
         model(own_model),
-        sync(*seat.world, replicas.uses, replicas.parameter_of, replicas.slices(),
-             {.bucket_bytes = options.bucket_bytes,
-              .reduce = seat.reduce,
-              .before_launch = [this] { return enter_gate(); },
-              .compression = options.compression,
-              .seed = options.seed}),
+        sync((store.complete(), offload_masters(), make_sync())),
         optimizer(std::move(own_optimizer)),
-        hooks(replicas.leaves, [this](std::size_t leaf, at::Tensor gradient) {
-          sync.gradient(replicas.use_of_leaf[leaf], microbatch, std::move(gradient));
+        hooks(store.leaves(), [this](std::size_t leaf, at::Tensor gradient) {
+          sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
         }) {
+    seat.assign(plan.assignment);
     learning_rate = optimizer->base_learning_rate();
-    optimizer->attach(sync.owned());
-    parallel::replicate(*seat.world, content(), seat.host);
-    replicas.refresh();
+    optimizer->attach(sync->owned());
+    if (mapped)
+      for (const NamedShard& shard : optimizer->state(store.shapes())) mapped->take(shard.local);
     stage.train(true);
+  }
+
+  // Before anything has asked where they lie.
+  void offload_masters() {
+    if (options.offload.empty()) return;
+    mapped.emplace(options.offload);
+    for (const at::Tensor& memory : store.cold_memory()) mapped->take(memory);
+  }
+
+  parallel::StoreOptions store_options() {
+    return {.precision = options.precision,
+            .owners = plan.owners,
+            .owner = plan.owner_of(seat.world->rank()),
+            .shards_weights = plan.shards_weights,
+            .replicate = [this](const parallel::NamedTensors& tensors) {
+              parallel::replicate(*seat.world, tensors, seat.host);
+            }};
+  }
+
+  std::unique_ptr<parallel::ParameterSync> make_sync() {
+    if (plan.sharded()) {
+      groups = parallel::make_shard_groups(*seat.world, plan);
+      return std::make_unique<parallel::ShardedSync>(
+          groups, store,
+          parallel::ShardedSyncOptions{.assignment = plan.assignment,
+                                       .rank = seat.world->rank(),
+                                       .bucket_bytes = options.bucket_bytes,
+                                       .before_launch = [this] { return enter_gate(); }});
+    }
+    return std::make_unique<parallel::PlainSync>(
+        *seat.world, store.uses(), store.parameter_of(), store.slices(),
+        parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                   .reduce = seat.reduce,
+                                   .before_launch = [this] { return enter_gate(); },
+                                   .compression = options.compression,
+                                   .seed = options.seed});
   }
 
   observe::TracedScope traced(const char* what) const {
@@ -100,12 +149,43 @@ struct Strategy::Impl {
     return parallel::enter_gate(*seat.world, {.batch = step, .total = total}, seat.host);
   }
 
-  parallel::NamedTensors content() const {
-    parallel::NamedTensors tensors;
-    for (const auto& parameter : replicas.parameters)
-      tensors.emplace_back(parameter.name, parameter.master);
-    for (const auto& buffer : replicas.buffers) tensors.push_back(buffer);
-    return tensors;
+  // What the ranks of a group do in a step: for each round of micro-batches all blocks forward, and
+  // back. Every rank of the group has the same, also where its last round is empty.
+  std::vector<parallel::Use> order_of(std::size_t rounds, bool backward) const {
+    std::vector<parallel::Use> order;
+    const auto blocks = static_cast<std::uint16_t>(stage.members().size());
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      for (std::uint16_t block = 0; block < blocks; ++block)
+        order.push_back({block, round, parallel::Phase::Forward});
+      for (std::uint16_t block = blocks; backward && block-- > 0;)
+        order.push_back({block, round, parallel::Phase::Backward});
+    }
+    return order;
+  }
+
+  // Of the rank of this group that has most.
+  std::size_t rounds_of(std::uint32_t micro_batches) const {
+    const int first = seat.world->rank() / plan.assignment.members * plan.assignment.members;
+    return leaves_of(plan.assignment, micro_batches, first).size();
+  }
+
+  // A block's weights are here while it runs forward, and again from where backward comes to it
+  // until backward comes to the block before.
+  parallel::Stage::Enter pins(bool backward) {
+    return [this, backward](std::size_t index) {
+      const auto block = static_cast<std::uint16_t>(index);
+      auto pin = std::make_shared<parallel::Pin>(
+          sync->acquire({block, microbatch, parallel::Phase::Forward}));
+      const std::uint64_t first_node = parallel::next_node();
+      return [this, block, backward, pin, first_node](const models::Value& value) {
+        *pin = {};
+        if (!backward) return;
+        parallel::before_backward(value, first_node, [this, block] {
+          backward_pin = {};
+          backward_pin = sync->acquire({block, microbatch, parallel::Phase::Backward});
+        });
+      };
+    };
   }
 
   void refuse(Ballot& ballot, int exit_code, const std::string& reason) {
@@ -117,8 +197,8 @@ struct Strategy::Impl {
 
   // A scalar under autograd.
   static at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::int64_t step,
-                                const Loss& loss) {
-    at::Tensor sum = loss(blocks.forward(micro, step), micro);
+                                const Loss& loss, const parallel::Stage::Enter& enter = {}) {
+    at::Tensor sum = loss(blocks.forward(micro, step, enter), micro);
     if (sum.numel() != 1)
       throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
                         {.operation = "step", .advice = "Return the summed loss, a scalar."});
@@ -136,7 +216,8 @@ struct Strategy::Impl {
   double compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
     const at::Tensor sum = [&] {
       const auto span = traced("forward");
-      return summed_loss(stage, micro, step, loss);
+      return summed_loss(stage, micro, step, loss,
+                         plan.sharded() ? pins(true) : parallel::Stage::Enter());
     }();
     const double value = sum.item<double>();
     refuse_not_finite(value, micro, ballot);
@@ -148,24 +229,24 @@ struct Strategy::Impl {
   // Every rank goes through all its micro-batches, whatever happens in one: the others count on its
   // part of each reduction, and learn in the vote what was wrong.
   void compute_all(const Batch& batch, const Loss& loss, ScalarTree& losses, Ballot& ballot) {
-    const kernel::LeafRange share = sync.plan().share;
-    if (batch.micro.size() != share.count)
+    const auto leaves = leaves_of(plan.assignment, total, seat.world->rank());
+    if (batch.micro.size() != leaves.size())
       refuse(ballot, 23,
              "it was given " + std::to_string(batch.micro.size()) +
-                 " micro-batches, its share is " + std::to_string(share.count));
-    for (std::uint32_t i = 0; i < share.count; ++i) {
-      if (ballot.ok && start_lanes(batch, share, i)) {
+                 " micro-batches, its share is " + std::to_string(leaves.size()));
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (ballot.ok && start_lanes(batch, leaves, i)) {
         const auto rest = std::span(batch.micro).subspan(i);
-        return compute_in_lanes(rest, share.first + i, loss, losses, ballot);
+        return compute_in_lanes(rest, leaves[i], loss, losses, ballot);
       }
-      microbatch = share.first + i;
-      sync.begin_micro(microbatch, 1);
+      microbatch = leaves[i];
+      sync->begin_micro(microbatch, 1);
       double value = 0;
       try {
         if (ballot.ok && batch.micro[i].index != microbatch)
           refuse(ballot, 23,
                  "it was given micro-batch " + std::to_string(batch.micro[i].index) +
-                     " in the place of " + std::to_string(microbatch));
+                     " in the place of " + std::to_string(microbatch) + wrong_share());
         if (ballot.ok) {
           value = compute(batch.micro[i], loss, ballot);
           ballot.count += batch.micro[i].count;
@@ -174,21 +255,29 @@ struct Strategy::Impl {
         const ErrorReport report = describe(std::current_exception());
         refuse(ballot, report.exit_code, report.sentence);
       }
-      sync.end_micro();
+      backward_pin = {};
+      sync->end_micro();
       losses.add(value);
       has_run = true;
     }
   }
 
+  std::string wrong_share() const {
+    if (!plan.sharded()) return {};
+    return "; under " + plan.sync + " micro-batches are dealt out in turn (Job::assignment)";
+  }
+
   // Whether the rest of this step's micro-batches goes to lanes. The first micro-batch of all runs
   // without them: it shows whether a block draws from the one generator that all threads share.
-  bool start_lanes(const Batch& batch, kernel::LeafRange share, std::uint32_t begin) {
-    if (options.lanes == 1 || share.count - begin < 2 || !lanes_note.empty()) return false;
-    for (std::uint32_t i = begin; i < share.count; ++i)
-      if (batch.micro[i].index != share.first + i) return false;  // refused where it is computed
+  bool start_lanes(const Batch& batch, std::span<const std::uint32_t> leaves, std::size_t begin) {
+    if (options.lanes == 1 || leaves.size() - begin < 2 || !lanes_note.empty()) return false;
+    for (std::size_t i = begin; i < leaves.size(); ++i)
+      if (batch.micro[i].index != leaves[i]) return false;  // refused where it is computed
     if (lanes) return true;
-    if (!replicas.buffers.empty())
-      lanes_note = "\"" + replicas.buffers.front().first +
+    if (plan.assignment.members > 1)
+      lanes_note = "under " + plan.sync + " the ranks compute one micro-batch each at a time";
+    else if (!store.buffers().empty())
+      lanes_note = "\"" + store.buffers().front().first +
                    "\" is a buffer, which micro-batches change in their order";
     else if (seat.world->transport_name() == "sim")
       lanes_note = "simulated ranks are threads already";
@@ -196,7 +285,7 @@ struct Strategy::Impl {
       lanes_note = "block \"" + stage.drawing_block() +
                    "\" draws from LibTorch's default generator, one for the whole process";
     if (!lanes_note.empty() || !has_run) return false;
-    lanes = std::make_unique<parallel::Lanes>(model, options.seed, replicas.leaves, options.lanes,
+    lanes = std::make_unique<parallel::Lanes>(model, options.seed, store.leaves(), options.lanes,
                                               seat.world->waiter());
     return true;
   }
@@ -214,11 +303,11 @@ struct Strategy::Impl {
         .begin =
             [&](std::size_t task) {
               microbatch = first + static_cast<std::uint32_t>(task);
-              sync.begin_micro(microbatch, 1);
+              sync->begin_micro(microbatch, 1);
             },
         .gradient =
             [&](std::size_t leaf, at::Tensor gradient) {
-              sync.gradient(replicas.use_of_leaf[leaf], microbatch, std::move(gradient));
+              sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
             },
         .end =
             [&](std::size_t task, double value, const std::exception_ptr& error) {
@@ -229,7 +318,7 @@ struct Strategy::Impl {
                 refuse_not_finite(value, micros[task], ballot);
                 ballot.count += micros[task].count;
               }
-              sync.end_micro();
+              sync->end_micro();
               losses.add(value);
             }};
     const auto span = traced("lanes");
@@ -240,30 +329,24 @@ struct Strategy::Impl {
              "depend on their timing; set train.lanes = 1");
   }
 
-  // The global norm of the mean gradient: chunk sums folded in (parameter, chunk) order.
-  double gradient_norm(std::int64_t count) {
-    std::vector<double> squares;
-    for (const optim::OwnedSlice& slice : sync.owned()) optim::chunk_squares(slice, squares);
-    double sum = 0;
-    for (const double square : squares) sum += square;
-    return std::sqrt(sum) / static_cast<double>(count);
-  }
-
   void apply(StepResult& result) {
-    sync.add_uses();
+    sync->settle();
     double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
     const bool clips = options.clip > 0 && result.count > 0;
-    if (clips) result.gradient_norm = gradient_norm(result.count);
+    if (clips)
+      result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
     // A finite norm says that everything under it is.
     if (!clips || !std::isfinite(result.gradient_norm))
-      parallel::refuse_overflow(sync.owned(), *seat.world, seat.host, static_cast<long>(step));
+      parallel::refuse_overflow(
+          *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
+          *seat.world, seat.host, static_cast<long>(step));
     if (clips) {
       if (result.gradient_norm > options.clip)
         scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
     }
     const auto span = traced("optimizer");
     optimizer->apply(learning_rate, scale);
-    sync.publish().wait();
+    sync->publish().wait();
   }
 
   StepResult run(const Batch& batch, const Loss& loss) {
@@ -273,14 +356,14 @@ struct Strategy::Impl {
     step = batch.step;
     total = batch.total;
     seat.set_step(static_cast<long>(step));
-    sync.begin(total, {});
-    ScalarTree losses(sync.plan());
+    sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
+    ScalarTree losses(total, plan.assignment, seat.world->rank());
     Ballot ballot;
     compute_all(batch, loss, losses, ballot);
     ballot.stop_signal = seat.stop_signal();
-    const Work reduced = sync.finish();
+    const Work reduced = sync->finish();
     const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
-    if (const auto refusal = sync.refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
+    if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
     {
@@ -303,32 +386,109 @@ struct Strategy::Impl {
     std::deque<ScalarTree> sums;  // the reductions point into it
     std::vector<Work> works;
     std::int64_t count = 0;
+    const kernel::Assignment shares = kernel::contiguous(seat.world->size());
+    sync->begin(0, order_of(evaluation_rounds(batches), false));
     for (const Batch& batch : batches) {
-      ScalarTree& sum = sums.emplace_back(
-          parallel::make_leaf_plan(batch.total, seat.world->size(), seat.world->rank()));
+      ScalarTree& sum = sums.emplace_back(batch.total, shares, seat.world->rank());
       for (const MicroBatch& micro : batch.micro)
-        sum.add(loss(stage.forward(micro, 0), micro).item<double>());
+        sum.add(loss(stage.forward(micro, 0, plan.shards_weights ? pins(false) : nullptr), micro)
+                    .item<double>());
       works.push_back(sum.reduce(*seat.world, seat.reduce, "validation loss"));
       count += batch.global_count;
     }
+    works.push_back(sync->finish());
     stage.train(true);
     Work::all(works).wait();
     double total_loss = 0;
-    for (const ScalarTree& sum : sums) total_loss += sum.sum();
+    for (ScalarTree& sum : sums) total_loss += sum.sum();
     return count > 0 ? total_loss / static_cast<double>(count) : 0.0;
   }
 
-  std::vector<NamedShard> state() {
+  // Forward passes of the rank of this group that has most of them.
+  std::size_t evaluation_rounds(const std::vector<Batch>& batches) const {
+    if (!plan.shards_weights) return 0;
+    const int first = seat.world->rank() / plan.owners * plan.owners;
+    std::size_t most = 0;
+    for (int rank = first; rank < first + plan.owners; ++rank) {
+      std::size_t rounds = 0;
+      for (const Batch& batch : batches)
+        rounds += kernel::contiguous_share(batch.total, seat.world->size(), rank).count;
+      most = std::max(most, rounds);
+    }
+    return most;
+  }
+
+  models::Value infer(const MicroBatch& micro) {
+    const c10::AutoGradMode no_grad(false);
+    stage.train(false);
+    sync->begin(0, order_of(plan.shards_weights ? 1 : 0, false));
+    models::Value value = stage.forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
+    sync->finish().wait();
+    stage.train(true);
+    return value;
+  }
+
+  // One parameter at a time is whole where the ranks hold parts.
+  std::string weights_hash() {
+    std::vector<NamedShard> whole = content();
+    std::map<std::string, std::uint32_t> parts;  // parameters by name
+    if (!store.masters_are_whole()) {
+      for (std::uint32_t i = 0; i < store.parameters().size(); ++i)
+        parts.emplace(store.parameters()[i].name, i);
+    }
+    for (const auto& [name, index] : parts) whole.push_back({.name = name});
+    std::sort(whole.begin(), whole.end(),
+              [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
+    WeightsHash hash;
+    for (const NamedShard& shard : whole) {
+      const auto part = parts.find(shard.name);
+      const at::Tensor tensor = part == parts.end() ? shard.local : gathered_master(part->second);
+      const Buffer buffer = tensor::to_buffer(tensor);
+      hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+    }
+    return hash.finish();
+  }
+
+  // Whole tensors that this rank has: buffers, and masters where they are whole.
+  std::vector<NamedShard> content() const {
     std::vector<NamedShard> shards;
-    for (const auto& [name, tensor] : content()) {
+    if (store.masters_are_whole()) shards = store.masters();
+    for (const auto& [name, tensor] : store.buffers())
       shards.push_back({.name = name,
                         .dtype = tensor::dtype_of(tensor),
                         .shape = tensor.sizes().vec(),
                         .begin = 0,
                         .end = tensor.numel(),
                         .local = tensor});
+    return shards;
+  }
+
+  // Collective.
+  at::Tensor gathered_master(std::uint32_t parameter) const {
+    const parallel::StoredParameter& stored = store.parameters()[parameter];
+    at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
+    for (const NamedShard& shard : store.masters())
+      if (shard.name == stored.name) mine = shard.local.flatten();
+    std::vector<std::size_t> counts;
+    for (const auto& pieces : store.ownership().pieces()) {
+      counts.push_back(0);
+      for (const parallel::Piece& piece : pieces)
+        if (piece.parameter == parameter) counts.back() = static_cast<std::size_t>(piece.size());
     }
-    for (NamedShard& shard : optimizer->state(replicas.shapes)) {
+    const at::Tensor whole = at::empty(stored.shape, mine.options());
+    groups.exchange
+        ->all_gather_v(tensor::to_buffer(mine), tensor::to_buffer(whole), counts,
+                       {.label = stored.name})
+        .wait();
+    return whole;
+  }
+
+  std::vector<NamedShard> state() {
+    std::vector<NamedShard> shards = content();
+    if (!store.masters_are_whole()) {
+      for (NamedShard& shard : store.masters()) shards.push_back(std::move(shard));
+    }
+    for (NamedShard& shard : optimizer->state(store.shapes())) {
       shard.name = "optimizer/" + shard.name;
       shards.push_back(std::move(shard));
     }
@@ -336,9 +496,11 @@ struct Strategy::Impl {
   }
 
   parallel::Seat seat;
+  parallel::SyncPlan plan;
   StrategyOptions options;
+  std::optional<parallel::MappedState> mapped;  // outlives what lies in it
+  parallel::ParameterStore store;
   parallel::Stage stage;
-  parallel::Replicas replicas;
   const models::Blocks model;  // what lanes are built from
   std::unique_ptr<parallel::Lanes> lanes;
   std::string lanes_note;        // why there are none, though they were asked for
@@ -348,7 +510,9 @@ struct Strategy::Impl {
   std::uint32_t total = 0;
   bool failed = false;  // a step has thrown: the others know
   double learning_rate = 0;
-  parallel::PlainSync sync;
+  parallel::ShardGroups groups;  // empty where nothing is sharded
+  std::unique_ptr<parallel::ParameterSync> sync;
+  parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;
   parallel::GradientHooks hooks;
   int exceptions = std::uncaught_exceptions();
@@ -367,7 +531,7 @@ StepResult Strategy::step(const Batch& batch, const Loss& loss) {
   try {
     return impl_->run(batch, loss);
   } catch (const StepRefused&) {
-    impl_->sync.drop();
+    impl_->sync->drop();
     throw;  // every rank has it and may go on
   } catch (...) {
     impl_->failed = true;
@@ -379,30 +543,21 @@ double Strategy::evaluate(const std::vector<Batch>& batches, const Loss& loss) {
   return impl_->evaluate(batches, loss);
 }
 
-models::Value Strategy::infer(const MicroBatch& micro) {
-  const c10::AutoGradMode no_grad(false);
-  impl_->stage.train(false);
-  models::Value value = impl_->stage.forward(micro, 0);
-  impl_->stage.train(true);
-  return value;
-}
+models::Value Strategy::infer(const MicroBatch& micro) { return impl_->infer(micro); }
 
 void Strategy::set_learning_rate(double learning_rate) { impl_->learning_rate = learning_rate; }
-std::int64_t Strategy::num_parameters() const { return impl_->replicas.num_elements(); }
+std::int64_t Strategy::offloaded_bytes() const {
+  return impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
+}
+bool Strategy::has_whole_weights() const { return !impl_->store.shards_weights(); }
+std::int64_t Strategy::num_parameters() const { return impl_->store.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }
 std::int64_t Strategy::gradient_bytes() const {
-  return static_cast<std::int64_t>(impl_->sync.arena_bytes());
+  return static_cast<std::int64_t>(impl_->sync->gradient_bytes());
 }
 
-std::string Strategy::weights_hash() {
-  std::vector<HashedTensor> tensors;
-  for (const auto& [name, tensor] : impl_->content()) {
-    const Buffer buffer = tensor::to_buffer(tensor);
-    tensors.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
-  }
-  return trireme::weights_hash(std::move(tensors));
-}
+std::string Strategy::weights_hash() { return impl_->weights_hash(); }
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
 
@@ -420,7 +575,8 @@ void Strategy::restored(const std::string& metadata) {
                            .advice = "Use a checkpoint of the same program."});
   }
   impl_->optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
-  impl_->replicas.refresh();
+  impl_->store.refresh();
+  impl_->sync->publish().wait();
 }
 
 }  // namespace v0

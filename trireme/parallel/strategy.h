@@ -31,15 +31,19 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
-  std::string sync = "plain";                                      // this release: plain
-  int pipeline = 1, data = 0, shard = 1, context = 1, tensor = 1;  // data 0 = what is left
-  std::string precision = "fp32";                                  // fp64 | fp32 | bf16
-  double clip = 0;                                                 // global gradient norm; 0 = off
+  std::string sync = "plain";                           // zero1 | zero2 | zero3 | hybrid
+  int pipeline = 1, data = 0, context = 1, tensor = 1;  // data 0 = what is left
+  int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
+  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  double clip = 0;                 // global gradient norm; 0 = off
   std::uint64_t seed = 1;
   std::int64_t bucket_bytes = 4 << 20;
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
   std::string compression = "none";
+  /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
+  /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
+  std::string offload = {};
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;
@@ -73,12 +77,16 @@ class Strategy final : public Saveable {
   StepResult step(const Batch& batch, const Loss& loss);
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
-  /// Forward only on this rank's full copy: the last block's value (generation).
+  /// Forward only: the last block's value (generation). Under zero3 and hybrid, where no rank has a
+  /// full copy, collective: all ranks call it with micro-batches of one shape.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
-  /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex.
+  /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
+  /// ranks hold parts of the weights.
   std::string weights_hash();
+  /// False where ranks hold parts of the weights (zero3, hybrid): infer() is collective.
+  bool has_whole_weights() const;
   std::int64_t num_parameters() const;
   /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the
   /// first step: a block shows in it whether it draws from the default generator.
@@ -86,6 +94,8 @@ class Strategy final : public Saveable {
   std::string lanes_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
+  /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.
+  std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
   /// "optimizer/NAME.exp_avg", buffers under their names.

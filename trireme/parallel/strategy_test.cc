@@ -2,15 +2,17 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 #include <map>
 #include <mutex>
 
 #include "trireme/base/error.h"
-#include "trireme/kernel/tree_sum.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
@@ -41,12 +43,15 @@ MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
                      {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
 }
 
-Batch batch_of(std::int64_t step, std::uint32_t total, int rank, int size) {
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
+               const kernel::Assignment& assignment) {
   Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
-  const kernel::LeafRange share = kernel::contiguous_share(total, size, rank);
-  for (std::uint32_t i = share.first; i < share.end(); ++i)
+  for (const std::uint32_t i : leaves_of(assignment, total, rank))
     batch.micro.push_back(micro_batch(step, i));
   return batch;
+}
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank, int size) {
+  return batch_of(step, total, rank, kernel::contiguous(size));
 }
 
 struct Outcome {
@@ -56,16 +61,29 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
+// parallel.sync, and hybrid's parallel.shard.
+struct Sync {
+  std::string name = "plain";
+  int shard = 0;
+};
+
 Outcome train(testing::RankContext& rank, const std::string& precision, int steps,
-              std::int64_t bucket_bytes = 2048) {
-  Strategy strategy(parallel::Seat{.world = rank.world.get()}, tiny_gpt(precision),
-                    {.precision = precision, .clip = 0.5, .bucket_bytes = bucket_bytes},
+              std::int64_t bucket_bytes = 2048, const Sync& sync = {}) {
+  kernel::Assignment assignment;
+  parallel::Seat seat{.world = rank.world.get()};
+  seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+  Strategy strategy(seat, tiny_gpt(precision),
+                    {.sync = sync.name,
+                     .shard = sync.shard,
+                     .precision = precision,
+                     .clip = 0.5,
+                     .bucket_bytes = bucket_bytes},
                     optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
     const std::uint32_t total = step % 3 == 2 ? 5 : 9;  // a short batch now and then
     const StepResult result =
-        strategy.step(batch_of(step, total, rank.rank, rank.size), token_loss());
+        strategy.step(batch_of(step, total, rank.rank, assignment), token_loss());
     EXPECT_EQ(result.count, total * 2 * kBlock);
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.gradient_norm);
@@ -76,12 +94,12 @@ Outcome train(testing::RankContext& rank, const std::string& precision, int step
 }
 
 Outcome train_on(int ranks, const std::string& precision, const std::string& algorithm = "auto",
-                 std::int64_t bucket_bytes = 2048) {
+                 std::int64_t bucket_bytes = 2048, const Sync& sync = {}) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks,
                      [&](testing::RankContext& rank) {
                        outcomes[static_cast<std::size_t>(rank.rank)] =
-                           train(rank, precision, 6, bucket_bytes);
+                           train(rank, precision, 6, bucket_bytes, sync);
                      },
                      {.algorithm = algorithm});
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
@@ -95,6 +113,240 @@ TEST(Strategy, EndsWithTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_TRUE(std::isfinite(one.validation));
     for (int ranks : {2, 3, 4, 5, 8})
       EXPECT_EQ(train_on(ranks, precision), one) << ranks << " ranks, " << precision;
+  }
+}
+
+// Clipped, accumulated, with a tied embedding and batches that leave some ranks without a share.
+TEST(Strategy, EverySyncEndsWithTheSameBits) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Outcome one = train_on(1, precision);
+    for (const Sync& sync : {Sync{"zero1"}, {"zero2"}, {"zero3"}}) {
+      for (int ranks : {2, 3, 8})
+        EXPECT_EQ(train_on(ranks, precision, "auto", 2048, sync), one)
+            << sync.name << " on " << ranks << " ranks, " << precision;
+    }
+    for (const auto& [ranks, shard] : {std::pair{4, 2}, {6, 3}, {3, 1}})
+      EXPECT_EQ(train_on(ranks, precision, "auto", 2048, {"hybrid", shard}), one)
+          << "hybrid, " << shard << " of " << ranks << " ranks, " << precision;
+  }
+}
+
+const std::vector<Sync>& sharded_syncs() {
+  static const std::vector<Sync> all = {{"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
+  return all;
+}
+
+// Parameters of several chunks and ragged ends, so that ranks own parts of them; one layer is
+// skipped for odd micro-batches, so its gradients come on some ranks only.
+TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
+  struct Skips : torch::nn::Module {
+    Skips() { inner = register_module("inner", torch::nn::Linear(130, 130)); }
+    at::Tensor forward(const at::Tensor& x) {
+      return at::fmod(x.sum(), 2.0).abs().item<float>() > 1 ? at::tanh(inner(x)) : x * 0.5;
+    }
+    torch::nn::Linear inner{nullptr};
+  };
+  models::Blocks model;
+  model.add_block({.name = "in",
+                   .make = [] { return models::as_block(torch::nn::Linear(70, 130)); },
+                   .reads = {"features"}});
+  model.add("skips", [] { return Skips(); });
+  model.add("gelu", [] { return [](const at::Tensor& x) { return at::gelu(x); }; });
+  model.add("again", [] { return torch::nn::Linear(130, 130); });
+  model.add("out", [] { return torch::nn::Linear(130, 3); });
+  const auto train_model = [&](int ranks, const Sync& sync) {
+    std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(
+          seat, model, {.sync = sync.name, .shard = sync.shard, .clip = 0.1, .bucket_bytes = 30000},
+          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (std::int64_t step = 0; step < 4; ++step) {
+        const std::uint32_t total = step == 2 ? 3 : 7;
+        Batch batch{.total = total, .global_count = total, .step = step};
+        for (const std::uint32_t i : leaves_of(assignment, total, rank.rank)) {
+          at::Tensor noise = at::empty({2, 70}, at::kFloat);
+          tensor::fill_normal(noise, 3, std::to_string(step) + "/" + std::to_string(i), 0, 1);
+          batch.micro.push_back({.index = i, .count = 1, .fields = {{"features", noise}}});
+        }
+        strategy.step(batch, [](const models::Value& output, const MicroBatch&) {
+          return output.at(0).pow(2).mean();
+        });
+      }
+      hashes[static_cast<std::size_t>(rank.rank)] = strategy.weights_hash();
+    });
+    for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+    return hashes[0];
+  };
+  const std::string one = train_model(1, {});
+  for (const Sync& sync : sharded_syncs()) {
+    for (int ranks : {2, 3, 4}) {
+      if (sync.shard > 0 && ranks % sync.shard != 0) continue;
+      EXPECT_EQ(train_model(ranks, sync), one) << sync.name << " on " << ranks << " ranks";
+    }
+  }
+}
+
+// A rank that fails in the middle of a block takes part in what the others count on.
+TEST(Strategy, ARankThatFailsUnderEverySyncIsNamedAndAllGoOn) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(4, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      int countdown = rank.rank == 2 ? 1 : -1;  // in its second micro-batch
+      models::Blocks model = tiny_gpt();
+      models::Blocks fails;
+      for (const models::BlockSpec& spec : model.specs()) {
+        fails.add_block(spec);
+        if (spec.name == "embed")
+          fails.add_block({.name = "fails", .make = [&countdown] {
+                             return models::as_block([&countdown](const at::Tensor& x) {
+                               if (countdown-- == 0) throw std::out_of_range("no such word");
+                               return at::add(x, 0);
+                             });
+                           }});
+      }
+      for (const models::Tie& tie : model.ties()) fails.tie(tie.alias, tie.owner);
+      Strategy strategy(seat, fails, {.sync = sync.name, .shard = sync.shard, .bucket_bytes = 2048},
+                        optim::make_optimizer(AdamW{}));
+      const std::string before = strategy.weights_hash();
+      try {
+        strategy.step(batch_of(0, 9, rank.rank, assignment), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_EQ(error.peer(), 2);
+        EXPECT_NE(std::string(error.what()).find("no such word"), std::string::npos)
+            << error.what();
+      }
+      EXPECT_EQ(strategy.weights_hash(), before);
+      strategy.step(batch_of(1, 9, rank.rank, assignment), token_loss());
+      EXPECT_NE(strategy.weights_hash(), before);
+    });
+  }
+}
+
+TEST(Strategy, ALoopThatEndsEarlyIsNamedUnderEverySync) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(4, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, tiny_gpt(), {.sync = sync.name, .shard = sync.shard},
+                        optim::make_optimizer(AdamW{}));
+      strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
+      if (rank.rank == 1) return;
+      try {
+        strategy.step(batch_of(1, 4, rank.rank, assignment), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const UnevenInput& error) {
+        EXPECT_EQ(error.peer(), 1);
+      }
+    });
+  }
+}
+
+TEST(Strategy, AnOverflowOfTheSumIsRefusedOnAllRanksUnderEverySync) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, models::make_mlp({.widths = {3, 2}}),
+                        {.sync = sync.name, .shard = sync.shard}, optim::make_optimizer(Sgd{}));
+      Batch batch{.total = 4, .global_count = 4};
+      for (const std::uint32_t i : leaves_of(assignment, 4, rank.rank))
+        batch.micro.push_back(
+            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
+      const Loss loss = [](const models::Value& output, const MicroBatch&) {
+        return output.at(0).sum() * 1e38;
+      };
+      try {
+        strategy.step(batch, loss);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
+      }
+    });
+  }
+}
+
+// The state of any sync on any number of ranks, put together, is that of plain on one, and starts
+// any other.
+TEST(Strategy, EverySyncResumesFromEveryOther) {
+  struct Saved {
+    std::map<std::string, at::Tensor> whole;
+    std::string metadata;
+  };
+  const std::vector<std::pair<int, Sync>> layouts = {
+      {1, {}}, {2, {"zero1"}}, {3, {"zero2"}}, {4, {"zero3"}}, {4, {"hybrid", 2}}};
+  const auto run = [&](int ranks, const Sync& sync, const Saved* from, int first, int last) {
+    std::vector<Saved> saved(static_cast<std::size_t>(ranks));
+    std::mutex mutex;
+    Saved whole;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, tiny_gpt("bf16"),
+                        {.sync = sync.name, .shard = sync.shard, .precision = "bf16"},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      if (from != nullptr) {
+        for (const NamedShard& shard : strategy.state())
+          shard.local.flatten().copy_(
+              from->whole.at(shard.name).flatten().narrow(0, shard.begin, shard.end - shard.begin));
+        strategy.restored(from->metadata);
+      }
+      for (int step = first; step < last; ++step)
+        strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+      const auto state = strategy.state();
+      const std::lock_guard lock(mutex);
+      whole.metadata = strategy.metadata();
+      for (const NamedShard& shard : state) {
+        at::Tensor& tensor = whole.whole[shard.name];
+        if (!tensor.defined()) tensor = at::full(shard.shape, std::nan(""), shard.local.options());
+        tensor.view({-1})
+            .narrow(0, shard.begin, shard.end - shard.begin)
+            .copy_(shard.local.flatten());
+      }
+    });
+    return whole;
+  };
+  const Saved half = run(1, {}, nullptr, 0, 2), end = run(1, {}, nullptr, 0, 4);
+  for (const auto& [ranks, sync] : layouts) {
+    const Saved own = run(ranks, sync, nullptr, 0, 2);
+    EXPECT_EQ(own.whole.size(), half.whole.size());
+    for (const auto& [name, tensor] : half.whole)
+      EXPECT_TRUE(at::equal(own.whole.at(name), tensor)) << sync.name << ": " << name;
+    const Saved resumed = run(ranks, sync, &half, 2, 4);
+    for (const auto& [name, tensor] : end.whole)
+      EXPECT_TRUE(at::equal(resumed.whole.at(name), tensor)) << sync.name << ": " << name;
+  }
+}
+
+TEST(Strategy, StateInAMappedFileChangesNoBit) {
+  for (const Sync& sync : {Sync{}, {"zero1"}, {"zero3"}}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const auto train_in = [&](const std::string& folder) {
+        kernel::Assignment assignment;
+        parallel::Seat seat{.world = rank.world.get()};
+        seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+        Strategy strategy(seat, tiny_gpt("bf16"),
+                          {.sync = sync.name, .precision = "bf16", .offload = folder},
+                          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+        // Moments at least; in whole pages.
+        const std::int64_t least = folder.empty() ? 0 : strategy.num_parameters() * 8 / 4;
+        EXPECT_GE(strategy.offloaded_bytes(), least);
+        EXPECT_EQ(strategy.offloaded_bytes() == 0, folder.empty());
+        for (int step = 0; step < 3; ++step)
+          strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+        return strategy.weights_hash();
+      };
+      EXPECT_EQ(train_in(::testing::TempDir()), train_in("")) << sync.name;
+      EXPECT_THROW(train_in("/no/such/folder"), ResourceError);
+    });
   }
 }
 
@@ -298,7 +550,9 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     const auto make = [&](StrategyOptions options) {
       Strategy strategy(seat, tiny_gpt(), options, optim::make_optimizer(Sgd{}));
     };
-    EXPECT_THROW(make({.sync = "zero3"}), ConfigError);
+    EXPECT_THROW(make({.sync = "gossip"}), ConfigError);
+    EXPECT_THROW(make({.sync = "hybrid", .shard = 2}), ConfigError);
+    EXPECT_THROW(make({.shard = 2}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);
     EXPECT_THROW(make({.data = 2}), ConfigError);
     EXPECT_THROW(make({.precision = "fp16"}), ConfigError);

@@ -107,6 +107,36 @@ void require_supported(const Optimizer& optimizer) {
       {.operation = "DataParallel", .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad."});
 }
 
+void require_element_wise(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  require_supported(optimizer);
+  if (is<SGD>(optimizer) || is<Adam>(optimizer) || is<AdamW>(optimizer) || is<RMSprop>(optimizer) ||
+      is<Adagrad>(optimizer))
+    return;
+  throw ConfigError(
+      "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
+      "known whether it updates element by element",
+      {.operation = "DataParallel",
+       .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\"."});
+}
+
+void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
+  optimizer.state().erase(parameter.unsafeGetTensorImpl());
+}
+
+void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
+               std::int64_t begin, std::int64_t end) {
+  const auto& kept = optimizer.state();
+  if (kept.find(from.unsafeGetTensorImpl()) == kept.end()) return;
+  const Named whole = state_tensors(optimizer, from);
+  const std::int64_t count = updates(optimizer, from);
+  const Named part = state_tensors(optimizer, to);
+  for (std::size_t i = 0; i < part.size(); ++i)
+    part[i].second.copy_(whole[i].second.flatten().narrow(0, begin, end - begin));
+  set_updates(optimizer, to, count);
+  forget_state(optimizer, from);
+}
+
 Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   using namespace torch::optim;
   if (is<Adam>(optimizer)) return adam_tensors<AdamParamState, AdamOptions>(optimizer, parameter);

@@ -20,6 +20,16 @@ namespace parallel {
 /// ConfigError for LBFGS (it evaluates the loss several times per step, on one rank's data).
 void require_supported(const torch::optim::Optimizer& optimizer);
 
+/// ConfigError for any but SGD, Adam, AdamW, RMSprop and Adagrad: another may look at a parameter
+/// as a whole.
+void require_element_wise(const torch::optim::Optimizer& optimizer);
+
+/// `to`, a flat view of elements [begin, end) of `from`, gets that part of what is kept for `from`,
+/// which is forgotten.
+void cut_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
+               std::int64_t begin, std::int64_t end);
+void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+
 /// "exp_avg", "exp_avg_sq" … of one parameter; zeros are made where no step was taken yet. Empty
 /// for an optimizer of another type.
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,

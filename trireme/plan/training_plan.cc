@@ -69,14 +69,42 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   return kOwnProcess + (shares ? gradients * (job.ranks - 1) / job.ranks : 0);
 }
 
+bool shards(const Job& job) { return job.owners > 1; }
+bool shards_weights(const Job& job) {
+  return shards(job) && (job.sync == "zero3" || job.sync == "hybrid");
+}
+bool shards_gradients(const Job& job) {
+  return shards_weights(job) || (shards(job) && job.sync == "zero2");
+}
+
+std::int64_t among(std::int64_t bytes, const Job& job) {
+  return (bytes + job.owners - 1) / job.owners;
+}
+
+// Buckets that are filled, sent and received at a time (parallel/sharded_sync.cc), and weights.
+std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute) {
+  if (!shards(job)) return 0;
+  constexpr std::int64_t kBuckets = 4;
+  const std::int64_t largest = std::max(job.largest_blocks * sum, job.bucket_bytes);
+  const std::int64_t bucket = std::min(job.parameters * sum, std::min(largest, job.bucket_bytes));
+  const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // sent and received, or received
+  const std::int64_t weights = shards_weights(job) ? job.largest_blocks * compute : 0;
+  return std::min(kBuckets * bucket, job.parameters * sum) * buffers + weights;
+}
+
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::int64_t n = job.parameters;
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
+  const bool bf16 = job.precision == "bf16";
+  const std::int64_t compute = bf16 ? 2 : master;
   Memory memory;
-  memory.weights = n * (master + (job.precision == "bf16" ? 2 : 0));
-  memory.gradients = n * master * plan.open_sums;
-  memory.optimizer = n * master * job.optimizer_moments;
+  memory.weights = shards_weights(job) ? among(n * compute, job) : n * compute;
+  if (bf16) memory.weights += among(n * master, job);
+  memory.gradients =
+      shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
+  memory.optimizer = among(n * master * job.optimizer_moments, job);
+  memory.moving = moving_bytes(job, master, compute);
   memory.activations = job.activations_per_micro * plan.lanes;
   memory.temporaries =
       static_cast<std::int64_t>(kTemporaries * static_cast<double>(memory.activations));
@@ -84,9 +112,19 @@ Memory memory_of(const TrainingPlan& plan) {
   if (plan.lanes > 1) memory.temporaries += n * (job.precision == "bf16" ? 2 : master) * plan.lanes;
   memory.program = job.program;
   memory.kernels = kKernels;
-  memory.group = group_bytes(job, memory.gradients);
+  memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
   memory.text = job.text;
   return memory;
+}
+
+std::string layout_name(const Job& job) {
+  const std::string among_owners = "over " + counted(job.owners, "rank");
+  if (!shards(job)) return "plain data parallel";
+  if (job.sync == "zero1") return "ZeRO-1 (optimizer state " + among_owners + ")";
+  if (job.sync == "zero2") return "ZeRO-2 (optimizer state and gradients " + among_owners + ")";
+  if (job.sync == "zero3") return "ZeRO-3 (all state " + among_owners + ", two blocks whole)";
+  return "hybrid (all state " + among_owners + ", two blocks whole; " +
+         counted(job.ranks / job.owners, "replica") + ")";
 }
 
 // Gradients are summed in the master weights' type, all of them once a step.
@@ -146,10 +184,13 @@ TrainingPlan make_plan(const Job& job) {
   plan.job = job;
   plan.micro_batches = job.batch / job.micro;
   plan.micro_per_rank = (plan.micro_batches + job.ranks - 1) / job.ranks;
-  plan.open_sums = std::max(1, ceil_log2(plan.micro_per_rank));
+  const int groups = job.ranks / job.owners;
+  plan.open_sums =
+      std::max(1, ceil_log2(shards_gradients(job) ? (plan.micro_batches + groups - 1) / groups
+                                                  : plan.micro_per_rank));
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
-  plan.communication = communication_of(job);
+  if (!shards(job)) plan.communication = communication_of(job);
   return plan;
 }
 
@@ -161,7 +202,7 @@ std::string explain(const TrainingPlan& plan) {
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
       << job.precision << "\n"
       << "  data     " << job.data << "\n"
-      << "  layout   plain data parallel: "
+      << "  layout   " << layout_name(job) << ": "
       << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
       << counted(job.micro, "sequence") << " a step";
   if (job.ranks > 1) {
@@ -184,7 +225,7 @@ std::string explain(const TrainingPlan& plan) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
-  if (job.ranks > 1) {
+  if (job.ranks > 1 && !shards(job)) {
     out << "  comm     " << milliseconds(plan.communication.seconds)
         << " of all-reduce a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"

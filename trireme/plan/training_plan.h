@@ -18,17 +18,20 @@ namespace plan {
 /// Bytes resident in one rank, pages that it shares with others counted whole (as VmHWM does; what
 /// ranks share is said). docs/design/007-predicted-memory.md has the measurements. `gradients`
 /// holds the open sums of the tree: a = max(1, ceil(log2 m)) of them for m micro-batches a rank
-/// (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a parameter in all.
+/// (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a parameter in all; with N
+/// owners ZeRO-1 is 2 + 4a + 12/N, ZeRO-2 is 2 + (12 + 4A)/N and ZeRO-3 (14 + 4A)/N, where A counts
+/// the open sums over all micro-batches of the owners' group.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
   std::int64_t temporaries = 0;  // of forward and backward, and what the allocator keeps of them
   std::int64_t program = 0;      // LibTorch and this program, before anything is allocated
   std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
-  std::int64_t group = 0;  // joining, sockets, boards; and the peers' gradients, read in place
-  std::int64_t text = 0;   // the corpus; one copy for all ranks of a host
+  std::int64_t group = 0;   // joining, sockets, boards; and the peers' gradients, read in place
+  std::int64_t text = 0;    // the corpus; one copy for all ranks of a host
+  std::int64_t moving = 0;  // ZeRO: buckets on their way to owners; ZeRO-3: two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   std::int64_t total() const noexcept {
-    return weights + gradients + optimizer + activations + temporaries + runtime();
+    return weights + gradients + optimizer + moving + activations + temporaries + runtime();
   }
 };
 
@@ -42,6 +45,9 @@ struct Job {
   std::int64_t tokens_per_sample = 0, steps = 0;
   std::int64_t activations_per_micro = 0;  // bytes
   std::int64_t program = 0, text = 0;      // bytes, as in Memory
+  std::string sync = "plain";              // zero1 | zero2 | zero3 | hybrid
+  int owners = 1;                          // ranks that share one copy
+  std::int64_t largest_blocks = 0;         // parameters of the two largest neighbouring blocks
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
@@ -56,7 +62,7 @@ struct TrainingPlan {
   Job job;
   std::int64_t micro_batches = 0;   // in a global batch
   std::int64_t micro_per_rank = 0;  // of the rank with most
-  int open_sums = 1;                // a
+  int open_sums = 1;                // a, or A
   int lanes = 1;                    // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;                    // of the rank with most
   Communication communication;      // of a step

@@ -42,6 +42,27 @@ TEST(TrainingPlan, ShowsTheArithmeticOfABadMicroBatch) {
   EXPECT_THAT(refusal(job(8, 3, 1)), HasSubstr("8 = 2 x 3 + 2"));
 }
 
+TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
+  // bf16 on 4 ranks, M = 8: a = 1 of 2 micro-batches a rank, A = 3 of all.
+  plan::Job one = job(8, 1, 4);
+  one.precision = "bf16";
+  one.owners = 4;
+  one.largest_blocks = 300;
+  const auto state = [&](const char* sync) {
+    one.sync = sync;
+    const plan::Memory memory = plan::make_plan(one).memory;
+    return memory.weights + memory.gradients + memory.optimizer;
+  };
+  EXPECT_EQ(state("zero1"), 1000 * (2 + 4) + 12000 / 4);
+  EXPECT_EQ(state("zero2"), 1000 * 2 + (12000 + 12000) / 4);
+  EXPECT_EQ(state("zero3"), (14000 + 12000) / 4);
+  EXPECT_GE(plan::make_plan(one).memory.moving, 300 * 2);
+  EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("ZeRO-3 (all state over 4 ranks"));
+  // Two groups of two: each of 4 micro-batches, A = 2.
+  one.owners = 2;
+  EXPECT_EQ(state("hybrid"), (14000 + 8000) / 2);
+}
+
 TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
   EXPECT_THAT(refusal(job(8, 4, 3)), AllOf(HasSubstr("8 / batch.micro 4 = 2"), HasSubstr("3 ranks"),
                                            HasSubstr("--ranks 2")));

@@ -3,6 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
+#include "trireme/parallel/sync_plan.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -42,6 +43,13 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
   job.program = observe::resident_bytes() - job.text;
   job.ranks = ranks;
+  // Hosts are not known yet: hybrid is planned as on one of them.
+  const parallel::SyncPlan sync =
+      parallel::plan_sync(settings.strategy.sync, ranks, settings.strategy.shard, ranks);
+  job.sync = sync.sync;
+  job.owners = sync.owners;
+  job.largest_blocks = models::largest_neighbours(settings.model);
+  job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
   job.lanes = settings.strategy.lanes;
   job.usable_cores = cores.usable;
@@ -60,7 +68,9 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   } else {
     job.tuning = plan::read_tuning();
   }
-  if (settings.strategy.data > 0 && settings.strategy.data != ranks) {
+  const bool whole =
+      settings.strategy.data == ranks || settings.strategy.data * sync.owners == ranks;
+  if (settings.strategy.data > 0 && !whole) {
     throw ConfigError("parallel.data = " + std::to_string(settings.strategy.data) + ", but " +
                           std::to_string(ranks) + " ranks were asked for",
                       {.operation = "plan",
@@ -80,6 +90,9 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("tokens_per_step", static_cast<long>(plan.tokens_per_step()))
       .set("predicted_memory_bytes", static_cast<long>(plan.memory.total()))
       .set("predicted_weight_bytes", static_cast<long>(plan.memory.weights))
+      .set("sync", plan.job.sync)
+      .set("owners", static_cast<long>(plan.job.owners))
+      .set("predicted_moving_bytes", static_cast<long>(plan.memory.moving))
       .set("predicted_gradient_bytes", static_cast<long>(plan.memory.gradients))
       .set("predicted_optimizer_bytes", static_cast<long>(plan.memory.optimizer))
       .set("predicted_activation_bytes", static_cast<long>(plan.memory.activations))

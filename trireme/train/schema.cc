@@ -120,16 +120,23 @@ void add_train_keys(config::Schema& schema) {
 }
 
 void add_parallel_keys(config::Schema& schema) {
-  schema.add({"parallel.sync",
-              text("plain"),
-              "How gradients and weights are kept in step.",
-              0,
-              0,
-              {"plain"}});
+  schema.add(
+      {"parallel.sync",
+       text("plain"),
+       "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
+       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host.",
+       0,
+       0,
+       {"plain", "zero1", "zero2", "zero3", "hybrid"}});
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
-  for (const char* axis : {"pipeline", "shard", "context", "tensor", "expert"}) {
+  schema.add({"parallel.shard", whole(0),
+              "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
+  for (const char* axis : {"pipeline", "context", "tensor", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
+  schema.add({"memory.offload", text(""),
+              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
+              "Empty: in memory."});
   schema.add({"comm.transport",
               text("auto"),
               "How bytes move between ranks.",
@@ -158,9 +165,8 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key :
-       {"parallel.schedule", "memory.recompute", "memory.offload", "memory.limit", "server.count",
-        "server.staleness", "server.replicas", "checkpoint.path"}) {
+  for (const char* key : {"parallel.schedule", "memory.recompute", "memory.limit", "server.count",
+                          "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -216,11 +222,13 @@ Settings::Settings(const config::Config& config) {
   }
   strategy = {.sync = config.text("parallel.sync"),
               .data = static_cast<int>(integer("parallel.data")),
+              .shard = static_cast<int>(integer("parallel.shard")),
               .precision = precision,
               .clip = number("train.clip"),
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
               .compression = config.text("comm.compression"),
+              .offload = config.text("memory.offload"),
               .lanes = static_cast<int>(integer("train.lanes"))};
   optimizer = {number("train.learning_rate"), number("train.beta1"), number("train.beta2"),
                number("train.epsilon"), number("train.weight_decay")};

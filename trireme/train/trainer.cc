@@ -241,7 +241,8 @@ class Trainer {
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
-    if (job_.rank() == 0 && settings_.sample_bytes > 0) {
+    // Where ranks hold parts of the weights, all of them write the same text.
+    if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && settings_.sample_bytes > 0) {
       job_.activity("generate");
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});

@@ -65,7 +65,9 @@ struct Refusal {
 class ParameterSync {
  public:
   virtual ~ParameterSync() = default;
-  /// A global batch of `total` micro-batches starts; `order` is what this rank will do.
+  /// A global batch of `total` micro-batches starts; `order` is what this rank will do, or what the
+  /// ranks of its group do where it has a micro-batch less. `total` 0: forward passes alone, which
+  /// end with finish(), too.
   virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
   /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one; leaves are
   /// gradient x `weight` (the sample count of a mean loss, 1 of a summed one).
@@ -79,9 +81,23 @@ class ParameterSync {
   /// fails with the communicator's error; what this rank itself saw wrong is in refusal().
   virtual Work finish() = 0;
   virtual std::optional<Refusal> refusal() const = 0;
+  /// After finish()'s Work and the vote, on the caller's thread: adds the uses of tied parameters,
+  /// in block order. The gradients of owned() are final.
+  virtual void settle() = 0;
+  /// After settle(): the sum of squares of the whole gradient, chunk sums folded in (parameter,
+  /// chunk) order (NUMERICS.md); the same bits on every rank. Collective where ranks own parts.
+  virtual double squared_norm() = 0;
+  /// After settle(): the first parameter whose sum holds an infinity or a NaN, the same on every
+  /// rank; -1: none. Collective where ranks own parts.
+  virtual std::int64_t first_overflow() = 0;
+  /// The step was refused on all ranks: nothing of it may reach the next one.
+  virtual void drop() = 0;
+  /// By ascending parameter, at most one of each.
   virtual std::span<optim::OwnedSlice> owned() = 0;
   /// After the update: all-gather, or mixing.
   virtual Work publish() = 0;
+  /// Of the gradient sums that stay between micro-batches.
+  virtual std::size_t gradient_bytes() const = 0;
 };
 
 }  // namespace parallel

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/kernel/reduce.h"
+#include "trireme/parallel/data/owned_gradients.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -93,7 +94,8 @@ const LeafPlan& PlainSync::plan_for(std::uint32_t total) {
 }
 
 void PlainSync::begin(std::uint32_t total, std::span<const Use>) {
-  TRIREME_CHECK(total > 0u);
+  forward_only_ = total == 0;
+  if (forward_only_) return;
   const std::lock_guard lock(mutex_);
   // All ranks know `total`, so they allocate together.
   const auto needed = static_cast<std::size_t>(slots_needed(total, world_.size()));
@@ -230,6 +232,7 @@ void PlainSync::end_micro() {
 }
 
 Work PlainSync::finish() {
+  if (forward_only_) return {};
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(!open_);
   TRIREME_CHECK(micro_ == plan_->steps.size());
@@ -267,7 +270,10 @@ Buffer PlainSync::sum_of(std::size_t slice) const {
                           owned.master_dtype);
 }
 
-void PlainSync::add_uses() {
+double PlainSync::squared_norm() { return fold_squares(slices_); }
+std::int64_t PlainSync::first_overflow() { return first_not_finite(slices_); }
+
+void PlainSync::settle() {
   std::vector<int> first(slices_.size(), -1);
   for (std::uint32_t use = 0; use < parameters_.size(); ++use) {
     const std::uint32_t slice = slice_of_[use];

@@ -59,16 +59,16 @@ class PlainSync final : public ParameterSync {
   std::span<optim::OwnedSlice> owned() override { return slices_; }
   Work publish() override { return {}; }
 
-  /// After finish(): adds the uses of tied parameters, in block order. Done by the caller's thread.
-  void add_uses();
-  /// The step was refused on all ranks: nothing of it may reach the next one.
-  void drop();
+  void settle() override;
+  double squared_norm() override;
+  std::int64_t first_overflow() override;
+  void drop() override;
+  std::size_t gradient_bytes() const override { return slots_.size() * slots_[0].bytes().size(); }
   /// The tree sum of owned()[slice]; the Buffer keeps the arena alive.
   Buffer sum_of(std::size_t slice) const;
   /// This rank's share of the batch that begin() announced.
   const LeafPlan& plan() const { return *plan_; }
   const BucketLayout& layout() const { return layout_; }
-  std::size_t arena_bytes() const { return slots_.size() * slots_[0].bytes().size(); }
 
  private:
   struct BucketState {
@@ -108,6 +108,7 @@ class PlainSync final : public ParameterSync {
   mutable std::mutex mutex_;  // hooks run on autograd's threads
   std::size_t micro_ = 0;     // micro-batches of this step that have begun
   bool open_ = false;         // between begin_micro and end_micro
+  bool forward_only_ = false;
   std::uint32_t microbatch_ = 0;
   double weight_ = 1;
   std::vector<bool> seen_;  // per flat use, in this micro-batch

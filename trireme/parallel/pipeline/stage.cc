@@ -9,7 +9,9 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-Stage::Stage(const models::Blocks& model, std::uint64_t seed) : seed_(seed) {
+Stage::Stage(const models::Blocks& model, std::uint64_t seed,
+             const std::function<void(const Member&)>& built)
+    : seed_(seed) {
   if (model.specs().empty())
     throw ConfigError("the model has no blocks", {.operation = "model", .advice = "Add blocks."});
   std::map<std::string, std::size_t> last_use;
@@ -28,13 +30,14 @@ Stage::Stage(const models::Blocks& model, std::uint64_t seed) : seed_(seed) {
     tensor::seed_default_generator(seed, spec.name);
     member.block = spec.make();
     members_.push_back(std::move(member));
+    if (built) built(members_.back());
   }
   last_use.erase(members_.back().writes);
   dead_after_.resize(members_.size());
   for (const auto& [value, index] : last_use) dead_after_[index].push_back(value);
 }
 
-models::Value Stage::forward(const MicroBatch& micro, std::int64_t step) {
+models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const Enter& enter) {
   std::map<std::string, models::Value> values;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
@@ -50,11 +53,13 @@ models::Value Stage::forward(const MicroBatch& micro, std::int64_t step) {
     const tensor::StreamScope streams(key);
     if (seeds_generator_) tensor::seed_default_generator(key);
     const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
+    const Leave leave = enter ? enter(i) : Leave{};
     models::Value output = member.block->forward(inputs);
     if (seeds_generator_ && drawing_block_.empty() &&
         position != tensor::default_generator_position())
       drawing_block_ = member.name;
     inputs.clear();
+    if (leave) leave(output);
     values[member.writes] = std::move(output);
     for (const std::string& name : dead_after_[i]) values.erase(name);
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,20 +22,25 @@ namespace parallel {
 
 class Stage {
  public:
-  /// Builds every block. ConfigError for two blocks of one name.
-  Stage(const models::Blocks& model, std::uint64_t seed);
-
   struct Member {
     std::string name;
     std::shared_ptr<models::Block> block;
     std::vector<std::string> reads;
     std::string writes;
   };
+  /// Around a block's forward pass: called before it, with the block's number; what it returns is
+  /// called after it, with the block's value.
+  using Leave = std::function<void(const models::Value&)>;
+  using Enter = std::function<Leave(std::size_t block)>;
+
+  /// Builds every block; `built` is called after each. ConfigError for two blocks of one name.
+  Stage(const models::Blocks& model, std::uint64_t seed,
+        const std::function<void(const Member&)>& built = {});
   const std::vector<Member>& members() const noexcept { return members_; }
 
   /// The last block's value. ConfigError where a block reads what neither a block before it nor the
   /// batch gives. Values are dropped after their last reader.
-  models::Value forward(const MicroBatch& micro, std::int64_t step);
+  models::Value forward(const MicroBatch& micro, std::int64_t step, const Enter& enter = {});
   void train(bool on);
   /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
   void seeds_generator(bool on) noexcept { seeds_generator_ = on; }

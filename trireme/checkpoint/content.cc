@@ -1,0 +1,235 @@
+// CheckpointContent: every rank tells which shards it has; all come to the same choice of who gives
+// which part of each tensor; then rank 0 writes and the others send, in one order.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/shards.h"
+#include "trireme/format/safetensors.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace checkpoint {
+namespace {
+
+using format::ByteSink;
+using format::TensorView;
+
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t dim : shape) elements *= dim;
+  return elements;
+}
+
+// Elements [begin, end) come from `rank`.
+struct Source {
+  std::int64_t begin = 0, end = 0;
+  int rank = 0;
+};
+
+struct Tensor {
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;
+  std::vector<Source> offered;  // overlapping where ranks hold the same
+  std::vector<Source> chosen;   // back to back
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw CheckpointError(what, {.operation = "checkpoint.save",
+                               .advice = "This is a fault of what gives the state: every part of a "
+                                         "tensor must be on some rank."});
+}
+
+// From the left, always the source that reaches furthest; of equals the lowest rank.
+void choose(const std::string& key, Tensor& tensor) {
+  const std::int64_t elements = elements_of(tensor.shape);
+  std::int64_t at = 0;
+  do {
+    const Source* best = nullptr;
+    for (const Source& source : tensor.offered) {
+      if (source.begin > at || source.end < at || (source.end == at && elements > 0)) continue;
+      if (best == nullptr || source.end > best->end ||
+          (source.end == best->end && source.rank < best->rank))
+        best = &source;
+    }
+    if (best == nullptr)
+      refuse("no rank has element " + std::to_string(at) + " of tensor \"" + key + "\"");
+    tensor.chosen.push_back({at, best->end, best->rank});
+    at = best->end;
+  } while (at < elements);
+}
+
+}  // namespace
+
+struct CheckpointContent::Impl {
+  // A shard of this rank, under its key: the file and the name in it.
+  struct Own {
+    NamedShard shard;
+    std::string file, key;
+  };
+  // A part of a tensor that one rank has, in the order of the files.
+  struct Step {
+    std::string file, key;
+    Source source;
+    std::size_t width = 4;
+  };
+
+  Impl(const Parts& parts, comm::Communicator* given) : world(given) {
+    for (const auto& [part, saveable] : parts)
+      for (NamedShard& shard : saveable->state()) take(part, std::move(shard));
+    const int ranks = world == nullptr ? 1 : world->size();
+    rank = world == nullptr ? 0 : world->rank();
+    const std::vector<std::string> tables = ranks == 1 ? std::vector{table()} : exchange(table());
+    for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
+    for (auto& [name, file] : files)
+      for (auto& [key, tensor] : file) choose(key, tensor);
+    order();
+  }
+
+  void take(const std::string& part, NamedShard shard) {
+    TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
+    TRIREME_CHECK(shard.local.is_contiguous());
+    TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
+    const bool weights = part == kModelPart && shard.name.find('/') == std::string::npos;
+    const std::string key = weights ? shard.name : part + "/" + shard.name;
+    own.push_back({std::move(shard), weights ? kModelFile : kStateFile, key});
+  }
+
+  std::string table() const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Own& item : own)
+      rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
+                      item.shard.begin, item.shard.end});
+    return rows.dump();
+  }
+
+  std::vector<std::string> exchange(const std::string& mine) const {
+    std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(world->size()));
+    world
+        ->all_gather(Buffer::of(std::span(length)), Buffer::of(std::span(lengths)),
+                     {.label = "checkpoint tables"})
+        .wait();
+    std::vector<std::size_t> counts(lengths.begin(), lengths.end());
+    std::size_t total = 0;
+    for (const std::size_t count : counts) total += count;
+    std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(total);
+    world
+        ->all_gather_v(Buffer::of(std::span(bytes)), Buffer::of(std::span(all)), counts,
+                       {.label = "checkpoint tables"})
+        .wait();
+    std::vector<std::string> tables;
+    auto at = all.begin();
+    for (const std::size_t count : counts) {
+      tables.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
+      at += static_cast<std::ptrdiff_t>(count);
+    }
+    return tables;
+  }
+
+  void read(const std::string& text, int from) {
+    for (const auto& row : nlohmann::json::parse(text)) {
+      Tensor& tensor = files[row[0].get<std::string>()][row[1].get<std::string>()];
+      const auto dtype = static_cast<DType>(row[2].get<int>());
+      const auto shape = row[3].get<std::vector<std::int64_t>>();
+      if (tensor.offered.empty()) {
+        tensor.dtype = dtype;
+        tensor.shape = shape;
+      } else if (tensor.dtype != dtype || tensor.shape != shape) {
+        refuse("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
+               "\" differs in type or shape from rank " +
+               std::to_string(tensor.offered.front().rank) + "'s");
+      }
+      tensor.offered.push_back({row[4].get<std::int64_t>(), row[5].get<std::int64_t>(), from});
+    }
+  }
+
+  std::vector<TensorView> views(const std::string& file) const {
+    std::vector<TensorView> result;
+    const auto found = files.find(file);
+    if (found == files.end()) return result;
+    for (const auto& [key, tensor] : found->second)
+      result.push_back({key, tensor.dtype, tensor.shape, {}});
+    format::sort_for_file(result);
+    return result;
+  }
+
+  void order() {
+    for (const char* file : {kModelFile, kStateFile})
+      for (const TensorView& view : views(file))
+        for (const Source& source : files.at(file).at(view.name).chosen)
+          steps.push_back({file, view.name, source, size_of(view.dtype)});
+  }
+
+  // This rank's memory of a step's elements.
+  std::span<std::byte> mine(const Step& step) const {
+    for (const Own& item : own) {
+      const NamedShard& shard = item.shard;
+      if (item.key != step.key || item.file != step.file || shard.begin > step.source.begin ||
+          shard.end < step.source.end)
+        continue;
+      return {static_cast<std::byte*>(shard.local.data_ptr()) +
+                  static_cast<std::size_t>(step.source.begin - shard.begin) * step.width,
+              static_cast<std::size_t>(step.source.end - step.source.begin) * step.width};
+    }
+    TRIREME_CHECK(false);
+    return {};
+  }
+
+  // Rank 0 takes the next step's bytes, from itself or from who has them.
+  void next(const ByteSink& sink) {
+    const Step& step = steps[at++];
+    if (step.source.rank == rank) return sink(mine(step));
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(step.source.end - step.source.begin) *
+                                    step.width);
+    world->recv(Buffer::of(std::span(bytes)), step.source.rank, 0, {.label = step.key}).wait();
+    sink(std::as_bytes(std::span(bytes)));
+  }
+
+  comm::Communicator* world;
+  int rank = 0;
+  std::vector<Own> own;
+  std::map<std::string, std::map<std::string, Tensor>> files;
+  std::vector<Step> steps;
+  std::size_t at = 0;
+};
+
+CheckpointContent::CheckpointContent(const Parts& parts, comm::Communicator* world)
+    : impl_(std::make_unique<Impl>(parts, world)) {}
+CheckpointContent::~CheckpointContent() = default;
+
+std::map<std::string, FileWriter> CheckpointContent::writers() {
+  std::map<std::string, FileWriter> writers;
+  for (const char* file : {kModelFile, kStateFile}) {
+    writers[file] = [impl = impl_.get(), file](const auto& sink) {
+      format::write_safetensors(
+          impl->views(file), {{"format", "pt"}},
+          [&](const TensorView& view, const ByteSink& out) {
+            const std::size_t sources = impl->files.at(file).at(view.name).chosen.size();
+            for (std::size_t i = 0; i < sources; ++i) impl->next(out);
+          },
+          sink);
+    };
+  }
+  return writers;
+}
+
+void CheckpointContent::drain() {
+  while (impl_->at < impl_->steps.size()) impl_->next([](std::span<const std::byte>) {});
+}
+
+void CheckpointContent::send() {
+  for (const Impl::Step& step : impl_->steps) {
+    if (step.source.rank != impl_->rank) continue;
+    const std::span<std::byte> bytes = impl_->mine(step);
+    impl_->world->send({bytes.data(), bytes.size(), DType::U8}, 0, 0, {.label = step.key}).wait();
+  }
+}
+
+}  // namespace checkpoint
+}  // namespace v0
+}  // namespace trireme

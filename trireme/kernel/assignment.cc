@@ -1,0 +1,27 @@
+#include "trireme/kernel/assignment.h"
+
+#include "trireme/base/check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group) {
+  return contiguous_share(total, assignment.groups, group);
+}
+
+std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank) {
+  TRIREME_CHECK(rank >= 0);
+  TRIREME_CHECK(rank < assignment.size());
+  const LeafRange share = group_share(assignment, total, assignment.group_of(rank));
+  const auto step = static_cast<std::uint32_t>(assignment.members);
+  std::vector<std::uint32_t> leaves;
+  for (auto at = static_cast<std::uint32_t>(assignment.member_of(rank)); at < share.count;
+       at += step)
+    leaves.push_back(share.first + at);
+  return leaves;
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// Assignment: which micro-batches of a global batch a rank computes (NUMERICS.md: "The sum").
+//
+// Ranks form `groups` of `members` consecutive ranks. The groups take contiguous shares; within a
+// group, member s takes the share's leaves s, s + members, … Plain data parallel and ZeRO-1 are N
+// groups of one, ZeRO-2 and 3 one group of N, hybrid has a group per replica. Of 10 micro-batches:
+//
+//     4 x 1   0 1 | 2 3 4 | 5 6 | 7 8 9          1 x 4   0 4 8 | 1 5 9 | 2 6 | 3 7
+//     2 x 2   0 2 4 | 1 3 || 5 7 9 | 6 8
+//
+// Pure functions; no state, thread safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+struct Assignment {
+  int groups = 1, members = 1;
+  int size() const noexcept { return groups * members; }
+  int group_of(int rank) const noexcept { return rank / members; }
+  int member_of(int rank) const noexcept { return rank % members; }
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+/// Every rank a contiguous share.
+constexpr Assignment contiguous(int size) noexcept { return {size, 1}; }
+
+/// The leaves of a group's members together.
+LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group);
+/// Ascending; empty where the rank has none.
+std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank);
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

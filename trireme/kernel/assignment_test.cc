@@ -1,0 +1,43 @@
+#include "trireme/kernel/assignment.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace trireme {
+namespace kernel {
+namespace {
+
+using Leaves = std::vector<std::uint32_t>;
+
+TEST(Assignment, TheGridOfTheHeader) {
+  EXPECT_EQ(leaves_of({4, 1}, 10, 1), (Leaves{2, 3, 4}));
+  EXPECT_EQ(leaves_of({1, 4}, 10, 0), (Leaves{0, 4, 8}));
+  EXPECT_EQ(leaves_of({1, 4}, 10, 3), (Leaves{3, 7}));
+  EXPECT_EQ(leaves_of({2, 2}, 10, 0), (Leaves{0, 2, 4}));
+  EXPECT_EQ(leaves_of({2, 2}, 10, 3), (Leaves{6, 8}));
+  EXPECT_EQ(leaves_of({1, 4}, 2, 3), Leaves{});
+}
+
+TEST(Assignment, EveryLeafHasOneRank) {
+  for (const Assignment assignment :
+       {Assignment{1, 1}, {3, 1}, {1, 3}, {2, 4}, {3, 2}, {1, 8}, {5, 3}}) {
+    for (std::uint32_t total = 1; total < 40; ++total) {
+      std::set<std::uint32_t> seen;
+      std::size_t count = 0;
+      for (int rank = 0; rank < assignment.size(); ++rank) {
+        for (const std::uint32_t leaf : leaves_of(assignment, total, rank)) {
+          seen.insert(leaf);
+          ++count;
+        }
+      }
+      EXPECT_EQ(count, total);
+      EXPECT_EQ(seen.size(), total);
+      EXPECT_EQ(*seen.rbegin(), total - 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kernel
+}  // namespace trireme

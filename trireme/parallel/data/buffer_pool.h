@@ -1,0 +1,52 @@
+// BufferPool: scratch memory that is asked for again and again in about the same sizes. Take one,
+// give it back; it keeps what was given back, so that its pages need not be mapped anew.
+//
+// Never holds more than was in use at once: where no free buffer is large enough, the largest free
+// one goes before a new one comes. 64-byte aligned, contents undefined. Not thread safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <new>
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+class BufferPool {
+ public:
+  struct Deleter {
+    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
+  };
+  struct Lease {
+    std::unique_ptr<std::byte, Deleter> data;
+    std::size_t capacity = 0;
+  };
+
+  Lease take(std::size_t bytes) {
+    auto fitting = free_.lower_bound(bytes);
+    if (fitting == free_.end()) {
+      if (!free_.empty()) free_.erase(std::prev(free_.end()));
+      Lease lease;
+      lease.capacity = bytes;
+      lease.data.reset(static_cast<std::byte*>(
+          ::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})));
+      return lease;
+    }
+    Lease lease = std::move(fitting->second);
+    free_.erase(fitting);
+    return lease;
+  }
+  void give(Lease lease) {
+    if (lease.data) free_.emplace(lease.capacity, std::move(lease));
+  }
+
+ private:
+  std::multimap<std::size_t, Lease> free_;  // by capacity
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

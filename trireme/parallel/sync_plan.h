@@ -1,0 +1,34 @@
+// SyncPlan: what a value of parallel.sync means on this many ranks: who computes which
+// micro-batches, who owns what, and which groups of ranks there are for it. Pure arithmetic but for
+// make_shard_groups().
+#pragma once
+
+#include <string>
+
+#include "trireme/kernel/assignment.h"
+#include "trireme/parallel/sharded_sync.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+struct SyncPlan {
+  std::string sync = "plain";
+  kernel::Assignment assignment;
+  int owners = 1;  // ranks that share one copy of gradient sums and optimizer state
+  bool shards_weights = false;
+  bool sharded() const noexcept { return owners > 1; }
+  int owner_of(int rank) const noexcept { return rank % owners; }
+};
+
+/// plain | zero1 | zero2 | zero3 | hybrid on `size` ranks. Hybrid shards over `shard` consecutive
+/// ranks (0: those of a host, `local_size`) and replicates over the others. ConfigError with the
+/// arithmetic where they do not divide, and for another name.
+SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
+
+/// Collective over `world`: this rank's groups; only where the plan is sharded.
+ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan);
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme
