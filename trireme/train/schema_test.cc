@@ -47,6 +47,14 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(settings.strategy.clip, 0.25);
 }
 
+TEST(Settings, WhatARankComputesWithReachesIt) {
+  const train::Settings settings(
+      with({"train.lanes=3", "train.kernel_table=a.toml", "model.dropout=0.25"}));
+  EXPECT_EQ(settings.strategy.lanes, 3);
+  EXPECT_EQ(settings.kernel_table, "a.toml");
+  EXPECT_EQ(settings.model.dropout, 0.25);
+}
+
 TEST(Settings, HeadsMustDivideTheWidth) {
   EXPECT_THAT(refusal({"model.width=130", "model.heads=4"}),
               AllOf(HasSubstr("130 / 4"), HasSubstr("leaves 2")));
@@ -54,12 +62,14 @@ TEST(Settings, HeadsMustDivideTheWidth) {
 
 TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
   const std::string base = with({}).identity();
-  for (const char* change : {"train.seed=9", "batch.micro=2", "train.precision=bf16",
-                             "train.kernel_threads=2", "train.beta2=0.5", "model.layers=2"}) {
+  for (const char* change :
+       {"train.seed=9", "batch.micro=2", "train.precision=bf16", "train.kernel_threads=2",
+        "train.beta2=0.5", "model.layers=2", "model.dropout=0.1"}) {
     EXPECT_NE(with({change}).identity(), base) << change;
   }
-  for (const char* change : {"comm.algorithm=ring", "comm.transport=tcp", "comm.sockets=2",
-                             "timeout=5", "checkpoint.every=3", "comm.bucket_bytes=4096"}) {
+  for (const char* change :
+       {"comm.algorithm=ring", "comm.transport=tcp", "comm.sockets=2", "timeout=5",
+        "checkpoint.every=3", "comm.bucket_bytes=4096", "train.lanes=4"}) {
     EXPECT_EQ(with({change}).identity(), base) << change;
   }
 }
