@@ -175,10 +175,10 @@ class Killer {
       plan.within_host ? world.split(job.rank() / 2, 0) : std::shared_ptr<comm::Communicator>();
   CheckedCalls calls(host ? *host : world, plan.what);
   if (host) host->barrier().wait();  // its arenas are mapped
-  world.barrier().wait();
-  job.waiter()->run([&] { killer.start(); });
-  TimePoint start{};
+  TimePoint start = steady_now();
   try {
+    world.barrier().wait();  // who is out of it first may die while others are in it
+    job.waiter()->run([&] { killer.start(); });
     for (int step = 0; step < 1000; ++step) {
       start = steady_now();
       if (!calls.step(step)) std::printf("wrong data in step %d\n", step);

@@ -2,8 +2,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
-#include "trireme/tensor/determinism.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -21,8 +21,7 @@ config::Config config_of(const std::string& run) {
 }
 
 int set_up(const train::Settings& settings, int argc) {
-  tensor::set_up_process(
-      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  train::set_up_process(settings);
   return argc;
 }
 

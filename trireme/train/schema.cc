@@ -186,6 +186,9 @@ void add_train_keys(config::Schema& schema) {
               1024,
               {},
               true});
+  schema.add({"train.kernel_table", text(""),
+              "A file of `trireme doctor --tune`: which library computes which product. Empty: the "
+              "built-in table. What it says is part of what decides the bits."});
   schema.add(
       {"train.lanes", whole(1),
        "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "

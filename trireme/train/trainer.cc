@@ -293,8 +293,11 @@ class Trainer {
 }  // namespace
 
 void set_up_training(const WorkerSpec& spec) {
-  const Settings settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
+  set_up_process(Settings(
+      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {})));
+}
+
+void set_up_process(const Settings& settings) {
   tensor::set_up_process(
       {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
   if (!settings.kernel_table.empty())

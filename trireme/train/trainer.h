@@ -14,6 +14,8 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
+struct Settings;
+
 /// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
 /// Errors are thrown.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
@@ -24,6 +26,9 @@ int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::T
              const WorkerSpec& spec);
 /// Once in a process, before run_seat().
 void set_up_training(const WorkerSpec& spec);
+/// What of a job's settings holds for the whole process: threads of a kernel, the kernel table.
+/// Before anything computes.
+void set_up_process(const Settings& settings);
 
 }  // namespace train
 }  // namespace v0
