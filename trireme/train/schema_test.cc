@@ -47,9 +47,58 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(settings.strategy.clip, 0.25);
 }
 
-"train.beta2=0.5", "model.layers=2", "model.dropout=0.1", "optimizer.name=lion",
-    "train.schedule=linear", "optimizer.groups=match=*.bias weight_decay=0"
-}) {
+TEST(Settings, WhatARankComputesWithReachesIt) {
+  const train::Settings settings(
+      with({"train.lanes=3", "train.kernel_table=a.toml", "model.dropout=0.25"}));
+  EXPECT_EQ(settings.strategy.lanes, 3);
+  EXPECT_EQ(settings.kernel_table, "a.toml");
+  EXPECT_EQ(settings.model.dropout, 0.25);
+}
+
+TEST(Settings, OptimizersTakeTheirNumbers) {
+  const train::Settings sgd(with({"optimizer.name=sgd", "optimizer.momentum=0.8",
+                                  "optimizer.nesterov=true", "train.weight_decay=0.3"}));
+  EXPECT_EQ(std::get<Sgd>(sgd.optimizer).momentum, 0.8);
+  EXPECT_TRUE(std::get<Sgd>(sgd.optimizer).nesterov);
+  EXPECT_EQ(std::get<Sgd>(sgd.optimizer).weight_decay, 0.3);
+  const train::Settings lamb(with({"optimizer.name=lamb", "train.beta1=0.7"}));
+  EXPECT_EQ(std::get<Lamb>(lamb.optimizer).beta1, 0.7);
+  const train::Settings lion(with({"optimizer.name=lion", "train.beta2=0.7"}));
+  EXPECT_EQ(std::get<Lion>(lion.optimizer).beta2, 0.7);
+  const train::Settings adafactor(with({"optimizer.name=adafactor", "optimizer.update_clip=2"}));
+  EXPECT_EQ(std::get<Adafactor>(adafactor.optimizer).clip, 2);
+  EXPECT_THAT(refusal({"optimizer.name=adam"}), HasSubstr("adafactor"));
+  EXPECT_THAT(refusal({"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.dampening=0.1"}),
+              HasSubstr("nesterov"));
+}
+
+TEST(Settings, GroupsAreRead) {
+  const train::Settings settings(
+      with({"optimizer.groups=match=*.bias weight_decay=0; match=embed.* learning_rate=0.5"}));
+  const auto& groups = std::get<AdamW>(settings.optimizer).groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].match, "*.bias");
+  EXPECT_EQ(groups[0].weight_decay, 0.0);
+  EXPECT_EQ(groups[0].rate_factor, 1);
+  EXPECT_EQ(groups[1].rate_factor, 0.5);
+  EXPECT_FALSE(groups[1].weight_decay.has_value());
+  EXPECT_THAT(refusal({"optimizer.groups=weight_decay=0"}), HasSubstr("which names"));
+  EXPECT_THAT(refusal({"optimizer.groups=match=a weight_decay=x"}), HasSubstr("\"x\""));
+  EXPECT_THAT(refusal({"optimizer.groups=match=a wd=0"}), HasSubstr("wd=0"));
+}
+
+TEST(Settings, SchedulesAreChosenAndScaled) {
+  const train::Settings settings(
+      with({"train.schedule=wsd", "train.steps=100", "train.warmup=5", "train.learning_rate=0.1",
+            "train.final_learning_rate=0", "batch.global=32", "train.base_batch=8"}));
+  EXPECT_EQ(settings.schedule.decay, optim::Decay::Stable);
+  EXPECT_EQ(settings.schedule.decay_steps, 20);
+  EXPECT_DOUBLE_EQ(optim::learning_rate(settings.schedule, 50), 0.4);
+  EXPECT_DOUBLE_EQ(optim::learning_rate(settings.schedule, 90), 0.2);
+  EXPECT_DOUBLE_EQ(optim::learning_rate_of(settings.optimizer), 0.4);
+  EXPECT_THAT(refusal({"train.schedule=one_cycle"}), HasSubstr("train.warmup = 0"));
+  EXPECT_THAT(refusal({"train.schedule=step"}), HasSubstr("train.step_every"));
+  EXPECT_THAT(refusal({"train.schedule=cosinus"}), HasSubstr("one_cycle"));
 }
 
 TEST(Settings, HeadsMustDivideTheWidth) {
@@ -61,12 +110,8 @@ TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
   const std::string base = with({}).identity();
   for (const char* change :
        {"train.seed=9", "batch.micro=2", "train.precision=bf16", "train.kernel_threads=2",
-<<<<<<< HEAD
-        "train.beta2=0.5", "model.layers=2", "optimizer.name=lion", "train.schedule=linear",
-        "optimizer.groups=match=*.bias weight_decay=0"}) {
-=======
-        "train.beta2=0.5", "model.layers=2", "model.dropout=0.1"}) {
->>>>>>> main
+        "train.beta2=0.5", "model.layers=2", "model.dropout=0.1", "optimizer.name=lion",
+        "train.schedule=linear", "optimizer.groups=match=*.bias weight_decay=0"}) {
     EXPECT_NE(with({change}).identity(), base) << change;
   }
   for (const char* change :
