@@ -77,7 +77,7 @@ TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
 TEST(Settings, WhatIsNotThereYetIsRefused) {
   EXPECT_THAT(refusal({"parallel.sync=gossip"}), HasSubstr("plain"));
   EXPECT_THAT(refusal({"parallel.pipeline=2"}), HasSubstr("out of range"));
-  EXPECT_THAT(refusal({"memory.offload=true"}), HasSubstr("not in this release"));
+  EXPECT_THAT(refusal({"memory.limit=1"}), HasSubstr("not in this release"));
 }
 
 }  // namespace
