@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/kernel_table.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/schema.h"
 
@@ -50,11 +51,14 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   // The run's own configuration must mean the same from any folder.
-  if (const std::string path = config.text("data.path"); !path.empty()) {
-    const std::string source = config.source("data.path");
-    config.assign("data.path", std::filesystem::absolute(path).lexically_normal().string(), source);
+  for (const char* key : {"data.path", "train.kernel_table"}) {
+    const std::string path = config.text(key), source = config.source(key);
+    if (path.empty()) continue;
+    config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
   }
   const train::Settings settings(config);
+  // Refused here, before any rank starts.
+  if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus =
