@@ -112,7 +112,7 @@ long Checkpointer::resume() {
   impl.job.activity("checkpoint.resume");
   impl.looked = true;
   const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
-  if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder);
+  if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
   impl.saved = impl.seen = static_cast<long>(manifest.step);
   return impl.saved;
 }

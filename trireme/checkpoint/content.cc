@@ -78,13 +78,14 @@ struct CheckpointContent::Impl {
     std::size_t width = 4;
   };
 
-  Impl(const Parts& parts, comm::Communicator* given) : world(given) {
+  Impl(const Parts& parts, comm::Communicator* given, bool to_write) : world(given) {
     for (const auto& [part, saveable] : parts)
       for (NamedShard& shard : saveable->state()) take(part, std::move(shard));
     const int ranks = world == nullptr ? 1 : world->size();
     rank = world == nullptr ? 0 : world->rank();
     const std::vector<std::string> tables = ranks == 1 ? std::vector{table()} : exchange(table());
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
+    if (!to_write) return;
     for (auto& [name, file] : files)
       for (auto& [key, tensor] : file) choose(key, tensor);
     order();
@@ -198,8 +199,8 @@ struct CheckpointContent::Impl {
   std::size_t at = 0;
 };
 
-CheckpointContent::CheckpointContent(const Parts& parts, comm::Communicator* world)
-    : impl_(std::make_unique<Impl>(parts, world)) {}
+CheckpointContent::CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write)
+    : impl_(std::make_unique<Impl>(parts, world, to_write)) {}
 CheckpointContent::~CheckpointContent() = default;
 
 std::map<std::string, FileWriter> CheckpointContent::writers() {
@@ -216,6 +217,11 @@ std::map<std::string, FileWriter> CheckpointContent::writers() {
     };
   }
   return writers;
+}
+
+bool CheckpointContent::has(const std::string& file, const std::string& key) const {
+  const auto found = impl_->files.find(file);
+  return found != impl_->files.end() && found->second.contains(key);
 }
 
 void CheckpointContent::drain() {

@@ -1,7 +1,6 @@
 #include "trireme/checkpoint/shards.h"
 
 #include <cstring>
-#include <set>
 
 #include "trireme/base/check.h"
 #include "trireme/format/safetensors.h"
@@ -39,8 +38,7 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
                                          "run, or start a new one in another folder."});
 }
 
-void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file,
-          std::set<std::string>& used) {
+void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file) {
   check_shard(shard);
   const TensorView* saved = file.find(key);
   if (saved == nullptr) refuse(file.path() + " has no tensor \"" + key + "\"");
@@ -48,17 +46,17 @@ void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile
     refuse(file.path() + ": tensor \"" + key + "\" is " + describe(saved->dtype, saved->shape) +
            ", and " + describe(shard.dtype, shard.shape) + " is needed");
   }
-  used.insert(key);
   const std::size_t width = size_of(shard.dtype);
   const auto part =
       saved->bytes.subspan(static_cast<std::size_t>(shard.begin) * width, shard.local.nbytes());
   if (!part.empty()) std::memcpy(shard.local.data_ptr(), part.data(), part.size());
 }
 
-void refuse_leftovers(const SafetensorsFile& file, const std::set<std::string>& used,
+void refuse_leftovers(const SafetensorsFile& file, const char* name,
+                      const CheckpointContent& wanted,
                       const std::function<bool(const std::string&)>& ours) {
   for (const TensorView& tensor : file.tensors()) {
-    if (used.count(tensor.name) == 0 && ours(tensor.name)) {
+    if (!wanted.has(name, tensor.name) && ours(tensor.name)) {
       refuse(file.path() + " has a tensor \"" + tensor.name + "\" that this run has not");
     }
   }
@@ -66,27 +64,29 @@ void refuse_leftovers(const SafetensorsFile& file, const std::set<std::string>& 
 
 }  // namespace
 
-void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder) {
+void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
+             comm::Communicator* world) {
   for (const auto& [part, saveable] : parts) {
     if (manifest.parts.count(part) == 0) {
       refuse(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
     }
   }
+  // What this rank has no part of, another may have.
+  const CheckpointContent wanted(parts, world, /*to_write=*/false);
   const SafetensorsFile model(folder.map(manifest.step, kModelFile));
   const SafetensorsFile state(folder.map(manifest.step, kStateFile));
-  std::set<std::string> used_model, used_state;
   for (const auto& [part, saveable] : parts) {
     for (const NamedShard& shard : saveable->state()) {
       if (in_model(part, shard.name)) {
-        fill(shard, shard.name, model, used_model);
+        fill(shard, shard.name, model);
       } else {
-        fill(shard, part + "/" + shard.name, state, used_state);
+        fill(shard, part + "/" + shard.name, state);
       }
     }
   }
-  refuse_leftovers(model, used_model,
+  refuse_leftovers(model, kModelFile, wanted,
                    [&](const std::string&) { return parts.count(kModelPart) > 0; });
-  refuse_leftovers(state, used_state, [&](const std::string& key) {
+  refuse_leftovers(state, kStateFile, wanted, [&](const std::string& key) {
     return parts.count(key.substr(0, key.find('/'))) > 0;
   });
   for (const auto& [part, saveable] : parts) saveable->restored(manifest.parts.at(part));

@@ -31,13 +31,16 @@ class CheckpointContent {
   /// Takes state() now; the tensors must not change until they were written. Collective where
   /// `world` is given; null: this rank alone. CheckpointError on all ranks where a tensor's shards
   /// leave a part out, or ranks differ in its type or shape.
-  CheckpointContent(const Parts& parts, comm::Communicator* world);
+  /// `to_write` false: for has() alone, and parts may be left out.
+  CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write = true);
   ~CheckpointContent();
 
   /// Rank 0: writers for both files, to be called in the order of their names, once.
   std::map<std::string, FileWriter> writers();
   /// Rank 0: takes and drops what was not written, after a failure, so that nobody waits.
   void drain();
+  /// Whether some rank has a shard of tensor `key` of a file.
+  bool has(const std::string& file, const std::string& key) const;
   /// The other ranks: sends what rank 0 does not have, and returns when it was taken.
   void send();
 
@@ -47,9 +50,10 @@ class CheckpointContent {
 };
 
 /// Fills every shard of every part and calls restored(). Parts of the checkpoint that are not asked
-/// for are left alone. Throws CheckpointError where a tensor is missing, left over, or of another
-/// shape or type, with both.
-void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder);
+/// for are left alone. Throws CheckpointError where a tensor is missing, left over on all ranks, or
+/// of another shape or type, with both. Collective where `world` is given.
+void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
+             comm::Communicator* world = nullptr);
 
 }  // namespace checkpoint
 }  // namespace v0
