@@ -38,7 +38,8 @@ TEST(Output, OfATrainingRun) {
   }
   const std::string last = result.out.substr(result.out.rfind("\nnext: "));
   EXPECT_THAT(last, HasSubstr("generate runs/tiny --prompt"));
-  for (const char* file : {"config.toml", "events.jsonl", "loss.svg", "checkpoint/latest"}) {
+  for (const char* file :
+       {"config.toml", "events.jsonl", "loss.svg", "tensorboard", "checkpoint/latest"}) {
     EXPECT_TRUE(fs::exists(folder.file(std::string("runs/tiny/") + file))) << file;
   }
   // The plan's memory against the rank with most. (20 % too little before its parts were measured.)

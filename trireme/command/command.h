@@ -33,6 +33,7 @@ void add_show_partition(CLI::App& show, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 void add_launch(CLI::App& app, Invocation& invocation);
+void add_compare(CLI::App& app, Invocation& invocation);
 
 /// Parses the command line and runs the command that it names. Errors end as one sentence on
 /// standard error and the exit code of DESIGN 7 (2 for wrong usage). `name`: the program's, in

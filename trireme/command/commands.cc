@@ -12,7 +12,8 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-const std::vector<AddCommand> kCommands = {add_show, add_verify, add_bench, add_launch};
+const std::vector<AddCommand> kCommands = {add_show, add_verify, add_bench, add_launch,
+                                           add_compare};
 
 void add_missing(CLI::App& app, Invocation& invocation) {
   for (const std::string name : {"train", "plan", "eval", "generate", "inspect", "doctor"}) {

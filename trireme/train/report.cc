@@ -44,6 +44,7 @@ Report::Report(const RunFolder& folder, ReportOptions options)
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
   events_.echo_to_stdout(options_.json);
+  board_.open(folder_.tensorboard(), options_.first > 0 ? options_.first + 1 : 0);
 }
 
 void Report::line(const std::string& text) {
@@ -53,12 +54,17 @@ void Report::line(const std::string& text) {
 void Report::step(const observe::StepFigures& figures) {
   if (options_.silent) return;
   events_.write(observe::step_event(figures));
+  board_.scalar("loss/train", figures.step, figures.loss);
+  board_.scalar("learning_rate", figures.step, figures.learning_rate);
+  board_.scalar("gradient_norm", figures.step, figures.gradient_norm);
+  board_.scalar("tokens_per_second", figures.step, figures.tokens_per_second);
   progress_.step(figures);
 }
 
 void Report::validation(long step, double loss, long tokens) {
   if (options_.silent) return;
   events_.write(observe::validation_event(step, loss, tokens, trigram_));
+  board_.scalar("loss/validation", step, loss);
   progress_.validation(loss);
   progress_.line("validation after step " + observe::grouped(step) + ": loss " + fixed(loss) +
                  " nats a byte");
@@ -136,7 +142,7 @@ void Report::finish(const Outcome& outcome) {
   row("time", outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
       observe::duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +
-                 " (config.toml, events.jsonl, loss.svg, checkpoint/)");
+                 " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }
 
 }  // namespace train

@@ -9,6 +9,7 @@
 
 #include "trireme/observe/events.h"
 #include "trireme/observe/progress.h"
+#include "trireme/observe/tensorboard.h"
 #include "trireme/train/run_folder.h"
 
 namespace trireme {
@@ -51,6 +52,7 @@ class Report {
   RunFolder folder_;
   ReportOptions options_;
   observe::EventWriter events_;
+  observe::TensorBoardWriter board_;
   observe::Progress progress_;
   std::optional<double> trigram_;
 };

@@ -1,4 +1,5 @@
-// RunFolder: where one run lives: config.toml, events.jsonl, loss.svg and checkpoint/.
+// RunFolder: where one run lives: config.toml, events.jsonl, loss.svg, tensorboard/ and
+// checkpoint/.
 //
 // Choosing a folder never touches one that holds a run. Not thread safe; one process claims it, its
 // workers only name it.
@@ -28,6 +29,7 @@ class RunFolder {
   std::string config() const { return path_ + "/config.toml"; }
   std::string events() const { return path_ + "/events.jsonl"; }
   std::string plot() const { return path_ + "/loss.svg"; }
+  std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
   bool has_checkpoint() const;
 

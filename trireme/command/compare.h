@@ -1,0 +1,36 @@
+// What `trireme compare` says of runs: their curves, speed, and the keys in which they differ.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+
+struct ComparedRun {
+  std::string name, folder;
+  std::map<std::string, std::string> keys;                      // as TOML writes the values
+  std::vector<std::pair<double, double>> training, validation;  // (step, loss)
+  std::vector<double> step_seconds, per_second;                 // of every step: time, tokens/s
+};
+/// Throws ConfigError where `folder` holds no config.toml or no events.
+ComparedRun read_run(const std::string& folder);
+
+/// Keys whose values are not the same in all runs, each with a value per run ("-" where a run has
+/// no such key).
+std::map<std::string, std::vector<std::string>> differing_keys(
+    const std::vector<ComparedRun>& runs);
+
+/// The middle one of sorted values (the lower of two); none of no values.
+std::optional<double> median(std::vector<double> values);
+
+/// The curves of all runs over one another, as SVG.
+std::string overlaid(const std::vector<ComparedRun>& runs);
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

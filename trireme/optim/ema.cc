@@ -1,0 +1,55 @@
+#include "trireme/optim/ema.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+
+Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
+  if (!(decay >= 0 && decay < 1)) {
+    throw ConfigError("the decay of an average of weights is " + std::to_string(decay),
+                      {.operation = "Ema", .advice = "It must be at least 0 and below 1."});
+  }
+  for (const at::Tensor& weight : module.parameters())
+    pairs_.push_back({weight.detach(), weight.detach().clone(), weight.is_floating_point()});
+  for (const at::Tensor& buffer : module.buffers())
+    pairs_.push_back({buffer.detach(), buffer.detach().clone(), false});
+}
+
+void Ema::update() {
+  TRIREME_CHECK(!swapped_);
+  const c10::AutoGradMode no_grad(false);
+  for (Pair& pair : pairs_) {
+    if (pair.averaged) {
+      pair.average.lerp_(pair.weight, 1 - decay_);
+    } else {
+      pair.average.copy_(pair.weight);
+    }
+  }
+  ++updates_;
+}
+
+// The values change places, so that whoever holds the module's tensors sees it.
+void Ema::swap() {
+  const c10::AutoGradMode no_grad(false);
+  for (Pair& pair : pairs_) {
+    const at::Tensor weight = pair.weight.clone();
+    pair.weight.copy_(pair.average);
+    pair.average.copy_(weight);
+  }
+  swapped_ = !swapped_;
+}
+
+Ema::Swap::Swap(Ema& ema) : ema_(ema) {
+  TRIREME_CHECK(!ema_.swapped_);
+  ema_.swap();
+}
+Ema::Swap::~Swap() { ema_.swap(); }
+
+}  // namespace v0
+}  // namespace trireme

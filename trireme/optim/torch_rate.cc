@@ -1,0 +1,63 @@
+#include "trireme/optim/torch_rate.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/optim/optimizer.h>
+
+#include <cmath>
+
+#include "trireme/optim/optimizer.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+double square_of(const at::Tensor& gradient) {
+  const at::Tensor dense =
+      gradient.layout() == at::kStrided ? gradient : gradient.coalesce().values();
+  const bool wide = dense.scalar_type() == at::kDouble;
+  const at::Tensor plain = dense.to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous();
+  std::vector<double> squares;
+  optim::chunk_squares({.end = plain.numel(),
+                        .master_dtype = tensor::dtype_of(plain),
+                        .gradient = plain.const_data_ptr()},
+                       squares);
+  double sum = 0;
+  for (const double square : squares) sum += square;
+  return sum;
+}
+
+}  // namespace
+
+ScheduledRate::ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Schedule& schedule)
+    : optimizer_(optimizer), schedule_(schedule) {
+  optim::check(schedule);
+  for (auto& group : optimizer_.param_groups()) own_.push_back(group.options().get_lr());
+  set(0);
+}
+
+void ScheduledRate::set(std::int64_t step) {
+  step_ = step;
+  const double share = optim::learning_rate(schedule_, step) / schedule_.peak;
+  std::size_t index = 0;
+  for (auto& group : optimizer_.param_groups())
+    if (index < own_.size()) group.options().set_lr(own_[index++] * share);
+}
+
+double ScheduledRate::rate() const { return optimizer_.param_groups().front().options().get_lr(); }
+
+double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit) {
+  const c10::AutoGradMode no_grad(false);
+  double sum = 0;
+  for (const at::Tensor& parameter : parameters)
+    if (parameter.grad().defined()) sum += square_of(parameter.grad());
+  const double norm = std::sqrt(sum), factor = optim::clipping_factor(norm, limit);
+  if (!std::isfinite(norm) || factor == 1.0) return norm;
+  for (const at::Tensor& parameter : parameters)
+    if (parameter.grad().defined()) parameter.grad().mul_(factor);
+  return norm;
+}
+
+}  // namespace v0
+}  // namespace trireme
