@@ -110,7 +110,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   command->add_option("--html", options->html, "FILE: a page that plays the rounds instead");
   command->add_flag("--json", options->json, "The recording as JSON lines");
   command->footer(
-      "Examples:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
+      "Example:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
   add_show_schedule(*command, invocation);
   add_show_partition(*command, invocation);
   // Runs after a subcommand's own callback, which then has the word.
