@@ -564,7 +564,9 @@ std::string Strategy::weights_hash() { return impl_->weights_hash(); }
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
 
 std::string Strategy::metadata() const {
-  return nlohmann::json{{"optimizer_steps", impl_->optimizer->step_count()}}.dump();
+  return nlohmann::json{{"optimizer", impl_->optimizer->name()},
+                        {"optimizer_steps", impl_->optimizer->step_count()}}
+      .dump();
 }
 
 void Strategy::restored(const std::string& metadata) {
@@ -575,6 +577,18 @@ void Strategy::restored(const std::string& metadata) {
                           {.rank = impl_->seat.world->rank(),
                            .operation = "checkpoint.resume",
                            .advice = "Use a checkpoint of the same program."});
+  }
+  // AdamW's and LAMB's tensors have the same names; checkpoints from before have no name here.
+  const std::string own(impl_->optimizer->name());
+  const std::string saved = json.contains("optimizer") && json["optimizer"].is_string()
+                                ? json["optimizer"].get<std::string>()
+                                : own;
+  if (saved != own) {
+    throw CheckpointError(
+        "the checkpoint holds the state of the optimizer " + saved + ", and this run has " + own,
+        {.rank = impl_->seat.world->rank(),
+         .operation = "checkpoint.resume",
+         .advice = "Go on with " + saved + ", or start anew from its weights."});
   }
   impl_->optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
   impl_->store.refresh();

@@ -487,12 +487,17 @@ TEST(Strategy, DifferentModelsAreRefusedNamingTheParameter) {
   });
 }
 
-TEST(Strategy, ResumesFromItsStateWithEqualBits) {
+class StrategyResumes : public ::testing::TestWithParam<OptimizerOptions> {};
+INSTANTIATE_TEST_SUITE_P(Every, StrategyResumes,
+                         ::testing::Values(AdamW{.learning_rate = 1e-2}, Sgd{.momentum = 0.9},
+                                           Lamb{}, Adafactor{}, Lion{}));
+
+TEST_P(StrategyResumes, FromItsStateWithEqualBits) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     const auto make = [&] {
       return std::make_unique<Strategy>(parallel::Seat{.world = rank.world.get()}, tiny_gpt("bf16"),
                                         StrategyOptions{.precision = "bf16"},
-                                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+                                        optim::make_optimizer(GetParam()));
     };
     const auto run = [&](Strategy& strategy, int from, int to) {
       for (int step = from; step < to; ++step)
@@ -513,6 +518,22 @@ TEST(Strategy, ResumesFromItsStateWithEqualBits) {
     run(*resumed, 3, 5);
     EXPECT_EQ(resumed->weights_hash(), straight->weights_hash());
     EXPECT_THROW(resumed->restored("{}"), CheckpointError);
+  });
+}
+
+TEST(Strategy, RefusesTheStateOfAnotherOptimizer) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const parallel::Seat seat{.world = rank.world.get()};
+    const Strategy lamb(seat, tiny_gpt(), {}, optim::make_optimizer(Lamb{}));
+    Strategy adamw(seat, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
+    try {
+      adamw.restored(lamb.metadata());
+      FAIL() << "no error";
+    } catch (const CheckpointError& error) {
+      EXPECT_NE(std::string(error.what()).find("optimizer lamb, and this run has adamw"),
+                std::string::npos)
+          << error.what();
+    }
   });
 }
 
