@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -84,11 +85,11 @@ struct Lanes::Impl {
     waiter->wake();
   }
 
-  // The next task that may start, or `tasks.size()`.
-  std::size_t claim() {
+  // The next task that may start, if there is one.
+  std::optional<std::size_t> claim() {
     const std::lock_guard lock(mutex);
     if (next < tasks.size() && next < taken + lanes.size()) return next++;
-    return tasks.size();
+    return std::nullopt;
   }
 
   // A lane's thread: it sleeps on `bell` (a futex) where nothing may start.
@@ -96,16 +97,12 @@ struct Lanes::Impl {
     tensor::set_up_thread();
     while (!stop) {
       const std::uint32_t heard = bell.load();
-      lane.task = claim();
-      std::size_t count = 0;
-      {
-        const std::lock_guard lock(mutex);
-        count = tasks.size();
-      }
-      if (lane.task >= count) {
+      const std::optional<std::size_t> claimed = claim();
+      if (!claimed) {
         if (!stop) bell.wait(heard);
         continue;
       }
+      lane.task = *claimed;
       compute_one(lane);
     }
   }

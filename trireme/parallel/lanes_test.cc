@@ -99,6 +99,20 @@ TEST_F(LanesTest, RunSideBySide) {
   EXPECT_EQ(values.size(), 2u);
 }
 
+// A lane that looks for work just as a run begins must not take a task that another has.
+TEST_F(LanesTest, ComputeEachTaskOnceHoweverOftenARunBegins) {
+  Lanes lanes(two_blocks(), 1, leaves, 4, waiter);
+  std::size_t ended = 0;
+  const Lanes::Sink sink{.end = [&](std::size_t, double, const std::exception_ptr&) { ++ended; }};
+  for (int run = 0; run < 20'000; ++run) {
+    std::atomic<int> computed{0};
+    lanes.run(
+        3, [&](Stage&, std::size_t) -> double { return ++computed; }, sink);
+    ASSERT_EQ(computed, 3) << "in run " << run;
+  }
+  EXPECT_EQ(ended, 60'000u);
+}
+
 TEST_F(LanesTest, AFailedMicroBatchReachesTheSinkAndTheOthersGoOn) {
   Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
   const auto failing = [](Stage& blocks, std::size_t task) {
