@@ -55,6 +55,7 @@ struct CoordinatorClient::Impl {
   std::mutex mutex;
   std::optional<grpc::ClientContext> watching;  // guarded by mutex
   bool stopping = false;
+  std::uint32_t streams = 0;  // of news, that were begun
   std::thread watcher;
 };
 
@@ -177,6 +178,7 @@ Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
 void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>& on_news) {
   wire::WatchRequest request;
   sign(*request.mutable_session());
+  request.set_stream(streams - 1);
   const auto stream = stub->Watch(&*watching, request);
   wire::News message;
   while (stream->Read(&message)) {
@@ -214,14 +216,16 @@ void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
   std::lock_guard lock(impl_->mutex);
   impl_->stopping = false;
   impl_->watching.emplace();
+  ++impl_->streams;
   impl_->watcher = std::thread(
       [impl = impl_.get(), on_news = std::move(on_news)] { impl->watch_loop(on_news); });
 }
 
 void CoordinatorClient::stop_watching() noexcept {
   if (impl_->watcher.joinable()) {
-    wire::LeaveRequest request;
+    wire::WatchRequest request;
     impl_->sign(*request.mutable_session());
+    request.set_stream(impl_->streams - 1);
     wire::Empty reply;
     grpc::ClientContext context;
     context.set_deadline(after(std::chrono::seconds(1)));

@@ -153,14 +153,15 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
                                                      const wire::WatchRequest* request) {
   std::lock_guard lock(mutex_);
   const int rank = rank_of(request->session());
-  auto* watcher =
-      new Watcher(mutex_, watchers_, [this, rank] { on_stream_end(rank); });  // deletes itself
+  auto* watcher = new Watcher(mutex_, watchers_, [this, rank, stream = request->stream()] {
+    on_stream_end(rank, stream);
+  });  // deletes itself
   watchers_.insert(watcher);
   if (rank < 0) {
     watcher->finish(kNoSession);
     return watcher;
   }
-  watches_[rank] = true;
+  watches_[rank] = request->stream() >= next_stream_[rank];
   wire::News first;
   first.set_watching(true);
   watcher->push(first);
@@ -177,17 +178,19 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
 }
 
 ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
-                                          const wire::LeaveRequest* request, wire::Empty*) {
+                                          const wire::WatchRequest* request, wire::Empty*) {
   std::lock_guard lock(mutex_);
   const int rank = rank_of(request->session());
   if (rank < 0) return answer(context, kNoSession);
   watches_[rank] = false;
+  next_stream_[rank] = request->stream() + 1;  // that Watch may be still on its way
   return answer(context, Status::OK);
 }
 
 // A process that ends takes its connections with it, wherever it ran.
-void Service::on_stream_end(int rank) {
+void Service::on_stream_end(int rank, std::uint32_t stream) {
   if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
+  if (stream < next_stream_[rank]) return;
   watches_[rank] = false;
   if (members_.phase(rank) != Phase::Joined) return;
   const std::string who = "rank " + std::to_string(rank) + " on host " + members_.host(rank);

@@ -32,7 +32,8 @@ class Service final : public wire::Coordinator::CallbackService {
       : options_(std::move(options)),
         members_(options_.size),
         tokens_(static_cast<std::size_t>(options_.size)),
-        watches_(static_cast<std::size_t>(options_.size)) {
+        watches_(static_cast<std::size_t>(options_.size)),
+        next_stream_(static_cast<std::size_t>(options_.size)) {
     if (options_.version.empty()) options_.version = kWireVersion;
   }
 
@@ -50,7 +51,7 @@ class Service final : public wire::Coordinator::CallbackService {
   grpc::ServerWriteReactor<wire::News>* Watch(grpc::CallbackServerContext* context,
                                               const wire::WatchRequest* request) override;
   grpc::ServerUnaryReactor* StopWatching(grpc::CallbackServerContext* context,
-                                         const wire::LeaveRequest* request,
+                                         const wire::WatchRequest* request,
                                          wire::Empty* reply) override;
   grpc::ServerUnaryReactor* ReportFailure(grpc::CallbackServerContext* context,
                                           const wire::FailureReport* request,
@@ -74,10 +75,11 @@ class Service final : public wire::Coordinator::CallbackService {
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request, JoinTranscript& transcript);
   void fail_exchanges(const std::string& why);
-  void on_stream_end(int rank);
+  void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
-  std::vector<bool> watches_;  // by rank: the end of its stream would be news
+  std::vector<bool> watches_;               // by rank: the end of its stream would be news
+  std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not said to stop
   std::map<std::string, JoinTranscript> handshakes_;  // by server nonce
   std::map<std::string, PendingExchange> exchanges_;  // by key
   std::set<Watcher*> watchers_;
