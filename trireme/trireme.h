@@ -1,5 +1,5 @@
 // The public face for programs with LibTorch: Job and collectives, DataParallel with its Sampler,
-// Strategy over blocks with batches(), Checkpointer. Link Trireme::trireme. Programs without
+// Strategy over blocks with batches(), Checkpointer, Log. Link Trireme::trireme. Programs without
 // LibTorch include trireme/job.h.
 #pragma once
 
@@ -17,3 +17,4 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/collectives.h"
+#include "trireme/train/log.h"

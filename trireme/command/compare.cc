@@ -43,8 +43,10 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
+// A loop of one's own leaves a folder without one (train/log.h).
 std::map<std::string, std::string> read_keys(const std::string& path) {
   std::map<std::string, std::string> keys;
+  if (!std::filesystem::exists(path)) return keys;
   try {
     flatten(toml::parse_file(path), "", keys);
   } catch (const toml::parse_error& error) {
@@ -66,11 +68,15 @@ void read_events(const std::string& path, ComparedRun& run) {
     if (kind != "step") continue;
     run.training.push_back(point);
     run.step_seconds.push_back(event.value("step_seconds", 0.0));
-    run.per_second.push_back(event.value("tokens_per_second", 0.0));
+    run.per_second.push_back(
+        event.value("tokens_per_second", event.value("samples_per_second", 0.0)));
   }
   if (run.training.empty()) {
-    throw ConfigError(path + " holds no step",
-                      {.operation = "compare", .advice = "Let the run take a step first."});
+    const bool there = std::filesystem::exists(path);
+    throw ConfigError(there ? path + " holds no step" : "there is no " + path,
+                      {.operation = "compare",
+                       .advice = there ? "Let the run take a step first."
+                                       : "Name the folder of a run, as train prints it."});
   }
 }
 
@@ -88,7 +94,7 @@ void print(const std::vector<ComparedRun>& runs, const std::string& svg) {
   for (const ComparedRun& run : runs) wide = std::max(wide, run.name.size());
   const int width = static_cast<int>(wide);
   std::printf("%-*s  %8s  %10s  %10s  %10s  %10s  %7s\n", width, "run", "steps", "loss",
-              "validation", "s a step", "tokens/s", "speed");
+              "validation", "s a step", "items/s", "speed");
   const double first = median(runs[0].per_second).value_or(0);
   for (const ComparedRun& run : runs) {
     const double speed = median(run.per_second).value_or(0);

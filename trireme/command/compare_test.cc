@@ -48,6 +48,17 @@ TEST_F(Compare, ReadsCurvesAndSpeed) {
   EXPECT_EQ(run.keys.at("train.steps"), "3");
 }
 
+// The folder of a Log: no configuration, and samples instead of tokens.
+TEST_F(Compare, ReadsTheLogOfALoopOfOnesOwn) {
+  const std::string folder = write("own", "",
+                                   "{\"event\":\"step\",\"step\":1,\"loss\":5.0,"
+                                   "\"step_seconds\":0.9,\"samples_per_second\":10}\n");
+  fs::remove(fs::path(folder) / "config.toml");
+  const ComparedRun run = read_run(folder);
+  EXPECT_TRUE(run.keys.empty());
+  EXPECT_EQ(median(run.per_second), 10);
+}
+
 TEST_F(Compare, NamesTheKeysThatDiffer) {
   const std::vector<ComparedRun> runs = {
       read_run(
@@ -66,6 +77,7 @@ TEST_F(Compare, NamesTheKeysThatDiffer) {
 TEST_F(Compare, RefusesWhatIsNoRun) {
   EXPECT_THROW(read_run((root_ / "none").string()), ConfigError);
   EXPECT_THROW(read_run(write("c", "x = 1\n", "")), ConfigError);
+  EXPECT_THROW(read_run(write("d", "x = \n", kEvents)), ConfigError);
   EXPECT_EQ(median({}), std::nullopt);
 }
 

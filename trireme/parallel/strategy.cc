@@ -379,6 +379,7 @@ struct Strategy::Impl {
     apply(result);
     result.communication = seat.world->time_waited() - waited;
     result.total = seat.world->waiter()->now() - start;
+    result.learning_rate = learning_rate;
     return result;
   }
 

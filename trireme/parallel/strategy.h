@@ -60,6 +60,7 @@ struct StepResult {
   int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
   Duration communication{};  // time this rank was blocked on communication
   Duration total{};
+  double learning_rate = 0;  // that the weights were updated with
 };
 
 class Strategy final : public Saveable {

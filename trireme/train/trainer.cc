@@ -168,10 +168,10 @@ class Trainer {
     report.step({.step = step + 1,
                  .loss = result.loss,
                  .step_seconds = took,
-                 .tokens_per_second = static_cast<double>(result.count) / took,
+                 .items_per_second = static_cast<double>(result.count) / took,
                  .communication_seconds = seconds(result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
-                 .learning_rate = rate,
+                 .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm});
     return result.stop_signal;
   }

@@ -1,0 +1,141 @@
+#include "trireme/train/log.h"
+
+#include <unistd.h>
+
+#include <exception>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/input/batches.h"
+#include "trireme/train/report.h"
+#include "trireme/train/run_folder.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+namespace fs = std::filesystem;
+using train::RunFolder;
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Events of a run that this one does not go on with stay, out of its way.
+void put_aside(const RunFolder& folder) {
+  if (!fs::exists(folder.events())) return;
+  const fs::path path = folder.events();
+  for (int number = 1;; ++number) {
+    const std::string aside = path.parent_path() / ("events." + std::to_string(number) + ".jsonl");
+    if (fs::exists(aside)) continue;
+    return fs::rename(path, aside);
+  }
+}
+
+RunFolder prepared(const Job& job, const std::string& path, long first) {
+  fs::path clean = fs::path(path).lexically_normal();
+  if (!clean.has_filename()) clean = clean.parent_path();
+  RunFolder folder(clean.string());
+  if (job.rank() != 0) return folder;
+  try {
+    fs::create_directories(clean);
+    if (first == 0) put_aside(folder);
+  } catch (const fs::filesystem_error& error) {
+    throw ResourceError("cannot log into " + path + ": " + error.code().message(),
+                        {.rank = job.rank(),
+                         .operation = "log",
+                         .advice = "Give a folder that can be written, or can be made."});
+  }
+  return folder;
+}
+
+train::ReportOptions report_options(const Job& job, const RunFolder& folder,
+                                    const LogOptions& options) {
+  const std::string ranks = std::to_string(job.size()) + (job.size() == 1 ? " rank" : " ranks");
+  return {
+      .silent = job.rank() != 0,
+      .json = options.json,
+      .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
+      .steps = options.steps,
+      .first = options.first,
+      .title = options.title.empty() ? fs::path(folder.path()).filename().string() : options.title,
+      .subtitle = ranks,
+      .unit = options.unit,
+      .items = options.items};
+}
+
+}  // namespace
+
+struct Log::Impl {
+  Impl(const Job& job, const std::string& path, const LogOptions& options)
+      : waiter(job.waiter()),
+        input(options.input),
+        folder(prepared(job, path, options.first)),
+        report(folder, report_options(job, folder, options)),
+        done(options.first) {
+    mark();
+  }
+
+  // From here on the next step takes time.
+  void mark() {
+    since = waiter->now();
+    if (input != nullptr) input_before = input->time_waited();
+  }
+
+  void step(const StepResult& result) {
+    const double took = seconds(waiter->now() - since);
+    std::optional<double> waited;
+    if (input != nullptr) waited = seconds(input->time_waited() - input_before);
+    report.step({.step = ++done,
+                 .loss = result.loss,
+                 .step_seconds = took,
+                 .items_per_second = took > 0 ? static_cast<double>(result.count) / took : 0,
+                 .communication_seconds = seconds(result.communication),
+                 .input_seconds = waited,
+                 .learning_rate = result.learning_rate,
+                 .gradient_norm = result.gradient_norm});
+    mark();
+  }
+
+  void finish() {
+    if (std::exchange(finished, true)) return;
+    report.close();
+    report.plot();
+    report.line("the log is in " + folder.path() + " (events.jsonl, loss.svg, tensorboard/)");
+  }
+
+  std::shared_ptr<Waiter> waiter;
+  const Batches* input;
+  RunFolder folder;
+  train::Report report;
+  long done;
+  TimePoint since{};
+  Duration input_before{};
+  bool finished = false;
+  int exceptions = std::uncaught_exceptions();
+};
+
+Log::Log(const Job& job, const std::string& folder, LogOptions options)
+    : impl_(std::make_unique<Impl>(job, folder, options)) {}
+
+Log::~Log() {
+  if (std::uncaught_exceptions() != impl_->exceptions) return;
+  try {
+    impl_->finish();
+  } catch (const std::exception&) {
+    // The plot alone is missing; every event was written when it happened.
+  }
+}
+
+void Log::step(const StepResult& result) { impl_->step(result); }
+
+void Log::validation(double loss, std::int64_t count) {
+  impl_->report.validation(impl_->done, loss, static_cast<long>(count));
+  impl_->mark();
+}
+
+void Log::line(const std::string& text) { impl_->report.line(text); }
+
+void Log::finish() { impl_->finish(); }
+
+}  // namespace v0
+}  // namespace trireme

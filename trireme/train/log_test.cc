@@ -1,0 +1,179 @@
+#include "trireme/train/log.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/input/batches.h"
+#include "trireme/models/mlp.h"
+#include "trireme/net/sim/sim_network.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// Row i is a function of i; so is what is asked of it.
+class Waves final : public Dataset {
+ public:
+  std::int64_t size() const override { return 16; }
+  std::int64_t count_items(std::span<const std::int64_t> samples) const override {
+    return static_cast<std::int64_t>(samples.size());
+  }
+  input::Fields read(std::span<const std::int64_t> samples) const override {
+    std::vector<at::Tensor> rows;
+    for (const std::int64_t i : samples)
+      rows.push_back(at::sin(at::arange(4) * (0.3 * static_cast<double>(i + 1))));
+    const at::Tensor features = at::stack(rows);
+    return {{"features", features}, {"targets", features.sum(1, true)}};
+  }
+};
+
+class LogTest : public ::testing::Test {
+ protected:
+  LogTest() {
+    std::string pattern = ::testing::TempDir() + "log-XXXXXX";
+    place_ = mkdtemp(pattern.data());
+  }
+  ~LogTest() override { fs::remove_all(place_); }
+  std::string path(const std::string& name) const { return (place_ / name).string(); }
+
+  // A rank's own loop: 4 steps of 2 s on the simulated clock, and a validation.
+  void train(Job& job, LogOptions options) {
+    const auto data = std::make_shared<Waves>();
+    Strategy strategy(job, models::make_mlp({.widths = {4, 8, 1}}), {.clip = 1.0}, AdamW{});
+    Batches input = batches(job, data, {.batch = 8, .micro = 2, .prefetch = 0});
+    const Loss loss = [](const auto& output, const MicroBatch& micro) {
+      return (output.at(0) - micro.field("targets")).pow(2).sum();
+    };
+    options.input = &input;
+    Log log(job, path("run/"), options);
+    for (int step = 0; step < 4; ++step) {
+      job.waiter()->sleep(std::chrono::seconds(2));
+      const StepResult result = strategy.step(input.next(), loss);
+      losses_[job.rank()].push_back(result.loss);
+      log.step(result);
+    }
+    log.validation(0.5, 8);
+  }
+
+  // What two ranks print.
+  std::string train_two(const LogOptions& options) {
+    ::testing::internal::CaptureStdout();
+    net::SimNetwork network(2);
+    network.run([&](int rank) {
+      Job job(network.transport(rank), {}, nullptr);
+      train(job, options);
+    });
+    return ::testing::internal::GetCapturedStdout();
+  }
+
+  std::vector<Json> events(const std::string& name = "run/events.jsonl") const {
+    std::ifstream file(path(name));
+    std::vector<Json> all;
+    for (std::string line; std::getline(file, line);) all.push_back(Json::parse(line));
+    return all;
+  }
+  std::string text_of(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name)).rdbuf();
+    return text.str();
+  }
+
+  fs::path place_;
+  std::map<int, std::vector<double>> losses_;
+};
+
+TEST_F(LogTest, GivesAnOwnLoopWhatTrainHas) {
+  const std::string printed = train_two({.steps = 4, .items = "samples", .unit = "metres squared"});
+  EXPECT_EQ(losses_[0], losses_[1]);
+  const std::vector<Json> all = events();
+  ASSERT_EQ(all.size(), 5u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(all[i].at("event"), "step");
+    EXPECT_EQ(all[i].at("step"), i + 1);
+    EXPECT_EQ(all[i].at("loss").get<double>(), losses_[0][i]);
+    EXPECT_NEAR(all[i].at("step_seconds").get<double>(), 2, 0.1);
+    EXPECT_NEAR(all[i].at("samples_per_second").get<double>(), 4, 0.2);
+    EXPECT_EQ(all[i].at("learning_rate"), AdamW{}.learning_rate);
+    EXPECT_GT(all[i].at("gradient_norm"), 0);
+    EXPECT_EQ(all[i].at("input_seconds"), 0);
+  }
+  EXPECT_EQ(all[4].at("event"), "validation");
+  EXPECT_EQ(all[4].at("samples"), 8);
+  EXPECT_THAT(printed, AllOf(HasSubstr("step 1 of 4 · loss "), HasSubstr(" · 4 samples/s · "),
+                             HasSubstr("validation after step 4: loss 0.500 metres squared\n"),
+                             HasSubstr("the log is in " + path("run"))));
+  EXPECT_EQ(printed.find("step 4 of 4"), printed.rfind("step 4 of 4")) << "both ranks print";
+  EXPECT_THAT(text_of("run/loss.svg"),
+              AllOf(HasSubstr("run: loss"), HasSubstr("2 ranks"), HasSubstr("metres squared")));
+  EXPECT_FALSE(fs::is_empty(path("run/tensorboard")));
+}
+
+TEST_F(LogTest, GoesOnWhereAResumedLoopIs) {
+  train_two({.steps = 4});
+  train_two({.steps = 6, .first = 2});  // steps 3 ... 6
+  const std::vector<Json> all = events();
+  ASSERT_EQ(all.size(), 7u);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(all[i].at("step"), i + 1);
+  EXPECT_EQ(all[2].at("loss").get<double>(), losses_[0][4]) << "the first run's step 3 is gone";
+  EXPECT_EQ(all[6].at("event"), "validation");
+}
+
+TEST_F(LogTest, KeepsTheEventsOfARunThatItDoesNotGoOnWith) {
+  train_two({});
+  const std::vector<Json> first = events();
+  const std::string printed = train_two({});
+  train_two({});
+  EXPECT_EQ(events("run/events.1.jsonl"), first);
+  EXPECT_EQ(events("run/events.2.jsonl").size(), 5u);
+  EXPECT_EQ(events().size(), 5u);
+  EXPECT_THAT(printed, AllOf(HasSubstr("step 1 · loss"), Not(HasSubstr("left"))));
+}
+
+TEST_F(LogTest, NamesTheFolderThatCannotBeMade) {
+  std::ofstream(path("run")) << "a file";
+  net::SimNetwork network(1);
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {}, nullptr);
+    try {
+      Log log(job, path("run/below"));
+      FAIL() << "a file was taken for a folder";
+    } catch (const ResourceError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path("run/below")));
+    }
+  });
+}
+
+// The loop's own fault is what people are to see: no plot, no closing line.
+TEST_F(LogTest, SaysNothingMoreWhereTheLoopThrows) {
+  ::testing::internal::CaptureStdout();
+  net::SimNetwork network(1);
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {}, nullptr);
+    try {
+      Log log(job, path("run"));
+      log.step({.loss = 1.5, .count = 64});
+      throw std::runtime_error("out of data");
+    } catch (const std::runtime_error&) {
+    }
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), Not(HasSubstr("the log is in")));
+  EXPECT_EQ(events().size(), 1u);
+  EXPECT_FALSE(fs::exists(path("run/loss.svg")));
+}
+
+}  // namespace
+}  // namespace trireme
