@@ -8,8 +8,7 @@ include(CMakePackageConfigHelpers)
 set(TRIREME_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
 get_property(torch_modules GLOBAL PROPERTY TRIREME_TORCH_MODULES)
-list(REMOVE_ITEM modules testing cli)
-list(REMOVE_ITEM torch_modules cli)
+list(REMOVE_ITEM modules testing)
 set(comm_modules ${modules})
 list(REMOVE_ITEM comm_modules ${torch_modules})
 
@@ -34,7 +33,7 @@ if(TRIREME_LIBTORCH)
 endif()
 
 install(DIRECTORY trireme/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme FILES_MATCHING
-        PATTERN "*.h" PATTERN cli EXCLUDE PATTERN testing EXCLUDE)
+        PATTERN "*.h" PATTERN testing EXCLUDE)
 
 configure_package_config_file(cmake/templates/TriremeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/cmake/TriremeConfig.cmake INSTALL_DESTINATION ${TRIREME_CMAKE_FOLDER})

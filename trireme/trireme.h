@@ -1,9 +1,10 @@
 // The public face for programs with LibTorch: Job and collectives, DataParallel with its Sampler,
-// Strategy over blocks with batches(), Checkpointer, Log. Link Trireme::trireme. Programs without
-// LibTorch include trireme/job.h.
+// Strategy over blocks with batches(), Checkpointer, Log, App. Link Trireme::trireme. Programs
+// without LibTorch include trireme/job.h.
 #pragma once
 
 #include "trireme/checkpoint/checkpointer.h"
+#include "trireme/cli/app.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job.h"

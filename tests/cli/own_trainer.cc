@@ -1,6 +1,11 @@
-// The program trireme with an all-reduce of its own.
-#include "trireme/cli/cli.h"
+// The program trireme with an all-reduce and models of its own.
+#include <ATen/Functions.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include "trireme/cli/app.h"
 #include "trireme/comm/registry.h"
+#include "trireme/models/module_block.h"
 
 namespace {
 
@@ -15,6 +20,39 @@ void around(trireme::comm::Algorithm& a) {
 
 const auto registered = trireme::register_all_reduce("mine", around);
 
+// The next byte from the last one alone, through one hidden layer; tied if asked for.
+trireme::Blocks make_bigram(const trireme::ModelValues& values) {
+  const std::int64_t width = values.integer("width");
+  const double slope = values.number("slope");
+  trireme::Blocks net;
+  net.add("embed", [=] { return torch::nn::Embedding(256, width); });
+  net.add("bend", [=] { return [=](at::Tensor x) { return at::leaky_relu(x, slope); }; });
+  net.add("head",
+          [=] { return torch::nn::Linear(torch::nn::LinearOptions(width, 256).bias(false)); });
+  if (values.boolean("tied")) net.tie("head.weight", "embed.weight");
+  return net;
+}
+
+// A model with mistakes.
+trireme::Blocks make_wrong(const trireme::ModelValues& values) {
+  const std::string& how = values.text("how");
+  if (how == "key") values.integer("width");
+  if (how == "type") values.integer("how");
+  trireme::Blocks net;
+  net.add("embed", [] { return torch::nn::Embedding(256, 100); });
+  return net;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) { return trireme::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  trireme::App app("own_trainer");
+  app.model("bigram",
+            {{"width", 16, "channels", 1, 1024},
+             {"slope", 0.1, "of negative values"},
+             {"tied", false, "one table for bytes in and out"},
+             {"block", 16, "bytes of a sequence", 1}},
+            make_bigram);
+  app.model("wrong", {{"how", "shape", "which mistake: shape, key, type"}}, make_wrong);
+  return app.run(argc, argv);
+}

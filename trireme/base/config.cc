@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -80,8 +79,13 @@ bool parse_number(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+std::string where_keys_are(const std::string& program) {
+  return "`" + program + " train --help-config` lists every key with its type.";
+}
+
 // The value that `text` (of an environment variable or --set) means for this key.
-Value parse_value(const Key& key, std::string_view text, const std::string& where) {
+Value parse_value(const Key& key, std::string_view text, const std::string& where,
+                  const std::string& program) {
   switch (key.type()) {
     case Type::Boolean:
       if (text == "true" || text == "1") return true;
@@ -101,7 +105,7 @@ Value parse_value(const Key& key, std::string_view text, const std::string& wher
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
                     ", not " + quoted(text),
-                "`trireme train --help-config` lists every key with its type.");
+                where_keys_are(program));
 }
 
 std::string node_type(const toml::node& node) {
@@ -134,7 +138,8 @@ std::optional<std::string> joined(const toml::array& array) {
   return text;
 }
 
-Value node_value(const Key& key, const toml::node& node, const std::string& where) {
+Value node_value(const Key& key, const toml::node& node, const std::string& where,
+                 const std::string& program) {
   switch (key.type()) {
     case Type::Boolean:
       if (const auto* value = node.as_boolean()) return value->get();
@@ -155,7 +160,7 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
                     ", not a TOML " + node_type(node),
-                "`trireme train --help-config` lists every key with its type.");
+                where_keys_are(program));
 }
 
 void flatten(const toml::table& table, const std::string& prefix,
@@ -200,6 +205,14 @@ std::string environment_name(std::string_view key) {
   return name;
 }
 
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key) {
+  try {
+    return toml::parse_file(path).at_path(key).value<std::string>();
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
 Schema& Schema::add(Key key) {
   TRIREME_CHECK(find(key.name) == nullptr);
   keys_.push_back(std::move(key));
@@ -208,6 +221,11 @@ Schema& Schema::add(Key key) {
 
 Schema& Schema::refuse(std::string name, std::string reason) {
   refused_.emplace(std::move(name), std::move(reason));
+  return *this;
+}
+
+Schema& Schema::program(std::string name) {
+  program_ = std::move(name);
   return *this;
 }
 
@@ -238,9 +256,9 @@ const Key& Schema::at(std::string_view name, const std::string& where) const {
   if (const auto refused = refused_.find(name); refused != refused_.end()) {
     refuse_config(where + ": key " + refused->first + " is not in this release", refused->second);
   }
-  refuse_config(
-      where + ": there is no key " + std::string(name),
-      "Did you mean " + nearest(name) + "? `trireme train --help-config` lists every key.");
+  refuse_config(where + ": there is no key " + std::string(name),
+                "Did you mean " + nearest(name) + "? `" + program_ +
+                    " train --help-config` lists every key.");
 }
 
 std::string Schema::help() const {
@@ -299,7 +317,7 @@ void Config::read_text(std::string_view text, const std::string& path) {
   for (const auto& [name, node] : nodes) {
     const std::string line = ":" + std::to_string(node->source().begin.line);
     const Key& key = schema_.at(name, path + line);
-    store(key, node_value(key, *node, path + line), path + line, base + line);
+    store(key, node_value(key, *node, path + line, schema_.program()), path + line, base + line);
   }
 }
 
@@ -307,7 +325,7 @@ void Config::read_environment(const Environment& environment) {
   for (const Key& key : schema_.keys()) {
     const std::string name = environment_name(key.name);
     if (const char* text = environment(name.c_str())) {
-      store(key, parse_value(key, text, name), name, name);
+      store(key, parse_value(key, text, name, schema_.program()), name, name);
     }
   }
 }
@@ -319,7 +337,8 @@ void Config::set(std::string_view assignment, const std::string& source) {
                   "Write --set key=value, for example --set train.steps=100.");
   }
   const Key& key = schema_.at(assignment.substr(0, equals), source);
-  store(key, parse_value(key, assignment.substr(equals + 1), source), source, source);
+  store(key, parse_value(key, assignment.substr(equals + 1), source, schema_.program()), source,
+        source);
 }
 
 void Config::assign(const std::string& name, Value value, const std::string& source) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -54,11 +55,19 @@ class Schema {
   const Key& at(std::string_view name, const std::string& where) const;
   /// Every key with type, default and meaning, one block of lines each.
   std::string help() const;
+  /// Whose `NAME train --help-config` errors point to; "trireme" where nothing is said.
+  Schema& program(std::string name);
+  const std::string& program() const noexcept { return program_; }
 
  private:
   std::vector<Key> keys_;
   std::map<std::string, std::string, std::less<>> refused_;
+  std::string program_ = "trireme";
 };
+
+/// What the file says of a text key, looked at before there is a schema; nullopt where it says
+/// nothing or is no TOML, which Config::read_file() then complains of.
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key);
 
 /// What getenv does; tests give their own.
 using Environment = std::function<const char*(const char*)>;

@@ -22,8 +22,9 @@ struct Options {
   bool json = false;
 };
 
-int eval_command(const Options& options, const Invocation& invocation) {
-  TrainedModel model(invocation.argc, invocation.argv, options.run);
+int eval_command(const Options& options, const Invocation& invocation,
+                 const ModelRegistry& models) {
+  TrainedModel model(invocation.argc, invocation.argv, options.run, models);
   const train::Settings& settings = model.settings;
   const std::string path = options.data.empty() ? settings.data_path : options.data;
   const input::Corpus corpus = input::load_corpus({.path = path, .block = settings.model.block});
@@ -54,7 +55,7 @@ int eval_command(const Options& options, const Invocation& invocation) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Invocation& invocation) {
+void add_eval(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eval", "Loss of a trained run on held-out text");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
@@ -63,8 +64,10 @@ void add_eval(CLI::App& app, Invocation& invocation) {
                       "How many, spread evenly (default: train.validate_sequences)");
   command->add_flag("--json", options->json, "One validation event");
   command->footer("Example:\n  trireme eval runs/gpt-nano");
-  command->callback([options, &invocation] {
-    invocation.action = [options, &invocation] { return eval_command(*options, invocation); };
+  command->callback([options, &invocation, &models] {
+    invocation.action = [options, &invocation, &models] {
+      return eval_command(*options, invocation, models);
+    };
   });
 }
 

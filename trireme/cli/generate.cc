@@ -19,8 +19,9 @@ struct Options {
   bool json = false;
 };
 
-int generate_command(const Options& options, const Invocation& invocation) {
-  TrainedModel model(invocation.argc, invocation.argv, options.run);
+int generate_command(const Options& options, const Invocation& invocation,
+                     const ModelRegistry& models) {
+  TrainedModel model(invocation.argc, invocation.argv, options.run, models);
   if (options.json) {
     const std::string text = train::generate(model.strategy, model.settings.model.block,
                                              options.prompt, options.generate);
@@ -41,7 +42,7 @@ int generate_command(const Options& options, const Invocation& invocation) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Invocation& invocation) {
+void add_generate(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained run");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
@@ -56,8 +57,10 @@ void add_generate(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON line with the text");
   command->footer("Example:\n  trireme generate runs/gpt-nano --prompt \"template <class\"");
-  command->callback([options, &invocation] {
-    invocation.action = [options, &invocation] { return generate_command(*options, invocation); };
+  command->callback([options, &invocation, &models] {
+    invocation.action = [options, &invocation, &models] {
+      return generate_command(*options, invocation, models);
+    };
   });
 }
 

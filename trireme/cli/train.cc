@@ -16,6 +16,7 @@
 #include "trireme/plan/link.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/schema.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -103,17 +104,27 @@ std::int64_t in_one_process(const plan::TrainingPlan& plan) {
   return shared + plan.job.ranks * (plan.memory.total() - shared);
 }
 
-int train_command(Options options, const Invocation& invocation) {
-  if (options.help_config) {
-    std::fputs(train::training_schema().help().c_str(), stdout);
-    return 0;
-  }
+// The keys of the model that the configuration names.
+int help_config(const TrainingJobOptions& options, const ModelRegistry& models) {
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const train::ModelKind& kind =
+      train::chosen_model(options.config, environment, options.set, models);
+  std::fputs(train::training_schema(models, kind).help().c_str(), stdout);
+  for (const std::string& other : models.names())
+    if (other != kind.name)
+      std::printf("\nThe model %s has keys of its own: --help-config --set model.name=%s\n",
+                  other.c_str(), other.c_str());
+  return 0;
+}
+
+int train_command(Options options, const Invocation& invocation, const ModelRegistry& models) {
+  if (options.help_config) return help_config(options.job, models);
   const auto launcher = under_launcher();
   if (launcher) {
     check_ranks(options.job, *launcher);
     options.job.ranks = launcher->size;
     if (launcher->rank > 0)
-      return run_under_launcher(*launcher, invocation.argc, invocation.argv, {});
+      return run_under_launcher(*launcher, invocation.argc, invocation.argv, {}, models);
   }
   const Place place = decide_place(options);
   if (!options.trace.empty()) check_writable(options.trace);
@@ -121,7 +132,7 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.config = train::RunFolder(place.folder).config();
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
-  const TrainingJob job = prepare(options.job);
+  const TrainingJob job = prepare(options.job, models);
   if (launcher && job.plan.job.simulated) {
     throw ConfigError(
         "transport sim runs all ranks in one process, but " + launcher->launcher + " started " +
@@ -150,9 +161,12 @@ int train_command(Options options, const Invocation& invocation) {
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
   const auto run = [&] {
-    if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
-    if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
-    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
+    if (launcher)
+      return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec, models);
+    if (!simulated)
+      return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec, models);
+    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec,
+                          models);
   };
   const int code = run();
   say_next(options, invocation, folder.path(), code);
@@ -161,7 +175,7 @@ int train_command(Options options, const Invocation& invocation) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Invocation& invocation) {
+void add_train(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "Train a model on N ranks of this host");
   add_training_options(*command, options->job);
@@ -174,9 +188,11 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
-  command->callback([options, command, &invocation] {
+  command->callback([options, command, &invocation, &models] {
     options->job.ranks_given = command->count("--ranks") > 0;
-    invocation.action = [options, &invocation] { return train_command(*options, invocation); };
+    invocation.action = [options, &invocation, &models] {
+      return train_command(*options, invocation, models);
+    };
   });
 }
 

@@ -1,7 +1,6 @@
 #include "trireme/cli/trained_model.h"
 
 #include "trireme/base/error.h"
-#include "trireme/models/gpt.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
 
@@ -10,14 +9,15 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-config::Config config_of(const std::string& run) {
+config::Config config_of(const std::string& run, const train::ModelRegistry& models) {
   const train::RunFolder folder = train::RunFolder::existing(run);
   if (!folder.has_checkpoint()) {
     throw ConfigError(
         folder.path() + " holds no checkpoint",
         {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
   }
-  return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  const config::Environment nothing = [](const char*) { return nullptr; };
+  return train::read_config(folder.config(), nothing, {}, models);
 }
 
 int set_up(const train::Settings& settings, int argc) {
@@ -27,11 +27,12 @@ int set_up(const train::Settings& settings, int argc) {
 
 }  // namespace
 
-TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
-    : config(config_of(run)),
-      settings(config),
+TrainedModel::TrainedModel(int argc, char** argv, const std::string& run,
+                           const train::ModelRegistry& models)
+    : config(config_of(run, models)),
+      settings(config, models),
       job(set_up(settings, argc), argv),
-      strategy(job, models::make_gpt(settings.model), settings.strategy, settings.optimizer) {
+      strategy(job, settings.model.blocks, settings.strategy, settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();

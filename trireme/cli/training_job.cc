@@ -30,7 +30,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
       ->allow_extra_args(false);
 }
 
-TrainingJob prepare(const TrainingJobOptions& options) {
+TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistry& models) {
   if (options.config.empty()) {
     throw ConfigError(
         "no configuration was given",
@@ -42,7 +42,7 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   }
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
-      options.set);
+      options.set, models);
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
     if (!value.empty()) config.assign(key, value, source);
   };
@@ -56,7 +56,7 @@ TrainingJob prepare(const TrainingJobOptions& options) {
     if (path.empty()) continue;
     config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
   }
-  const train::Settings settings(config);
+  const train::Settings settings(config, models);
   // Refused here, before any rank starts.
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   const std::string name =

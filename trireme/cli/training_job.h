@@ -8,6 +8,7 @@
 #include "trireme/base/config.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
+#include "trireme/train/model_registry.h"
 
 namespace CLI {
 class App;
@@ -32,7 +33,7 @@ struct TrainingJob {
   std::shared_ptr<const input::SharedCorpus> corpus;
 };
 /// Reads and checks everything that can be wrong before a start. Throws ConfigError.
-TrainingJob prepare(const TrainingJobOptions& options);
+TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistry& models);
 
 }  // namespace cli
 }  // namespace v0

@@ -24,7 +24,7 @@ struct Invocation {
   std::string program() const { return argc > 0 ? argv[0] : "trireme"; }
 };
 
-using AddCommand = void (*)(CLI::App& app, Invocation& invocation);
+using AddCommand = std::function<void(CLI::App& app, Invocation& invocation)>;
 
 void add_show(CLI::App& app, Invocation& invocation);
 /// `show schedule` and `show partition`, below `show`.
@@ -37,7 +37,7 @@ void add_compare(CLI::App& app, Invocation& invocation);
 
 /// Parses the command line and runs the command that it names. Errors end as one sentence on
 /// standard error and the exit code of DESIGN 7 (2 for wrong usage). `name`: the program's, in
-/// help.
+/// help, whose examples are written for `trireme`.
 int run(int argc, char** argv, const std::string& name, const std::string& about,
         const std::string& footer, std::span<const AddCommand> commands);
 

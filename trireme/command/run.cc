@@ -40,6 +40,16 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return static_cast<int>(ExitCode::Usage);
 }
 
+// The examples are written for `trireme`.
+void rename_examples(CLI::App& app, const std::string& name) {
+  const std::string own = "\n  trireme ";
+  std::string text = app.get_footer();
+  for (std::size_t at = 0; (at = text.find(own, at)) != std::string::npos; at += 3 + name.size())
+    text.replace(at, own.size(), "\n  " + name + " ");
+  app.footer(text);
+  for (CLI::App* below : app.get_subcommands({})) rename_examples(*below, name);
+}
+
 int parse_and_run(CLI::App& app, Invocation& invocation) {
   try {
     std::vector<std::string> arguments = arguments_of(invocation.argc, invocation.argv);
@@ -68,7 +78,8 @@ int run(int argc, char** argv, const std::string& name, const std::string& about
     app.set_version_flag("--version", "trireme 0.1.0");
     app.footer(footer);
     Invocation invocation{.argc = argc, .argv = argv, .action = nullptr};
-    for (const AddCommand add : commands) add(app, invocation);
+    for (const AddCommand& add : commands) add(app, invocation);
+    rename_examples(app, name);
     return parse_and_run(app, invocation);
   } catch (...) {
     const ErrorReport report = describe(std::current_exception());

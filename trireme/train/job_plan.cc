@@ -10,12 +10,6 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-std::string model_line(const models::GptConfig& model) {
-  return "gpt, " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
-         " heads, " + std::to_string(model.width) + " wide, sequences of " +
-         std::to_string(model.block) + " bytes";
-}
-
 std::string data_line(const input::Corpus& corpus) {
   std::string line = corpus.source + ": ";
   if (corpus.num_files > 0) line += observe::grouped(corpus.num_files) + " files, ";
@@ -30,26 +24,28 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   const observe::Cores cores = observe::usable_cores();
   plan::Job job;
   job.name = name;
-  job.model = model_line(settings.model);
+  job.model = settings.model.description + ", sequences of " +
+              std::to_string(settings.model.block) + " bytes";
   job.data = data_line(corpus);
-  job.parameters = models::num_parameters(settings.model);
-  job.precision = settings.model.precision;
+  job.precision = settings.strategy.precision;
   job.optimizer_moments = optim::moments_per_element(settings.optimizer);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
   job.tokens_per_sample = settings.model.block;
   job.steps = settings.steps;
-  job.activations_per_micro = models::activation_bytes(settings.model, settings.batches.micro);
   // This process has loaded LibTorch as every rank will, and holds the text itself besides.
   job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
   job.program = observe::resident_bytes() - job.text;
+  const ModelSize size = settings.model.size(settings.batches.micro);
+  job.parameters = size.parameters;
+  job.activations_per_micro = size.activation_bytes;
+  job.largest_blocks = size.largest_neighbours;
   job.ranks = ranks;
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
       parallel::plan_sync(settings.strategy.sync, ranks, settings.strategy.shard, ranks);
   job.sync = sync.sync;
   job.owners = sync.owners;
-  job.largest_blocks = models::largest_neighbours(settings.model);
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
   job.lanes = settings.strategy.lanes;

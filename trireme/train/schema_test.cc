@@ -27,7 +27,7 @@ std::string refusal(const std::vector<std::string>& assignments) {
 
 TEST(Settings, DefaultsAreValid) {
   const train::Settings settings(with({}));
-  EXPECT_EQ(settings.model.width % settings.model.heads, 0);
+  EXPECT_EQ(settings.model.description, "gpt, 4 layers, 4 heads, 128 wide");
   EXPECT_EQ(settings.batches.batch % settings.batches.micro, 0);
 }
 
@@ -36,10 +36,8 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
       with({"train.beta2=0.95", "train.seed=7", "train.precision=bf16", "timeout=2",
             "train.final_learning_rate=0.5", "comm.algorithm=ring", "train.clip=0.25"}));
   EXPECT_EQ(std::get<AdamW>(settings.optimizer).beta2, 0.95);
-  EXPECT_EQ(settings.model.seed, 7u);
   EXPECT_EQ(settings.batches.seed, 7u);
   EXPECT_EQ(settings.strategy.seed, 7u);
-  EXPECT_EQ(settings.model.precision, "bf16");
   EXPECT_EQ(settings.strategy.precision, "bf16");
   EXPECT_EQ(settings.job.timeout, std::chrono::seconds(2));
   EXPECT_EQ(settings.schedule.final_rate, 0.5);
@@ -49,10 +47,11 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
 
 TEST(Settings, WhatARankComputesWithReachesIt) {
   const train::Settings settings(
-      with({"train.lanes=3", "train.kernel_table=a.toml", "model.dropout=0.25"}));
+      with({"train.lanes=3", "train.kernel_table=a.toml", "model.block=32", "model.layers=3"}));
   EXPECT_EQ(settings.strategy.lanes, 3);
   EXPECT_EQ(settings.kernel_table, "a.toml");
-  EXPECT_EQ(settings.model.dropout, 0.25);
+  EXPECT_EQ(settings.model.block, 32);
+  EXPECT_EQ(settings.model.blocks.specs().size(), 5u);
 }
 
 TEST(Settings, OptimizersTakeTheirNumbers) {

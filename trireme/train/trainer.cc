@@ -92,15 +92,20 @@ BatchesOptions batch_options(const Settings& settings, const Entry& entry) {
   return options;
 }
 
+Settings settings_of(const RunFolder& folder, const ModelRegistry& models) {
+  const config::Environment nothing = [](const char*) { return nullptr; };
+  return Settings(read_config(folder.config(), nothing, {}, models), models);
+}
+
 class Trainer {
  public:
-  Trainer(const Entry& entry, const WorkerSpec& spec)
+  Trainer(const Entry& entry, const WorkerSpec& spec, const ModelRegistry& models)
       : spec_(spec),
         folder_(spec.folder),
-        settings_(resolved(folder_)),
+        settings_(settings_of(folder_, models)),
         data_(settings_, spec),
         job_(entry.job(job_options(settings_, data_, spec_))),
-        strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
+        strategy_(job_, settings_.model.blocks, settings_.strategy, settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
     checkpointer_.add("train", strategy_).add("data", batches_);
@@ -137,10 +142,6 @@ class Trainer {
   }
 
  private:
-  static Settings resolved(const RunFolder& folder) {
-    return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
-  }
-
   ReportOptions report_options(long first) const {
     return {.silent = job_.rank() != 0,
             .json = spec_.json,
@@ -292,9 +293,8 @@ class Trainer {
 
 }  // namespace
 
-void set_up_training(const WorkerSpec& spec) {
-  set_up_process(Settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {})));
+void set_up_training(const WorkerSpec& spec, const ModelRegistry& models) {
+  set_up_process(settings_of(RunFolder(spec.folder), models));
 }
 
 void set_up_process(const Settings& settings) {
@@ -304,14 +304,14 @@ void set_up_process(const Settings& settings) {
     tensor::use_kernel_table(tensor::read_kernel_table(settings.kernel_table));
 }
 
-int run_training(int argc, char** argv, const WorkerSpec& spec) {
-  set_up_training(spec);
-  return Trainer({.argc = argc, .argv = argv}, spec).run();
+int run_training(int argc, char** argv, const WorkerSpec& spec, const ModelRegistry& models) {
+  set_up_training(spec, models);
+  return Trainer({.argc = argc, .argv = argv}, spec, models).run();
 }
 
 int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
-             const WorkerSpec& spec) {
-  return Trainer({.seat = std::move(seat), .tuning = std::move(tuning)}, spec).run();
+             const WorkerSpec& spec, const ModelRegistry& models) {
+  return Trainer({.seat = std::move(seat), .tuning = std::move(tuning)}, spec, models).run();
 }
 
 }  // namespace train

@@ -1,0 +1,126 @@
+#include "trireme/train/model_size.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <atomic>
+#include <map>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+// Bytes that this thread's tensors have taken and not given back since it was installed.
+class LiveBytes final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
+    bytes_ += size;
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t now() const { return bytes_; }
+
+ private:
+  std::atomic<std::int64_t> bytes_{0};
+};
+
+// The default generator as it was, however much the blocks drew.
+class KeptGenerator {
+ public:
+  KeptGenerator()
+      : generator_(at::detail::getDefaultCPUGenerator()), state_(generator_.get_state()) {}
+  ~KeptGenerator() { generator_.set_state(state_); }
+  KeptGenerator(const KeptGenerator&) = delete;
+
+ private:
+  at::Generator generator_;
+  const at::Tensor state_;
+};
+
+std::int64_t elements(const models::NamedTensor& parameter) { return parameter.tensor.numel(); }
+
+// A block's outputs as the next one's inputs: the graph behind them is let go.
+models::Value cut_off(const models::Value& value) {
+  models::Value cut;
+  for (const at::Tensor& tensor : value) {
+    const at::Tensor leaf = tensor.detach();
+    cut.push_back(leaf.is_floating_point() ? leaf.set_requires_grad(true) : leaf);
+  }
+  return cut;
+}
+
+void check_logits(const models::Value& value, std::int64_t sequences, std::int64_t block) {
+  const std::vector<std::int64_t> wanted = {sequences, block, 256};
+  if (value.size() == 1 && value[0].sizes() == wanted) return;
+  std::string got = value.empty() ? "nothing" : "";
+  for (const at::Tensor& tensor : value) {
+    got += got.empty() ? "[" : ", [";
+    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim)
+      got += (dim > 0 ? ", " : "") + std::to_string(tensor.size(dim));
+    got += "]";
+  }
+  throw ConfigError("the model gives " + got + " for " + std::to_string(sequences) +
+                        " sequences of " + std::to_string(block) + " bytes",
+                    {.operation = "model",
+                     .advice = "Its last block must give logits [" + std::to_string(sequences) +
+                               ", " + std::to_string(block) + ", 256]: one for each byte value."});
+}
+
+}  // namespace
+
+ModelSize measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block) {
+  const KeptGenerator generator;
+  const c10::AutoGradMode gradients(true);
+  const tensor::StreamScope streams(tensor::StreamKey{});
+  const auto live = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
+  std::set<std::string> aliases;
+  for (const models::Tie& tie : model.ties()) aliases.insert(tie.alias);
+
+  const at::Tensor zeros = at::zeros({sequences, block}, at::TensorOptions().dtype(at::kLong));
+  std::map<std::string, models::Value> values{{"tokens", {zeros}}, {"targets", {zeros}}};
+  ModelSize size;
+  std::int64_t before = 0;  // parameters of the block before
+  models::Value last;
+  for (const models::BlockSpec& spec : model.specs()) {
+    const std::shared_ptr<models::Block> built = spec.make();
+    built->train(true);
+    std::int64_t own = 0;
+    for (const models::NamedTensor& parameter : built->parameters()) {
+      own += elements(parameter);
+      if (!aliases.contains(spec.name + "." + parameter.name))
+        size.parameters += elements(parameter);
+    }
+    size.largest_neighbours = std::max(size.largest_neighbours, before + own);
+    before = own;
+    std::vector<models::Value> inputs;
+    for (const std::string& name : spec.reads) {
+      const auto found = values.find(name);
+      if (found == values.end())
+        throw ConfigError("block \"" + spec.name + "\" reads \"" + name + "\", which nothing gives",
+                          {.operation = "model", .advice = "Name a block before it, or tokens."});
+      inputs.push_back(found->second);
+    }
+    const std::int64_t held = live->now();
+    const models::Value output = built->forward(inputs);
+    size.activation_bytes += live->now() - held;
+    values[spec.writes] = last = cut_off(output);
+  }
+  check_logits(last, sequences, block);
+  const std::int64_t held = live->now();
+  const at::Tensor loss = token_loss()(last, {.fields = {{"targets", zeros}}});
+  size.activation_bytes += live->now() - held;
+  return size;
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
