@@ -11,6 +11,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
+#include "trireme/observe/tensorboard.h"
 #include "trireme/optim/ema.h"
 #include "trireme/optim/grad_scaler.h"
 #include "trireme/optim/torch_rate.h"

@@ -40,5 +40,6 @@ class TensorBoardWriter {
 std::uint32_t crc32c(std::string_view bytes) noexcept;
 
 }  // namespace observe
+using observe::TensorBoardWriter;
 }  // namespace v0
 }  // namespace trireme
