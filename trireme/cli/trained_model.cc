@@ -36,6 +36,7 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run,
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();
+  strategy.use_average(true);
 }
 
 }  // namespace cli

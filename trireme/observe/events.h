@@ -38,6 +38,8 @@ struct StepFigures {
   double communication_seconds = 0;         // rank 0 was blocked on it
   std::optional<double> input_seconds = 0;  // the same; nullopt: not known, and left out
   double learning_rate = 0, gradient_norm = 0;
+  std::optional<long> skipped_steps;  // left out so far; nullopt: none ever is
+  std::optional<double> noise_scale;  // of the gradient, in items
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);

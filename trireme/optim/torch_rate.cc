@@ -6,29 +6,10 @@
 
 #include <cmath>
 
-#include "trireme/optim/optimizer.h"
-#include "trireme/tensor/convert.h"
+#include "trireme/optim/gradient_square.h"
 
 namespace trireme {
 inline namespace v0 {
-namespace {
-
-double square_of(const at::Tensor& gradient) {
-  const at::Tensor dense =
-      gradient.layout() == at::kStrided ? gradient : gradient.coalesce().values();
-  const bool wide = dense.scalar_type() == at::kDouble;
-  const at::Tensor plain = dense.to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous();
-  std::vector<double> squares;
-  optim::chunk_squares({.end = plain.numel(),
-                        .master_dtype = tensor::dtype_of(plain),
-                        .gradient = plain.const_data_ptr()},
-                       squares);
-  double sum = 0;
-  for (const double square : squares) sum += square;
-  return sum;
-}
-
-}  // namespace
 
 ScheduledRate::ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Schedule& schedule)
     : optimizer_(optimizer), schedule_(schedule) {
@@ -51,7 +32,7 @@ double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit) {
   const c10::AutoGradMode no_grad(false);
   double sum = 0;
   for (const at::Tensor& parameter : parameters)
-    if (parameter.grad().defined()) sum += square_of(parameter.grad());
+    if (parameter.grad().defined()) sum += optim::gradient_square(parameter.grad());
   const double norm = std::sqrt(sum), factor = optim::clipping_factor(norm, limit);
   if (!std::isfinite(norm) || factor == 1.0) return norm;
   for (const at::Tensor& parameter : parameters)

@@ -12,10 +12,12 @@
 #include <optional>
 #include <span>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/gradient_noise.h"
 #include "trireme/parallel/lanes.h"
 #include "trireme/parallel/offload.h"
 #include "trireme/parallel/overflow.h"
@@ -25,6 +27,7 @@
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/sync_plan.h"
+#include "trireme/parallel/weight_average.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
@@ -95,16 +98,50 @@ struct Strategy::Impl {
         model(own_model),
         sync((store.complete(), offload_masters(), make_sync())),
         optimizer(std::move(own_optimizer)),
-        hooks(store.leaves(), [this](std::size_t leaf, at::Tensor gradient) {
-          sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
-        }) {
+        hooks(store.leaves(),
+              [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); }) {
     seat.assign(plan.assignment);
     learning_rate = optimizer->base_learning_rate();
     optimizer->attach(sync->owned(), store.infos(),
                       groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
     if (mapped)
       for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
+    make_helpers();
     stage.train(true);
+  }
+
+  void make_helpers() {
+    if (options.outliers.limit != 0) outliers.emplace(options.outliers);
+    if (options.noise_scale) noise.emplace(parameters_of_leaves());
+    if (options.ema == 0) return;
+    average.emplace(options.ema, sync->owned());
+    if (mapped)
+      for (const at::Tensor& memory : average->memory()) mapped->take(memory);
+  }
+
+  std::vector<std::uint32_t> parameters_of_leaves() const {
+    std::vector<std::uint32_t> parameters;
+    for (const parallel::ParameterUse& use : store.use_of_leaf())
+      parameters.push_back(store.parameter_of()[use.block][use.parameter]);
+    return parameters;
+  }
+
+  // The gradient of the micro-batch that is computed, or taken from a lane.
+  void take(std::size_t leaf, at::Tensor gradient) {
+    if (noise) noise->gradient(leaf, gradient);
+    sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
+  }
+
+  void begin_micro(std::uint32_t index) {
+    microbatch = index;
+    sync->begin_micro(index, 1);
+    if (noise) noise->begin_micro();
+  }
+
+  // `count` 0: it failed, and the step will be refused.
+  void end_micro(std::int64_t count) {
+    sync->end_micro();
+    if (noise) noise->end_micro(count);
   }
 
   // Before anything has asked where they lie.
@@ -241,8 +278,7 @@ struct Strategy::Impl {
         const auto rest = std::span(batch.micro).subspan(i);
         return compute_in_lanes(rest, leaves[i], loss, losses, ballot);
       }
-      microbatch = leaves[i];
-      sync->begin_micro(microbatch, 1);
+      begin_micro(leaves[i]);
       double value = 0;
       try {
         if (ballot.ok && batch.micro[i].index != microbatch)
@@ -258,7 +294,7 @@ struct Strategy::Impl {
         refuse(ballot, report.exit_code, report.sentence);
       }
       backward_pin = {};
-      sync->end_micro();
+      end_micro(ballot.ok ? batch.micro[i].count : 0);
       losses.add(value);
       has_run = true;
     }
@@ -302,15 +338,8 @@ struct Strategy::Impl {
       return sum.item<double>();
     };
     const parallel::Lanes::Sink sink = {
-        .begin =
-            [&](std::size_t task) {
-              microbatch = first + static_cast<std::uint32_t>(task);
-              sync->begin_micro(microbatch, 1);
-            },
-        .gradient =
-            [&](std::size_t leaf, at::Tensor gradient) {
-              sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
-            },
+        .begin = [&](std::size_t task) { begin_micro(first + static_cast<std::uint32_t>(task)); },
+        .gradient = [&](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); },
         .end =
             [&](std::size_t task, double value, const std::exception_ptr& error) {
               if (error) {
@@ -320,7 +349,7 @@ struct Strategy::Impl {
                 refuse_not_finite(value, micros[task], ballot);
                 ballot.count += micros[task].count;
               }
-              sync->end_micro();
+              end_micro(error ? 0 : micros[task].count);
               losses.add(value);
             }};
     const auto span = traced("lanes");
@@ -331,27 +360,40 @@ struct Strategy::Impl {
              "depend on their timing; set train.lanes = 1");
   }
 
+  // False: all ranks leave the step out.
+  bool judge(StepResult& result) {
+    if (!outliers || result.count == 0) return true;
+    result.skipped = outliers->judge(result.loss, result.gradient_norm);
+    result.skipped_steps = outliers->state.skipped;
+    return result.skipped.empty();
+  }
+
   void apply(StepResult& result) {
     sync->settle();
     double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
-    const bool clips = options.clip > 0 && result.count > 0;
-    if (clips)
+    const bool measures = result.count > 0 && (options.clip > 0 || outliers || noise);
+    if (measures)
       result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
     // A finite norm says that everything under it is.
-    if (!clips || !std::isfinite(result.gradient_norm))
+    if (!measures || !std::isfinite(result.gradient_norm))
       parallel::refuse_overflow(
           *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
           *seat.world, seat.host, static_cast<long>(step));
-    if (clips) {
-      if (result.gradient_norm > options.clip)
-        scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
+    if (!judge(result)) return sync->drop();
+    if (noise) {
+      noise->finish(result.gradient_norm, result.count);
+      result.noise_scale = noise->scale();
     }
+    if (options.clip > 0 && result.gradient_norm > options.clip)
+      scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
     const auto span = traced("optimizer");
     optimizer->apply(learning_rate, scale);
+    if (average) average->update(sync->owned());
     sync->publish().wait();
   }
 
   StepResult run(const Batch& batch, const Loss& loss) {
+    TRIREME_CHECK(!averaged);
     const auto span = traced("step");
     const TimePoint start = seat.world->waiter()->now();
     const Duration waited = seat.world->time_waited();
@@ -359,6 +401,7 @@ struct Strategy::Impl {
     total = batch.total;
     seat.set_step(static_cast<long>(step));
     sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
+    if (noise) noise->begin(total, plan.assignment, seat.world->rank());
     ScalarTree losses(total, plan.assignment, seat.world->rank());
     Ballot ballot;
     compute_all(batch, loss, losses, ballot);
@@ -367,7 +410,8 @@ struct Strategy::Impl {
     const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
     if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
     const parallel::Vote vote(*seat.world, ballot);
-    const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
+    const Work noise_sums = noise ? noise->reduce(*seat.world, seat.reduce) : Work();
+    const std::array<Work, 4> works = {reduced, loss_sum, vote.work(), noise_sums};
     {
       const auto wait = traced("wait for gradients");
       Work::all(works).wait();
@@ -431,6 +475,55 @@ struct Strategy::Impl {
     return value;
   }
 
+  void use_average(bool on) {
+    if (!average || on == averaged) return;
+    average->swap(sync->owned());
+    averaged = on;
+    store.refresh();
+    sync->publish().wait();
+  }
+
+  nlohmann::json metadata() const {
+    nlohmann::json all{{"optimizer", optimizer->name()},
+                       {"optimizer_steps", optimizer->step_count()}};
+    if (outliers)
+      all["outliers"] = {{"losses", outliers->state.losses},
+                         {"norms", outliers->state.norms},
+                         {"skipped", outliers->state.skipped}};
+    if (noise)
+      all["noise"] = {{"steps", noise->state.steps},
+                      {"signal", noise->state.signal},
+                      {"noise", noise->state.noise}};
+    return all;
+  }
+
+  // What was not measured when the checkpoint was written begins now.
+  void restore_helpers(const nlohmann::json& saved) {
+    try {
+      if (outliers && saved.contains("outliers")) {
+        const nlohmann::json& from = saved["outliers"];
+        outliers->state = {.losses = from.at("losses").get<std::deque<double>>(),
+                           .norms = from.at("norms").get<std::deque<double>>(),
+                           .skipped = from.at("skipped").get<std::int64_t>()};
+      }
+      if (noise && saved.contains("noise")) {
+        const nlohmann::json& from = saved["noise"];
+        noise->state = {.steps = from.at("steps").get<std::int64_t>(),
+                        .signal = from.at("signal").get<double>(),
+                        .noise = from.at("noise").get<double>()};
+      }
+    } catch (const nlohmann::json::exception&) {
+      refuse_metadata();
+    }
+  }
+
+  [[noreturn]] void refuse_metadata() const {
+    throw CheckpointError("the training state's metadata is not what a Strategy writes",
+                          {.rank = seat.world->rank(),
+                           .operation = "checkpoint.resume",
+                           .advice = "Use a checkpoint of the same program."});
+  }
+
   // One parameter at a time is whole where the ranks hold parts.
   std::string weights_hash() {
     std::vector<NamedShard> whole = content();
@@ -487,12 +580,18 @@ struct Strategy::Impl {
   }
 
   std::vector<NamedShard> state() {
+    TRIREME_CHECK(!averaged);
     std::vector<NamedShard> shards = content();
     if (!store.masters_are_whole()) {
       for (NamedShard& shard : store.masters()) shards.push_back(std::move(shard));
     }
     for (NamedShard& shard : optimizer->state()) {
       shard.name = "optimizer/" + shard.name;
+      shards.push_back(std::move(shard));
+    }
+    if (!average) return shards;
+    for (NamedShard& shard : average->state(sync->owned(), store.infos())) {
+      shard.name = "ema/" + shard.name;
       shards.push_back(std::move(shard));
     }
     return shards;
@@ -517,6 +616,10 @@ struct Strategy::Impl {
   std::unique_ptr<parallel::ParameterSync> sync;
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::optional<parallel::OutlierFilter> outliers;
+  std::optional<parallel::GradientNoise> noise;
+  std::optional<parallel::WeightAverage> average;
+  bool averaged = false;  // the averages stand in the weights' place
   parallel::GradientHooks hooks;
   int exceptions = std::uncaught_exceptions();
 };
@@ -564,21 +667,15 @@ std::string Strategy::weights_hash() { return impl_->weights_hash(); }
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
 
-std::string Strategy::metadata() const {
-  return nlohmann::json{{"optimizer", impl_->optimizer->name()},
-                        {"optimizer_steps", impl_->optimizer->step_count()}}
-      .dump();
-}
+void Strategy::use_average(bool on) { impl_->use_average(on); }
+
+std::string Strategy::metadata() const { return impl_->metadata().dump(); }
 
 void Strategy::restored(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("optimizer_steps") ||
-      !json["optimizer_steps"].is_number_integer()) {
-    throw CheckpointError("the training state's metadata is not what a Strategy writes",
-                          {.rank = impl_->seat.world->rank(),
-                           .operation = "checkpoint.resume",
-                           .advice = "Use a checkpoint of the same program."});
-  }
+      !json["optimizer_steps"].is_number_integer())
+    impl_->refuse_metadata();
   // AdamW's and LAMB's tensors have the same names; checkpoints from before have no name here.
   const std::string own(impl_->optimizer->name());
   const std::string saved = json.contains("optimizer") && json["optimizer"].is_string()
@@ -592,6 +689,7 @@ void Strategy::restored(const std::string& metadata) {
          .advice = "Go on with " + saved + ", or start anew from its weights."});
   }
   impl_->optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
+  impl_->restore_helpers(json);
   impl_->store.refresh();
   impl_->sync->publish().wait();
 }

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trireme/job/job.h"
 #include "trireme/models/block.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/parallel/outlier_filter.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
@@ -51,16 +53,26 @@ struct StrategyOptions {
   /// of its own; changes no bit. The loss is then called from several threads. A model that draws
   /// from LibTorch's default generator, or has buffers, runs with one (Strategy::lanes_note()).
   int lanes = 1;
+  /// Decay of an exponential moving average of the weights, kept beside them (use_average()), saved
+  /// with them; in [0, 1), 0 = none. Changes no bit of the weights.
+  double ema = 0;
+  /// Steps that are left out for their loss or gradient norm (parallel/outlier_filter.h).
+  OutlierOptions outliers = {};
+  /// Measures the gradient noise scale (parallel/gradient_noise.h); needs two micro-batches a step.
+  bool noise_scale = false;
 };
 
 struct StepResult {
   double loss = 0;           // global mean
-  double gradient_norm = 0;  // before clipping; 0 where clip is off
+  double gradient_norm = 0;  // before clipping; 0 where clip, outliers and noise_scale are off
   std::int64_t count = 0;    // global tokens or samples
   int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
   Duration communication{};  // time this rank was blocked on communication
   Duration total{};
-  double learning_rate = 0;  // that the weights were updated with
+  double learning_rate = 0;        // that the weights were updated with
+  std::string skipped = {};        // why this step was left out on all ranks; empty: it was not
+  std::int64_t skipped_steps = 0;  // left out so far, this one among them
+  std::optional<double> noise_scale = {};  // in items; none: off, or not to be told yet
 };
 
 class Strategy final : public Saveable {
@@ -83,6 +95,10 @@ class Strategy final : public Saveable {
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
+  /// With StrategyOptions::ema: from now on evaluate(), infer() and weights_hash() see the averaged
+  /// weights, or the trained ones again, bit for bit. Between steps; no step() and no state() while
+  /// it is on (TRIREME_CHECK). Collective where ranks hold parts. Nothing without ema.
+  void use_average(bool on);
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights.
   std::string weights_hash();
@@ -99,7 +115,7 @@ class Strategy final : public Saveable {
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
-  /// "optimizer/NAME.exp_avg", buffers under their names.
+  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", buffers under their names.
   std::vector<NamedShard> state() override;
   std::string metadata() const override;
   void restored(const std::string& metadata) override;

@@ -126,6 +126,35 @@ void add_schedule_keys(config::Schema& schema) {
               true});
 }
 
+// What watches a training, or is kept beside it.
+void add_helper_keys(config::Schema& schema) {
+  schema.add({"train.ema",
+              0.0,
+              "Decay of an average of the weights, which validation, eval and generate then see; "
+              "0 = none.",
+              0,
+              0.999999999,
+              {},
+              true});
+  schema.add({"train.patience", whole(0),
+              "Validations in a row without an improvement after which training ends; 0 = never.",
+              0, 1e9});
+  schema.add({"train.min_improvement", 0.0, "Of the validation loss, for train.patience.", 0, 1e9});
+  schema.add({"train.skip_outliers",
+              0.0,
+              "Leaves a step out whose loss or gradient norm is more standard deviations than this "
+              "above the mean of the steps before it; 0 = none.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add(
+      {"train.outlier_window", whole(128), "Of train.skip_outliers, in steps.", 4, 1e6, {}, true});
+  schema.add({"train.noise_scale", false,
+              "Measures the gradient noise scale: the batch, in tokens, beyond which more help "
+              "little."});
+}
+
 void add_train_keys(config::Schema& schema) {
   schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
   schema.add(
@@ -151,6 +180,7 @@ void add_train_keys(config::Schema& schema) {
               0,
               {"fp32", "bf16", "fp64"},
               true});
+  add_helper_keys(schema);
   schema.add({"train.validate_every", whole(100),
               "Steps between validations; 0 = only before and after.", 0, kMost});
   schema.add({"train.validate_sequences", whole(64),

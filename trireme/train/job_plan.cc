@@ -28,7 +28,9 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
               std::to_string(settings.model.block) + " bytes";
   job.data = data_line(corpus);
   job.precision = settings.strategy.precision;
-  job.optimizer_moments = optim::moments_per_element(settings.optimizer);
+  // An average of the weights lies with the optimizer's state, cut as it is.
+  job.optimizer_moments =
+      optim::moments_per_element(settings.optimizer) + (settings.strategy.ema > 0 ? 1 : 0);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
   job.tokens_per_sample = settings.model.block;

@@ -92,7 +92,12 @@ struct Log::Impl {
                  .communication_seconds = seconds(result.communication),
                  .input_seconds = waited,
                  .learning_rate = result.learning_rate,
-                 .gradient_norm = result.gradient_norm});
+                 .gradient_norm = result.gradient_norm,
+                 .skipped_steps = result.skipped_steps > 0
+                                      ? std::optional(static_cast<long>(result.skipped_steps))
+                                      : std::nullopt,
+                 .noise_scale = result.noise_scale});
+    if (!result.skipped.empty()) report.skipped(done, result.skipped);
     mark();
   }
 

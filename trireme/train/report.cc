@@ -1,5 +1,6 @@
 #include "trireme/train/report.h"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -66,7 +67,24 @@ void Report::step(observe::StepFigures figures) {
   board_.scalar("learning_rate", figures.step, figures.learning_rate);
   board_.scalar("gradient_norm", figures.step, figures.gradient_norm);
   board_.scalar(options_.items + "_per_second", figures.step, figures.items_per_second);
+  if (figures.noise_scale) board_.scalar("noise_scale", figures.step, *figures.noise_scale);
+  noise_scale_ = figures.noise_scale;
   progress_.step(figures);
+}
+
+void Report::skipped(long step, const std::string& why) {
+  line("step " + observe::grouped(step) + " is left out: " + why);
+}
+
+void Report::early_stop(long step, double best_loss, long best_step) {
+  if (options_.silent) return;
+  events_.write(observe::Event("early_stop")
+                    .set("step", step)
+                    .set("best_loss", best_loss)
+                    .set("best_step", best_step));
+  progress_.line("stopped early after step " + observe::grouped(step) +
+                 ": the validation loss has not fallen below the " + fixed(best_loss) +
+                 " of step " + observe::grouped(best_step));
 }
 
 void Report::validation(long step, double loss, long count) {
@@ -74,7 +92,12 @@ void Report::validation(long step, double loss, long count) {
   events_.write(observe::validation_event(step, loss, count, trigram_, options_.items));
   board_.scalar("loss/validation", step, loss);
   progress_.validation(loss);
-  progress_.line("validation after step " + observe::grouped(step) + ": loss " + with_unit(loss));
+  std::string text =
+      "validation after step " + observe::grouped(step) + ": loss " + with_unit(loss);
+  if (noise_scale_)
+    text += "; gradient noise scale " + observe::grouped(std::lround(*noise_scale_)) + " " +
+            options_.items;
+  progress_.line(text);
 }
 
 void Report::trigram(double loss) {

@@ -44,6 +44,10 @@ class Report {
   void validation(long step, double loss, long count);
   /// The baseline, once it is counted.
   void trigram(double loss);
+  /// This step was left out on all ranks.
+  void skipped(long step, const std::string& why);
+  /// Training ends after `step`: the validation loss has not fallen since that of `best_step`.
+  void early_stop(long step, double best_loss, long best_step);
   /// After the third step: how long the rest takes.
   void expected(double seconds);
   /// Draws loss.svg anew from the events so far.
@@ -60,7 +64,7 @@ class Report {
   observe::EventWriter events_;
   observe::TensorBoardWriter board_;
   observe::Progress progress_;
-  std::optional<double> trigram_;
+  std::optional<double> trigram_, noise_scale_;
 };
 
 }  // namespace train

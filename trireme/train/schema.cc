@@ -157,7 +157,23 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
               .bucket_bytes = integer("comm.bucket_bytes"),
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
-              .lanes = static_cast<int>(integer("train.lanes"))};
+              .lanes = static_cast<int>(integer("train.lanes")),
+              .ema = number("train.ema"),
+              .outliers = {.limit = number("train.skip_outliers"),
+                           .window = static_cast<int>(integer("train.outlier_window"))},
+              .noise_scale = config.boolean("train.noise_scale")};
+  if (strategy.noise_scale && integer("batch.global") <= integer("batch.micro")) {
+    throw ConfigError("train.noise_scale compares micro-batches, and batch.global " +
+                          std::to_string(integer("batch.global")) + " is one of " +
+                          std::to_string(integer("batch.micro")),
+                      {.operation = "config", .advice = "Lower batch.micro."});
+  }
+  patience = integer("train.patience");
+  min_improvement = number("train.min_improvement");
+  if (patience > 0 && integer("train.validate_every") == 0) {
+    throw ConfigError("train.patience counts validations, and train.validate_every is 0",
+                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
+  }
   steps = integer("train.steps");
   schedule = schedule_of(config);
   optimizer = optimizer_of(config, schedule.peak);

@@ -58,6 +58,8 @@ struct Settings {
   std::string data_path;  // empty: the compiler's headers
   std::int64_t steps = 0;
   std::int64_t validate_every = 0, validate_sequences = 0;
+  std::int64_t patience = 0;  // validations without an improvement of at least …
+  double min_improvement = 0;
   int kernel_threads = 1;
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end

@@ -16,6 +16,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/train/early_stop.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
@@ -107,8 +108,9 @@ class Trainer {
         job_(entry.job(job_options(settings_, data_, spec_))),
         strategy_(job_, settings_.model.blocks, settings_.strategy, settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
-        checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
-    checkpointer_.add("train", strategy_).add("data", batches_);
+        checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)),
+        early_stop_(settings_.patience, settings_.min_improvement) {
+    checkpointer_.add("train", strategy_).add("data", batches_).add("early_stop", early_stop_);
   }
 
   int run() {
@@ -119,14 +121,18 @@ class Trainer {
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
-    for (long step = first; step < settings_.steps; ++step) {
+    if (first == 0) early_stop_.judge(0, outcome_.first_validation);
+    long done = first;  // steps
+    while (done < settings_.steps && !early_stop_.reached()) {
+      const long step = done++;
       const int signal = train_one(report, step);
       const bool last = step + 1 == settings_.steps;
       tell_trigram(report, last);
-      if (signal != 0 && !last) return stop(report, step + 1, signal);
+      if (signal != 0 && !last) return stop(report, done, signal);
       const auto every = settings_.validate_every;
-      if (last || (every > 0 && (step + 1) % every == 0)) {
-        outcome_.last_validation = validate(report, step + 1);
+      if (last || (every > 0 && done % every == 0)) {
+        outcome_.last_validation = validate(report, done);
+        early_stop_.judge(done, outcome_.last_validation);
         report.plot();
       }
       {
@@ -136,9 +142,13 @@ class Trainer {
       if (step == first && !strategy_.lanes_note().empty())
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
                     strategy_.lanes_note());
-      if (step + 1 == first + kTimedSteps) expect(report, first);
+      if (done == first + kTimedSteps) expect(report, first);
     }
-    return finish(report, first);
+    if (early_stop_.reached()) {
+      report.early_stop(done, early_stop_.best_loss(), static_cast<long>(early_stop_.best_step()));
+      tell_trigram(report, /*needed=*/true);
+    }
+    return finish(report, first, done);
   }
 
  private:
@@ -173,8 +183,16 @@ class Trainer {
                  .communication_seconds = seconds(result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
                  .learning_rate = result.learning_rate,
-                 .gradient_norm = result.gradient_norm});
+                 .gradient_norm = result.gradient_norm,
+                 .skipped_steps = skipped_steps(result),
+                 .noise_scale = result.noise_scale});
+    if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  std::optional<long> skipped_steps(const StepResult& result) const {
+    if (settings_.strategy.outliers.limit == 0) return std::nullopt;
+    return static_cast<long>(result.skipped_steps);
   }
 
   // The baseline that rank 0 prints. Nothing waits for it until the end.
@@ -206,7 +224,9 @@ class Trainer {
                                         job_.rank(), job_.size());
     std::int64_t tokens = 0;
     for (const Batch& one : held_out) tokens += one.global_count;
+    strategy_.use_average(true);
     const double loss = strategy_.evaluate(held_out, loss_);
+    strategy_.use_average(false);
     report.validation(step, loss, tokens);
     job_.activity("train");
     return loss;
@@ -234,10 +254,8 @@ class Trainer {
     return signal;
   }
 
-  int finish(Report& report, long first) {
-    const bool saved =
-        settings_.checkpoints.every > 0 && settings_.steps % settings_.checkpoints.every == 0;
-    if (!saved && first < settings_.steps) checkpointer_.save(settings_.steps);
+  int finish(Report& report, long first, long done) {
+    if (first < done) checkpointer_.save(done);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
@@ -245,6 +263,7 @@ class Trainer {
     // Where ranks hold parts of the weights, all of them write the same text.
     if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && settings_.sample_bytes > 0) {
       job_.activity("generate");
+      strategy_.use_average(true);
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
     }
@@ -283,6 +302,7 @@ class Trainer {
   Strategy strategy_;
   Batches batches_;
   Checkpointer checkpointer_;
+  EarlyStop early_stop_;
   const Loss loss_ = token_loss();
   Outcome outcome_;
   TimePoint began_{};

@@ -1,0 +1,47 @@
+#include "trireme/train/early_stop.h"
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+void EarlyStop::judge(std::int64_t steps, double loss) {
+  // A NaN is no improvement.
+  if (!judged_ || loss < best_loss_ - min_improvement_) {
+    judged_ = true;
+    best_loss_ = loss;
+    best_step_ = steps;
+    waited_ = 0;
+  } else {
+    ++waited_;
+  }
+}
+
+std::string EarlyStop::metadata() const {
+  return nlohmann::json{{"judged", judged_},
+                        {"best_loss", best_loss_},
+                        {"best_step", best_step_},
+                        {"waited", waited_}}
+      .dump();
+}
+
+void EarlyStop::restored(const std::string& metadata) {
+  try {
+    const auto saved = nlohmann::json::parse(metadata);
+    judged_ = saved.at("judged").get<bool>();
+    best_loss_ = saved.at("best_loss").get<double>();
+    best_step_ = saved.at("best_step").get<std::int64_t>();
+    waited_ = saved.at("waited").get<std::int64_t>();
+  } catch (const nlohmann::json::exception&) {
+    throw CheckpointError(
+        "the checkpoint's record of validation losses cannot be read",
+        {.operation = "resume", .advice = "Use a checkpoint of the same program."});
+  }
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

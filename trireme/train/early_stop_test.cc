@@ -1,0 +1,52 @@
+#include "trireme/train/early_stop.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+using train::EarlyStop;
+
+// How many of the losses are looked at before the end.
+int looked_at(EarlyStop stop, const std::vector<double>& losses) {
+  int count = 0;
+  for (const double loss : losses) {
+    stop.judge(++count, loss);
+    if (stop.reached()) break;
+  }
+  return count;
+}
+
+TEST(EarlyStop, EndsAfterItsPatience) {
+  EXPECT_EQ(looked_at({2, 0}, {5, 4, 4.5, 4, 3, 2}), 4);    // 4.5 and 4 are no improvement on 4
+  EXPECT_EQ(looked_at({2, 0}, {5, 4, 4.5, 3, 3.5, 2}), 6);  // the patience starts anew
+  EXPECT_EQ(looked_at({2, 0.5}, {5, 4.8, 4.6, 4.4}), 3);    // too little
+  EXPECT_EQ(looked_at({0, 0}, {1, 2, 3, 4, 5}), 5);         // never
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(looked_at({1, 0}, {1, nan, 0.5}), 2);
+}
+
+TEST(EarlyStop, CountsOverAnInterruption) {
+  EarlyStop first(2, 0);
+  first.judge(10, 1.5 + 1e-16);
+  first.judge(20, 1.75);
+  EXPECT_FALSE(first.reached());
+  EarlyStop second(2, 0);
+  second.restored(first.metadata());
+  EXPECT_EQ(second.best_loss(), first.best_loss());
+  EXPECT_EQ(second.best_step(), 10);
+  second.judge(30, 1.6);
+  EXPECT_TRUE(second.reached());
+  EarlyStop patient(3, 0);
+  patient.restored(second.metadata());
+  EXPECT_FALSE(patient.reached());
+  EXPECT_THROW(second.restored("{}"), CheckpointError);
+  EXPECT_THROW(second.restored("x"), CheckpointError);
+}
+
+}  // namespace
+}  // namespace trireme
