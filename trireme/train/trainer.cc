@@ -260,10 +260,10 @@ class Trainer {
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
+    strategy_.use_average(true);  // on all ranks
     // Where ranks hold parts of the weights, all of them write the same text.
     if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && settings_.sample_bytes > 0) {
       job_.activity("generate");
-      strategy_.use_average(true);
       outcome_.sample = generate(strategy_, settings_.model.block, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
     }
