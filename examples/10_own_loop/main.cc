@@ -27,10 +27,6 @@ struct Reversed : trireme::Dataset {
   }
 };
 
-torch::Tensor squares(const trireme::models::Value& output, const trireme::MicroBatch& micro) {
-  return (output.at(0) - micro.field("targets")).pow(2).sum();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,7 +42,11 @@ int main(int argc, char** argv) {
 
   const auto data = std::make_shared<Reversed>();
   auto input = trireme::batches(job, data, {.batch = 64, .micro = 8, .steps = kSteps});
-  const auto held_out = fixed_batches(*data, 64, 8, 2, job.rank(), job.size());
+  const auto held_out = trireme::fixed_batches(*data, 64, 8, 2, job.rank(), job.size());
+
+  const trireme::Loss squares = [](const auto& output, const trireme::MicroBatch& micro) {
+    return (output.at(0) - micro.field("targets")).pow(2).sum();
+  };
 
   trireme::Checkpointer checkpointer(job, folder + "/checkpoint", {.every = 20});
   checkpointer.add("train", strategy).add("data", input);
