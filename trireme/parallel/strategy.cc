@@ -523,12 +523,14 @@ struct Strategy::Impl {
         parts.emplace(store.parameters()[i].name, i);
     }
     for (const auto& [name, index] : parts) whole.push_back({.name = name});
+    const std::vector<NamedShard> masters = store.masters();
     std::sort(whole.begin(), whole.end(),
               [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
     WeightsHash hash;
     for (const NamedShard& shard : whole) {
       const auto part = parts.find(shard.name);
-      const at::Tensor tensor = part == parts.end() ? shard.local : gathered_master(part->second);
+      const at::Tensor tensor =
+          part == parts.end() ? shard.local : gathered_master(part->second, masters);
       const Buffer buffer = tensor::to_buffer(tensor);
       hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
     }
@@ -549,11 +551,12 @@ struct Strategy::Impl {
     return shards;
   }
 
-  // Collective.
-  at::Tensor gathered_master(std::uint32_t parameter) const {
+  // Collective. `masters`: this rank's parts.
+  at::Tensor gathered_master(std::uint32_t parameter,
+                             const std::vector<NamedShard>& masters) const {
     const parallel::StoredParameter& stored = store.parameters()[parameter];
     at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
-    for (const NamedShard& shard : store.masters())
+    for (const NamedShard& shard : masters)
       if (shard.name == stored.name) mine = shard.local.flatten();
     std::vector<std::size_t> counts;
     for (const auto& pieces : store.ownership().pieces()) {
