@@ -5,6 +5,7 @@
 
 #include "trireme/comm/registry.h"
 #include "trireme/optim/schedule.h"
+#include "trireme/plan/mixing.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -207,15 +208,38 @@ void add_train_keys(config::Schema& schema) {
               "Refuse ranks whose identity differs, so that every layout gives the same bits."});
 }
 
+void add_local_keys(config::Schema& schema) {
+  schema.add({"parallel.local_steps", whole(8),
+              "Of local_sgd, diloco, easgd, gossip: steps that a rank makes on its own between two "
+              "exchanges.",
+              1, 1e9});
+  schema.add({"parallel.post_local_after", whole(0),
+              "Of the same: the first steps, which are synchronous, as under plain.", 0, kMost});
+  schema.add({"parallel.outer_rate", 0.7, "Of diloco: learning rate of the outer SGD.", 1e-9, 1e3});
+  schema.add(
+      {"parallel.outer_momentum", 0.9, "Of diloco: Nesterov's, of the outer SGD.", 0, 0.999999});
+  schema.add({"parallel.elastic", 0.9,
+              "Of easgd: the share of its way to the ranks' mean that the centre goes in an "
+              "exchange; a rank goes this over the ranks of its way to the centre.",
+              1e-9, 1});
+  schema.add({"parallel.graph", text("one_peer"),
+              "Of gossip: who averages with whom (`trireme show gossip`).", 0, 0,
+              plan::mixing_graphs()});
+}
+
 void add_parallel_keys(config::Schema& schema) {
   schema.add(
       {"parallel.sync",
        text("plain"),
        "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
-       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host.",
+       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
+       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
+       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
+       "centre; gossip, averaged with neighbours.",
        0,
        0,
-       {"plain", "zero1", "zero2", "zero3", "hybrid"}});
+       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
+  add_local_keys(schema);
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});

@@ -8,6 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/parallel/data/compression/compressor.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
 #include "trireme/train/job_keys.h"
 #include "trireme/train/model_size.h"
@@ -75,6 +76,21 @@ optim::Schedule schedule_of(const config::Config& config) {
                                  .factor = config.number("train.step_factor")};
   optim::check(schedule);
   return schedule;
+}
+
+// What decides the bits only where ranks train copies of their own.
+std::string local_identity(const config::Config& config) {
+  const std::string& sync = config.text("parallel.sync");
+  if (!parallel::is_local(sync)) return {};
+  std::vector<const char*> keys = {"parallel.sync", "parallel.local_steps",
+                                   "parallel.post_local_after"};
+  if (sync == "diloco") keys.insert(keys.end(), {"parallel.outer_rate", "parallel.outer_momentum"});
+  if (sync == "easgd") keys.push_back("parallel.elastic");
+  if (sync == "gossip") keys.push_back("parallel.graph");
+  std::string identity;
+  for (const char* key : keys)
+    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
+  return identity;
 }
 
 Duration seconds(double value) {
@@ -158,6 +174,13 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
               .lanes = static_cast<int>(integer("train.lanes")),
+              .local = {.steps = static_cast<int>(integer("parallel.local_steps")),
+                        .post_local_after = integer("parallel.post_local_after"),
+                        .outer_rate = number("parallel.outer_rate"),
+                        .outer_momentum = number("parallel.outer_momentum"),
+                        .elastic = number("parallel.elastic"),
+                        .graph = config.text("parallel.graph"),
+                        .graph_seed = seed},
               .ema = number("train.ema"),
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},
@@ -174,6 +197,7 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
     throw ConfigError("train.patience counts validations, and train.validate_every is 0",
                       {.operation = "config", .advice = "Set train.validate_every, in steps."});
   }
+  const std::string identity = config.identity() + local_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
   optimizer = optimizer_of(config, schedule.peak);
@@ -183,13 +207,13 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
              .seed = seed};
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
-                 .identity = config.identity()};
+                 .identity = identity};
   job = {.transport = config.text("comm.transport"),
          .algorithm = config.text("comm.algorithm"),
          .timeout = seconds(number("timeout")),
          .timeout_user_code = seconds(number("timeout.user_code")),
          .reproducible = config.boolean("train.reproducible"),
-         .identity = config.identity(),
+         .identity = identity,
          .sockets = static_cast<int>(integer("comm.sockets")),
          .interface = config.text("comm.interface")};
   link = plan::link_of(config.text("comm.link"));
