@@ -189,13 +189,14 @@ std::string tiny_config(const Folder& folder, const std::string& train_lines) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + " of it\n";
   const std::string data = folder.write("data.txt", text);
-  return folder.write("tiny.toml",
-                      "[data]\npath = \"" + data +
-                          "\"\n[model]\nlayers = 2\nheads = 2\nwidth = 32\nblock = 16\n"
-                          "[batch]\nglobal = 8\nmicro = 2\n"
-                          "[train]\nsample_bytes = 20\nvalidate_sequences = 8\n"
-                          "warmup = 5\n" +
-                          train_lines);
+  return folder.write(
+      "tiny.toml",
+      "[data]\npath = \"" + data +
+          "\"\n[model]\nname = \"gpt\"\nlayers = 2\nheads = 2\nwidth = 32\nblock = 16\n"
+          "[batch]\nglobal = 8\nmicro = 2\n"
+          "[train]\nsample_bytes = 20\nvalidate_sequences = 8\n"
+          "warmup = 5\n" +
+          train_lines);
 }
 
 }  // namespace trireme::testing

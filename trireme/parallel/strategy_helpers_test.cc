@@ -274,6 +274,9 @@ TEST(StrategyHelpers, RefuseNumbersThatCannotBe) {
     };
     EXPECT_THROW(make({.ema = 1}), ConfigError);
     EXPECT_THROW(make({.outliers = {.limit = 3, .window = 1}}), ConfigError);
+    // Copies of the model that go their own ways have no one average, loss or gradient.
+    EXPECT_THROW(make({.sync = "local_sgd", .ema = 0.9}), ConfigError);
+    EXPECT_THROW(make({.sync = "gossip", .noise_scale = true}), ConfigError);
   });
 }
 
