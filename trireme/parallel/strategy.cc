@@ -159,7 +159,8 @@ struct Strategy::Impl {
           parallel::ShardedSyncOptions{.assignment = plan.assignment,
                                        .rank = seat.world->rank(),
                                        .bucket_bytes = options.bucket_bytes,
-                                       .before_launch = [this] { return enter_gate(); }});
+                                       .before_launch = [this] { return enter_gate(); },
+                                       .on_event = seat.on_shard_event});
     }
     auto plain = std::make_unique<parallel::PlainSync>(
         *seat.world, store.uses(), store.parameter_of(), store.slices(),
