@@ -34,7 +34,8 @@ class Waiter {
   virtual ~Waiter() = default;
   virtual TimePoint now() const noexcept = 0;
   /// Blocks the calling thread until ready() or `deadline`, driving progress meanwhile; returns
-  /// ready(). `ready` must be cheap, must not block and may be called from this thread only.
+  /// ready(). `ready` must be cheap and must not block; it is called from this thread only, also
+  /// again after it said true, so it must only look.
   /// Called from inside the progress context it throws CheckFailure (it could never return).
   virtual bool wait_until(const std::function<bool()>& ready, TimePoint deadline) = 0;
   /// Something that a ready() reads has changed.

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "trireme/base/check.h"
+#include "trireme/base/hex.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -71,12 +73,8 @@ void WeightsHash::add(const HashedTensor& tensor) {
 }
 
 std::string WeightsHash::finish() {
-  std::string text;
-  for (unsigned char byte : state_->hash.finish()) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  const auto digest = state_->hash.finish();
+  return to_hex(std::as_bytes(std::span(digest)));
 }
 
 std::uint64_t tensor_hash(const HashedTensor& tensor) {

@@ -3,8 +3,10 @@
 #include <openssl/evp.h>
 
 #include <array>
+#include <span>
 
 #include "trireme/base/check.h"
+#include "trireme/base/hex.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -32,14 +34,7 @@ std::string Sha256::hex() {
   unsigned int length = 0;
   TRIREME_CHECK(EVP_DigestFinal_ex(context_->handle, digest.data(), &length) == 1);
   TRIREME_CHECK(length == digest.size());
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * digest.size());
-  for (const unsigned char byte : digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  return to_hex(std::as_bytes(std::span(digest)));
 }
 
 std::string sha256_hex(std::span<const std::byte> bytes) {

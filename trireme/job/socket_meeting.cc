@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hex.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/job/own_address.h"
 #include "trireme/launch/client.h"
@@ -53,12 +54,8 @@ std::uint16_t port_of(const std::string& name, int attempt) {
 
 // One word, however long the start's name is.
 std::string unix_name(const std::string& name) {
-  std::string text = "trireme-" + std::to_string(geteuid()) + "-";
-  for (const char byte : launch::prove("meeting", {name}).substr(0, 16)) {
-    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
-    text += "0123456789abcdef"[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
+  const std::string proof = launch::prove("meeting", {name}).substr(0, 16);
+  return "trireme-" + std::to_string(geteuid()) + "-" + to_hex(std::as_bytes(std::span(proof)));
 }
 
 // The user's secret for this start alone, so that another start's coordinator is not taken for it.
@@ -207,13 +204,13 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
       net::wait_for(*waiter_, socket.get(), POLLIN, deadline, door);
       const ssize_t got = recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
       const std::string answer(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-      const std::size_t end = answer.find('\n');
-      if (end == answer.npos) continue;
-      env.coordinator = answer.substr(0, end);
-      secret_ = answer.substr(end + 1);
+      if (const std::size_t end = answer.find('\n'); end != answer.npos) {
+        env.coordinator = answer.substr(0, end);
+        secret_ = answer.substr(end + 1);
+      }
     } catch (const PeerLost&) {  // rank 0 is not there yet
-      waiter_->sleep(kAgain);
     }
+    if (env.coordinator.empty()) waiter_->sleep(kAgain);
   }
 }
 

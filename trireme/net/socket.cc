@@ -13,9 +13,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hex.h"
 #include "trireme/net/endpoint.h"
 
 namespace trireme {
@@ -227,11 +229,7 @@ Listener listen_unix(std::string name) {
   if (!name.empty()) return {listening(unix_address(name)), "unix " + name};
   unsigned char random[16];
   RAND_bytes(random, sizeof random);
-  name = "trireme-";
-  for (const unsigned char byte : random) {
-    name += "0123456789abcdef"[byte >> 4];
-    name += "0123456789abcdef"[byte & 15];
-  }
+  name = "trireme-" + to_hex(std::as_bytes(std::span(random)));
   return {listening(unix_address(name)), "unix " + name};
 }
 

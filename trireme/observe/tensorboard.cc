@@ -1,7 +1,5 @@
 #include "trireme/observe/tensorboard.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -69,12 +68,6 @@ double seconds_since_1970() {
 std::string event_of(long step, const std::string& what) {
   return double_field(1, seconds_since_1970()) + varint_field(2, static_cast<std::uint64_t>(step)) +
          what;
-}
-
-std::string host_name() {
-  char name[256] = "host";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace

@@ -129,16 +129,19 @@ struct Lanes::Impl {
   void take(std::size_t index, const Sink& sink) {
     if (sink.begin) sink.begin(index);
     while (true) {
-      std::deque<std::pair<std::size_t, at::Tensor>> arrived;
-      bool done = false;
       waiter->wait_until(
           [&] {
             const std::lock_guard lock(mutex);
-            arrived.swap(tasks[index].gradients);
-            done = tasks[index].done;
-            return done || !arrived.empty();
+            return tasks[index].done || !tasks[index].gradients.empty();
           },
           TimePoint::max());
+      std::deque<std::pair<std::size_t, at::Tensor>> arrived;
+      bool done = false;
+      {
+        const std::lock_guard lock(mutex);
+        arrived.swap(tasks[index].gradients);
+        done = tasks[index].done;
+      }
       for (auto& [leaf, gradient] : arrived) sink.gradient(leaf, std::move(gradient));
       if (done) break;
     }

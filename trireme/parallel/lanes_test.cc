@@ -135,5 +135,35 @@ TEST_F(LanesTest, AnExceptionOfTheSinkComesOutAndTheLanesStayUsable) {
   EXPECT_EQ(seen, "begin 0\nend 0\nbegin 1\nend 1\n");
 }
 
+// Waiter may ask again what said true (RealWaiter does just before it would sleep).
+class AsksTwice final : public Waiter {
+ public:
+  TimePoint now() const noexcept override { return real_->now(); }
+  bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
+    bool result = false;
+    do {
+      result = real_->wait_until(ready, deadline) && ready();
+    } while (!result && now() < deadline);
+    return result;
+  }
+  void wake() noexcept override { real_->wake(); }
+  void run(std::function<void()> task) override { real_->run(std::move(task)); }
+  void run_at(TimePoint time, std::function<void()> task) override {
+    real_->run_at(time, std::move(task));
+  }
+  void add(std::shared_ptr<ProgressSource> source) override { real_->add(std::move(source)); }
+  void remove(const ProgressSource* source) override { real_->remove(source); }
+
+ private:
+  std::shared_ptr<Waiter> real_ = RealWaiter::make();
+};
+
+TEST_F(LanesTest, LoseNoGradientToAWaiterThatAsksTwice) {
+  waiter = std::make_shared<AsksTwice>();
+  Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
+  for (int run = 0; run < 100; ++run) lanes.run(4, compute, recording());  // counts them
+  EXPECT_EQ(values.size(), 400u);
+}
+
 }  // namespace
 }  // namespace trireme::parallel

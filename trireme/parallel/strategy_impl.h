@@ -66,7 +66,7 @@ struct Strategy::Impl {
   // strategy_state.cc
   std::string weights_hash();
   std::vector<NamedShard> content() const;
-  at::Tensor gathered_master(std::uint32_t parameter) const;
+  at::Tensor gathered_master(std::uint32_t parameter, const std::vector<NamedShard>& masters) const;
   std::vector<NamedShard> state();
   std::string metadata() const;
   void restored(const std::string& metadata);

@@ -21,12 +21,14 @@ std::string Strategy::Impl::weights_hash() {
       parts.emplace(store.parameters()[i].name, i);
   }
   for (const auto& [name, index] : parts) whole.push_back({.name = name});
+  const std::vector<NamedShard> masters = store.masters();
   std::sort(whole.begin(), whole.end(),
             [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
   WeightsHash hash;
   for (const NamedShard& shard : whole) {
     const auto part = parts.find(shard.name);
-    const at::Tensor tensor = part == parts.end() ? shard.local : gathered_master(part->second);
+    const at::Tensor tensor =
+        part == parts.end() ? shard.local : gathered_master(part->second, masters);
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
@@ -47,11 +49,12 @@ std::vector<NamedShard> Strategy::Impl::content() const {
   return shards;
 }
 
-// Collective.
-at::Tensor Strategy::Impl::gathered_master(std::uint32_t parameter) const {
+// Collective. `masters`: this rank's parts.
+at::Tensor Strategy::Impl::gathered_master(std::uint32_t parameter,
+                                           const std::vector<NamedShard>& masters) const {
   const parallel::StoredParameter& stored = store.parameters()[parameter];
   at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
-  for (const NamedShard& shard : store.masters())
+  for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();
   std::vector<std::size_t> counts;
   for (const auto& pieces : store.ownership().pieces()) {

@@ -33,7 +33,10 @@ void UnitGather::issue(std::size_t use) {
     held.buffer = pool_.take(layout.bytes);
     const std::span<std::byte> own = store_.own(unit);
     const Buffer in{own.data(), own.size(), DType::U8};
-    const Buffer out{held.buffer.data.get(), layout.bytes, DType::U8};
+    const Buffer out{.data = held.buffer.data.get(),
+                     .count = layout.bytes,
+                     .dtype = DType::U8,
+                     .owner = held.buffer.data};
     const auto counts = layout.counts();
     held.arrived =
         group_.all_gather_v(in, out, counts, {.label = "weights of block " + std::to_string(unit)});

@@ -17,11 +17,9 @@ namespace parallel {
 
 class BufferPool {
  public:
-  struct Deleter {
-    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
-  };
+  /// Shared with the call that moves it (Buffer::owner), which may outlive who started it.
   struct Lease {
-    std::unique_ptr<std::byte, Deleter> data;
+    std::shared_ptr<std::byte> data;
     std::size_t capacity = 0;
   };
 
@@ -32,7 +30,8 @@ class BufferPool {
       Lease lease;
       lease.capacity = bytes;
       lease.data.reset(static_cast<std::byte*>(
-          ::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})));
+                           ::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})),
+                       [](std::byte* data) { ::operator delete (data, std::align_val_t{64}); });
       return lease;
     }
     Lease lease = std::move(fitting->second);

@@ -23,9 +23,15 @@ void LeafExchange::launch(std::uint32_t bucket, const void* mine, std::uint32_t 
   item.received = pool_.take(item.pieces * own * width);
   item.fold = std::move(fold);
   item.work =
-      group_.all_to_all_v({const_cast<void*>(mine), num_mine * layout.count, layout.sum},
-                          {item.received.data.get(), item.pieces * own, layout.sum}, send_counts,
-                          recv_counts, {.label = "bucket " + std::to_string(bucket)});
+      group_.all_to_all_v({.data = const_cast<void*>(mine),
+                           .count = num_mine * layout.count,
+                           .dtype = layout.sum,
+                           .owner = item.sent.data},
+                          {.data = item.received.data.get(),
+                           .count = item.pieces * own,
+                           .dtype = layout.sum,
+                           .owner = item.received.data},
+                          send_counts, recv_counts, {.label = "bucket " + std::to_string(bucket)});
 }
 
 void LeafExchange::drain(std::size_t most) {

@@ -100,16 +100,7 @@ class DualOrder {
 
 }  // namespace
 
-Schedule dualpipe_v(const ScheduleShape& shape) {
-  Schedule schedule = v_shaped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    DualOrder order(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
-    order.warm_up();
-    order.steady();
-    order.cool_down();
-  }
-  return schedule;
-}
+Schedule dualpipe_v(const ScheduleShape& shape) { return v_shaped_by<DualOrder>(shape); }
 
 }  // namespace plan
 }  // namespace v0

@@ -49,6 +49,18 @@ Schedule dualpipe_v(const ScheduleShape& shape);
 Schedule looped(const ScheduleShape& shape);
 /// Two chunks: down the ranks and back up, so that rank 0 holds the first stage and the last.
 Schedule v_shaped(const ScheduleShape& shape);
+/// The same with orders: each rank's by a Writer(shape, rank, actions), in its three parts.
+template <class Writer>
+Schedule v_shaped_by(const ScheduleShape& shape) {
+  Schedule schedule = v_shaped(shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Writer writer(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
+    writer.warm_up();
+    writer.steady();
+    writer.cool_down();
+  }
+  return schedule;
+}
 
 /// Appends to one rank's order. Micro-batches from `microbatches` on are left out, so a pattern
 /// that needs a longer batch to unfold serves a short one, too: micro-batches do not wait for each

@@ -83,16 +83,7 @@ class VOrder {
 
 }  // namespace
 
-Schedule zb_v(const ScheduleShape& shape) {
-  Schedule schedule = v_shaped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    VOrder order(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
-    order.warm_up();
-    order.steady();
-    order.cool_down();
-  }
-  return schedule;
-}
+Schedule zb_v(const ScheduleShape& shape) { return v_shaped_by<VOrder>(shape); }
 
 }  // namespace plan
 }  // namespace v0
