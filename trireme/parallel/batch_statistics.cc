@@ -125,7 +125,6 @@ void BatchStatistics::capture(const std::vector<double>& pairs) {
 void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& assignment,
                            std::uint32_t total) {
   if (norms_.empty()) return;
-  const c10::AutoGradMode no_grad(false);
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < world.size(); ++rank)
     counts.push_back(leaves_of(assignment, total, rank).size() * width_);
@@ -143,6 +142,21 @@ void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& 
       next += width_;
     }
   }
+  fold_pairs(of_micro);
+}
+
+void BatchStatistics::fold_own() {
+  if (norms_.empty()) return;
+  const std::vector<double> pairs = std::move(captured_);
+  captured_.clear();
+  std::vector<const double*> of_micro;
+  for (std::size_t at = 0; at < pairs.size(); at += width_) of_micro.push_back(pairs.data() + at);
+  fold_pairs(of_micro);
+}
+
+// One pointer to a micro-batch's pairs each, in the order in which they are folded.
+void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
+  const c10::AutoGradMode no_grad(false);
   for (const double* at : of_micro) {
     for (const auto& norm : norms_) {
       const bool ran = *at++ != 0;

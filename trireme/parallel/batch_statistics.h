@@ -45,6 +45,8 @@ class BatchStatistics {
   void capture() { capture(take()); }
   /// After the vote: every rank folds all of the batch's pairs. Collective.
   void fold(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
+  /// The same with this rank's pairs alone, where it trains a copy of its own.
+  void fold_own();
   /// The step was refused: its pairs are forgotten, and what a forward pass left that failed.
   void drop();
   /// The buffers were written from outside (a checkpoint, replication).
@@ -53,6 +55,7 @@ class BatchStatistics {
  private:
   struct Norm;
   void add(const std::shared_ptr<torch::nn::Module>& module);
+  void fold_pairs(const std::vector<const double*>& of_micro);
   std::vector<std::unique_ptr<Norm>> norms_;
   std::size_t width_ = 0;  // doubles per captured micro-batch
   std::vector<double> captured_;

@@ -206,6 +206,41 @@ TEST(BatchStatistics, AreResumedFromTheState) {
   });
 }
 
+// Copies fold their own micro-batches; where they are averaged, so are the running values, and the
+// next step goes on from there.
+TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    models::Blocks model;
+    model.add_block({.name = "norm",
+                     .make = [] { return models::as_block(torch::nn::BatchNorm1d(kIn)); },
+                     .reads = {"features"}});
+    Strategy strategy(parallel::Seat{.world = rank.world.get()}, model,
+                      {.sync = "local_sgd", .local = {.steps = 1}},
+                      optim::make_optimizer(Sgd{.learning_rate = 0}));
+    at::Tensor mean = at::zeros({kIn}), variance = at::ones({kIn});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      strategy.step(batch_of(step, 4, rank.rank, kernel::contiguous(2)), squares);
+      at::Tensor means = at::zeros({kIn}), variances = at::zeros({kIn});
+      for (std::uint32_t copy = 0; copy < 2; ++copy) {
+        torch::nn::BatchNorm1d norm(kIn);
+        norm->running_mean.copy_(mean);
+        norm->running_var.copy_(variance);
+        for (std::uint32_t i = 2 * copy; i < 2 * copy + 2; ++i) norm->forward(features(step, i));
+        means += norm->running_mean / 2;
+        variances += norm->running_var / 2;
+      }
+      mean = means;
+      variance = variances;
+    }
+    for (const NamedShard& shard : strategy.state()) {
+      if (shard.name == "norm.running_mean")
+        EXPECT_TRUE(at::allclose(shard.local, mean, 1e-5, 1e-6));
+      if (shard.name == "norm.running_var")
+        EXPECT_TRUE(at::allclose(shard.local, variance, 1e-5, 1e-6));
+    }
+  });
+}
+
 // In evaluation mode the running values normalise, and nothing moves them.
 TEST(BatchStatistics, EvaluationUsesTheRunningOnes) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {

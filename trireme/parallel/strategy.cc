@@ -14,6 +14,30 @@ namespace trireme {
 inline namespace v0 {
 namespace {
 
+void check_local(const StrategyOptions& options, const parallel::Seat& seat) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what + " with parallel.sync = \"" + options.sync + "\"",
+                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
+  };
+  if (options.compression != "none")
+    refuse("comm.compression = \"" + options.compression + "\"",
+           "Gradients stay on their ranks there: use comm.compression = \"none\".");
+  if (options.local.steps < 1)
+    refuse("parallel.local_steps = " + std::to_string(options.local.steps), "Use 1 or more.");
+  if (options.local.post_local_after < 0)
+    refuse("parallel.post_local_after = " + std::to_string(options.local.post_local_after),
+           "Use 0 or more.");
+  const auto check_number = [&](const char* key, double value, bool good, const char* advice) {
+    if (!good) refuse(std::string(key) + " = " + std::to_string(value), advice);
+  };
+  const LocalOptions& local = options.local;
+  check_number("parallel.outer_rate", local.outer_rate, local.outer_rate > 0, "Use more than 0.");
+  check_number("parallel.outer_momentum", local.outer_momentum,
+               local.outer_momentum >= 0 && local.outer_momentum < 1, "Use 0 to below 1.");
+  check_number("parallel.elastic", local.elastic, local.elastic > 0 && local.elastic <= 1,
+               "Use more than 0, at most 1.");
+}
+
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat) {
   const int size = seat.world->size();
   const auto refuse = [&](const std::string& what, const std::string& advice) {
@@ -37,6 +61,7 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
                options.sync + "\": parts of gradients are not compressed",
            "Use plain, or comm.compression = \"none\".");
+  if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
   return plan;
@@ -81,6 +106,7 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
                     groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
   if (mapped)
     for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
+  if (local != nullptr) local->attach(replica(), [this] { store.refresh(); });
   stage.train(true);
 }
 
@@ -111,13 +137,31 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_sync() {
                                      .bucket_bytes = options.bucket_bytes,
                                      .before_launch = [this] { return enter_gate(); }});
   }
-  return std::make_unique<parallel::PlainSync>(
+  auto plain = std::make_unique<parallel::PlainSync>(
       *seat.world, store.uses(), store.parameter_of(), store.slices(),
       parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                  .reduce = seat.reduce,
                                  .before_launch = [this] { return enter_gate(); },
                                  .compression = options.compression,
                                  .seed = options.seed});
+  if (!plan.local) return plain;
+  auto own = std::make_unique<parallel::LocalSync>(
+      std::move(plain), parallel::make_mixer(plan.sync, *seat.world, options.local), options.local,
+      [this] { return optimizer->step_count(); });
+  local = own.get();
+  return own;
+}
+
+parallel::Replica Strategy::Impl::replica() {
+  parallel::Replica copy{.masters = store.masters()};
+  for (const NamedShard& shard : copy.masters)
+    copy.weights.push_back(tensor::to_buffer(shard.local));
+  for (const NamedShard& shard : optimizer->state())
+    copy.moments.push_back(tensor::to_buffer(shard.local));
+  for (const auto& [name, buffer] : store.buffers())
+    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
+      copy.buffers.push_back(tensor::to_buffer(buffer));
+  return copy;
 }
 
 Work Strategy::Impl::enter_gate() {

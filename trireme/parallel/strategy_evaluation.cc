@@ -11,6 +11,7 @@ inline namespace v0 {
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
                                              const std::vector<Loss>& sums) {
   const c10::AutoGradMode no_grad(false);
+  const auto common = common_weights();
   stage.train(false);
   std::deque<parallel::ScalarTree> trees;  // by batch, then by sum; the reductions point into it
   std::vector<Work> works;

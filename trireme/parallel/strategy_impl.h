@@ -12,6 +12,7 @@
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/batch_statistics.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/data/local_sync.h"
 #include "trireme/parallel/lanes.h"
 #include "trireme/parallel/offload.h"
 #include "trireme/parallel/parameter_store.h"
@@ -32,6 +33,11 @@ struct Strategy::Impl {
   void offload_masters();
   parallel::StoreOptions store_options();
   std::unique_ptr<parallel::ParameterSync> make_sync();
+  parallel::Replica replica();
+  /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
+  bool steps_alone() const { return local != nullptr && local->local(); }
+  /// All ranks show what they train together while the result lives.
+  std::shared_ptr<void> common_weights() { return local != nullptr ? local->show() : nullptr; }
   observe::TracedScope traced(const char* what) const {
     return {seat.trace.get(), *seat.world->waiter(), what};
   }
@@ -57,6 +63,10 @@ struct Strategy::Impl {
   void compute_in_lanes(std::span<const MicroBatch> micros, std::uint32_t first, const Loss& loss,
                         parallel::ScalarTree& losses, parallel::Ballot& ballot);
   void apply(StepResult& result);
+  double clipping(double norm) const;
+  void update(double scale);
+  void settle_own(parallel::Ballot& ballot);
+  void apply_own(StepResult& result, double own_squares, double all_squares);
 
   // strategy_evaluation.cc
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
@@ -89,7 +99,8 @@ struct Strategy::Impl {
   std::uint32_t total = 0;
   bool failed = false;  // a step has thrown: the others know
   double learning_rate = 0;
-  parallel::ShardGroups groups;  // empty where nothing is sharded
+  parallel::ShardGroups groups;          // empty where nothing is sharded
+  parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
   std::unique_ptr<parallel::ParameterSync> sync;
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -14,6 +14,7 @@ inline namespace v0 {
 
 // One parameter at a time is whole where the ranks hold parts.
 std::string Strategy::Impl::weights_hash() {
+  const auto common = common_weights();
   std::vector<NamedShard> whole = content();
   std::map<std::string, std::uint32_t> parts;  // parameters by name
   if (!store.masters_are_whole()) {
@@ -71,6 +72,10 @@ at::Tensor Strategy::Impl::gathered_master(std::uint32_t parameter,
 }
 
 std::vector<NamedShard> Strategy::Impl::state() {
+  if (local != nullptr) {
+    local->meet();
+    statistics.reload();
+  }
   std::vector<NamedShard> shards = content();
   if (!store.masters_are_whole()) {
     for (NamedShard& shard : store.masters()) shards.push_back(std::move(shard));
@@ -79,6 +84,8 @@ std::vector<NamedShard> Strategy::Impl::state() {
     shard.name = "optimizer/" + shard.name;
     shards.push_back(std::move(shard));
   }
+  if (local != nullptr)
+    for (NamedShard& shard : local->state()) shards.push_back(std::move(shard));
   return shards;
 }
 
@@ -112,6 +119,7 @@ void Strategy::Impl::restored(const std::string& metadata) {
   optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
   store.refresh();
   statistics.reload();
+  if (local != nullptr) return local->restored();
   sync->publish().wait();
 }
 

@@ -207,7 +207,7 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
 
 void Strategy::Impl::apply(StepResult& result) {
   sync->settle();
-  double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
+  const double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
   const bool clips = options.clip > 0 && result.count > 0;
   if (clips)
     result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
@@ -216,14 +216,42 @@ void Strategy::Impl::apply(StepResult& result) {
     parallel::refuse_overflow(
         *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
         *seat.world, seat.host, static_cast<long>(step));
-  if (clips) {
-    if (result.gradient_norm > options.clip)
-      scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
-  }
   statistics.fold(*seat.world, plan.assignment, total);
+  update(scale * clipping(result.gradient_norm));
+}
+
+// 1 where the norm is within bounds (or none was taken).
+double Strategy::Impl::clipping(double norm) const {
+  if (options.clip <= 0 || norm <= options.clip) return 1;
+  return options.clip / (norm + 1e-6);  // as torch clip_grad_norm_
+}
+
+void Strategy::Impl::update(double scale) {
   const auto span = traced("optimizer");
   optimizer->apply(learning_rate, scale);
   sync->publish().wait();
+}
+
+// Before the vote, in a step of this rank's own: what the others have to know of its gradient.
+void Strategy::Impl::settle_own(Ballot& ballot) {
+  if (!steps_alone()) return;
+  sync->settle();
+  if (options.clip > 0) ballot.squares = sync->squared_norm();
+  if (options.clip > 0 && std::isfinite(ballot.squares)) return;
+  if (const std::int64_t parameter = sync->first_overflow(); parameter >= 0)
+    refuse(ballot, 21,
+           "its gradient of " + store.parameters()[static_cast<std::size_t>(parameter)].name +
+               " is finite in every micro-batch, but their sum is not");
+}
+
+// local_sync.h says why N/count.
+void Strategy::Impl::apply_own(StepResult& result, double own_squares, double all_squares) {
+  const double ranks = seat.world->size();
+  const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
+  result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
+  statistics.fold_own();
+  update(scale * clipping(std::sqrt(own_squares) * scale));
+  statistics.reload();  // copies that were averaged have other buffers
 }
 
 void Strategy::Impl::drop() {
@@ -247,6 +275,7 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   const Work reduced = sync->finish();
   const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
   if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
+  settle_own(ballot);
   const parallel::Vote vote(*seat.world, ballot);
   const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
   {
@@ -257,7 +286,11 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
   StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
   result.loss = losses.sum() / static_cast<double>(std::max<std::int64_t>(result.count, 1));
-  apply(result);
+  if (steps_alone()) {
+    apply_own(result, ballot.squares, verdict.squares);
+  } else {
+    apply(result);
+  }
   result.communication = seat.world->time_waited() - waited;
   result.learning_rate = learning_rate;
   result.total = seat.world->waiter()->now() - start;
