@@ -232,12 +232,10 @@ TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
       mean = means;
       variance = variances;
     }
-    for (const NamedShard& shard : strategy.state()) {
-      if (shard.name == "norm.running_mean")
-        EXPECT_TRUE(at::allclose(shard.local, mean, 1e-5, 1e-6));
-      if (shard.name == "norm.running_var")
-        EXPECT_TRUE(at::allclose(shard.local, variance, 1e-5, 1e-6));
-    }
+    std::map<std::string, at::Tensor> buffers;
+    for (const NamedShard& shard : strategy.state()) buffers[shard.name] = shard.local;
+    EXPECT_TRUE(at::allclose(buffers.at("norm.running_mean"), mean, 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(buffers.at("norm.running_var"), variance, 1e-5, 1e-6));
   });
 }
 

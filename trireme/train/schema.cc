@@ -425,7 +425,7 @@ Settings::Settings(const config::Config& config) {
                         .outer_momentum = number("parallel.outer_momentum"),
                         .elastic = number("parallel.elastic"),
                         .graph = config.text("parallel.graph"),
-                        .graph_seed = model.seed}};
+                        .graph_seed = seed}};
   const std::string identity = config.identity() + local_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
