@@ -118,10 +118,9 @@ TEST_F(OwnModel, HelpListsItsKeysAndSaysItsName) {
                                     "    channels"),
                           HasSubstr("model.slope = 0.1  (a number)"),
                           HasSubstr("model.tied = false  (true or false)"),
-                          HasSubstr("model.name = \"bigram\"  (a text: bigram | wrong | gpt)"),
-                          HasSubstr("train.steps"), Not(HasSubstr("model.heads"))));
-  EXPECT_THAT(own({"train", "--help-config", "--set", "model.name=gpt"}).out,
-              AllOf(HasSubstr("model.heads"), Not(HasSubstr("model.slope"))));
+                          HasSubstr("model.name = \"bigram\"  (a text: gpt | "),
+                          HasSubstr("bigram | wrong)"), HasSubstr("train.steps"),
+                          HasSubstr("model.name = \"gpt\" has, in the place")));
   EXPECT_THAT(own({"train", "--help"}).out, HasSubstr("\n  own_trainer train configs/"));
   EXPECT_THAT(own({"--help"}).out, Not(HasSubstr("\n  trireme ")));
 }
@@ -134,7 +133,7 @@ TEST_F(OwnModel, WrongKeysAreRefusedAsTheProgramsOwn) {
   EXPECT_THAT(refused({"train", config_, "--set", "model.heads=2"}),
               HasSubstr("no key model.heads"));
   EXPECT_THAT(refused({"train", config_, "--set", "model.name=bigramm"}),
-              HasSubstr("bigram, wrong, gpt"));
+              HasSubstr("bigram, wrong"));
   const std::string wrong =
       folder_.write("wrong.toml", "[model]\nname = \"bigram\"\ntied = \"yes\"\n");
   EXPECT_THAT(refused({"train", wrong}),

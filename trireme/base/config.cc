@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -21,6 +22,13 @@ namespace {
 [[noreturn]] void refuse_config(const std::string& message, const std::string& advice) {
   throw ConfigError(message, {.advice = advice});
 }
+
+std::string& program() {
+  static std::string name = "trireme";
+  return name;
+}
+
+std::string help_config() { return "`" + program() + " train --help-config`"; }
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -79,13 +87,8 @@ bool parse_number(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-std::string where_keys_are(const std::string& program) {
-  return "`" + program + " train --help-config` lists every key with its type.";
-}
-
 // The value that `text` (of an environment variable or --set) means for this key.
-Value parse_value(const Key& key, std::string_view text, const std::string& where,
-                  const std::string& program) {
+Value parse_value(const Key& key, std::string_view text, const std::string& where) {
   switch (key.type()) {
     case Type::Boolean:
       if (text == "true" || text == "1") return true;
@@ -105,7 +108,7 @@ Value parse_value(const Key& key, std::string_view text, const std::string& wher
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
                     ", not " + quoted(text),
-                where_keys_are(program));
+                help_config() + " lists every key with its type.");
 }
 
 std::string node_type(const toml::node& node) {
@@ -138,8 +141,7 @@ std::optional<std::string> joined(const toml::array& array) {
   return text;
 }
 
-Value node_value(const Key& key, const toml::node& node, const std::string& where,
-                 const std::string& program) {
+Value node_value(const Key& key, const toml::node& node, const std::string& where) {
   switch (key.type()) {
     case Type::Boolean:
       if (const auto* value = node.as_boolean()) return value->get();
@@ -160,7 +162,7 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
                     ", not a TOML " + node_type(node),
-                where_keys_are(program));
+                help_config() + " lists every key with its type.");
 }
 
 void flatten(const toml::table& table, const std::string& prefix,
@@ -175,7 +177,39 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    refuse_config("cannot read the configuration " + path,
+                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
+  }
+  return text.str();
+}
+
+toml::table parse_toml(std::string_view text, const std::string& path) {
+  try {
+    return toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    refuse_config(path + ":" + std::to_string(error.source().begin.line) + ": " +
+                      std::string(error.description()),
+                  "Correct this line; the file must be TOML.");
+  }
+}
+
 }  // namespace
+
+void name_program(std::string name) { program() = std::move(name); }
+
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key) {
+  std::optional<std::string> found;
+  flatten(parse_toml(read_whole(path), path), "",
+          [&](const std::string& name, const toml::node& node) {
+            if (const auto* text = node.as_string(); text != nullptr && name == key)
+              found = text->get();
+          });
+  return found;
+}
 
 std::string_view describe(Type type) noexcept {
   switch (type) {
@@ -205,14 +239,6 @@ std::string environment_name(std::string_view key) {
   return name;
 }
 
-std::optional<std::string> text_in_file(const std::string& path, std::string_view key) {
-  try {
-    return toml::parse_file(path).at_path(key).value<std::string>();
-  } catch (const toml::parse_error&) {
-    return std::nullopt;
-  }
-}
-
 Schema& Schema::add(Key key) {
   TRIREME_CHECK(find(key.name) == nullptr);
   keys_.push_back(std::move(key));
@@ -221,11 +247,6 @@ Schema& Schema::add(Key key) {
 
 Schema& Schema::refuse(std::string name, std::string reason) {
   refused_.emplace(std::move(name), std::move(reason));
-  return *this;
-}
-
-Schema& Schema::program(std::string name) {
-  program_ = std::move(name);
   return *this;
 }
 
@@ -257,8 +278,7 @@ const Key& Schema::at(std::string_view name, const std::string& where) const {
     refuse_config(where + ": key " + refused->first + " is not in this release", refused->second);
   }
   refuse_config(where + ": there is no key " + std::string(name),
-                "Did you mean " + nearest(name) + "? `" + program_ +
-                    " train --help-config` lists every key.");
+                "Did you mean " + nearest(name) + "? " + help_config() + " lists every key.");
 }
 
 std::string Schema::help() const {
@@ -286,25 +306,10 @@ Config::Config(Schema schema) : schema_(std::move(schema)) {
   for (const Key& key : schema_.keys()) entries_[key.name] = {key.fallback, "default"};
 }
 
-void Config::read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    refuse_config("cannot read the configuration " + path,
-                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
-  }
-  read_text(text.str(), path);
-}
+void Config::read_file(const std::string& path) { read_text(read_whole(path), path); }
 
 void Config::read_text(std::string_view text, const std::string& path) {
-  toml::table table;
-  try {
-    table = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    refuse_config(path + ":" + std::to_string(error.source().begin.line) + ": " +
-                      std::string(error.description()),
-                  "Correct this line; the file must be TOML.");
-  }
+  const toml::table table = parse_toml(text, path);
   // Line order, so that the first mistake in the file is the one reported.
   std::vector<std::pair<std::string, const toml::node*>> nodes;
   flatten(table, "", [&](const std::string& name, const toml::node& node) {
@@ -317,7 +322,7 @@ void Config::read_text(std::string_view text, const std::string& path) {
   for (const auto& [name, node] : nodes) {
     const std::string line = ":" + std::to_string(node->source().begin.line);
     const Key& key = schema_.at(name, path + line);
-    store(key, node_value(key, *node, path + line, schema_.program()), path + line, base + line);
+    store(key, node_value(key, *node, path + line), path + line, base + line);
   }
 }
 
@@ -325,7 +330,7 @@ void Config::read_environment(const Environment& environment) {
   for (const Key& key : schema_.keys()) {
     const std::string name = environment_name(key.name);
     if (const char* text = environment(name.c_str())) {
-      store(key, parse_value(key, text, name, schema_.program()), name, name);
+      store(key, parse_value(key, text, name), name, name);
     }
   }
 }
@@ -337,8 +342,7 @@ void Config::set(std::string_view assignment, const std::string& source) {
                   "Write --set key=value, for example --set train.steps=100.");
   }
   const Key& key = schema_.at(assignment.substr(0, equals), source);
-  store(key, parse_value(key, assignment.substr(equals + 1), source, schema_.program()), source,
-        source);
+  store(key, parse_value(key, assignment.substr(equals + 1), source), source, source);
 }
 
 void Config::assign(const std::string& name, Value value, const std::string& source) {

@@ -55,19 +55,11 @@ class Schema {
   const Key& at(std::string_view name, const std::string& where) const;
   /// Every key with type, default and meaning, one block of lines each.
   std::string help() const;
-  /// Whose `NAME train --help-config` errors point to; "trireme" where nothing is said.
-  Schema& program(std::string name);
-  const std::string& program() const noexcept { return program_; }
 
  private:
   std::vector<Key> keys_;
   std::map<std::string, std::string, std::less<>> refused_;
-  std::string program_ = "trireme";
 };
-
-/// What the file says of a text key, looked at before there is a schema; nullopt where it says
-/// nothing or is no TOML, which Config::read_file() then complains of.
-std::optional<std::string> text_in_file(const std::string& path, std::string_view key);
 
 /// What getenv does; tests give their own.
 using Environment = std::function<const char*(const char*)>;
@@ -111,6 +103,14 @@ class Config {
   Schema schema_;
   std::map<std::string, Entry, std::less<>> entries_;
 };
+
+/// The text that a TOML file gives a key, before a schema is there to read it with; nullopt where
+/// it gives none, or no text. Throws ConfigError where the file is missing or is no TOML.
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key);
+
+/// Whose `NAME train --help-config` errors point to: "trireme" until a program says its own name,
+/// before it reads a configuration.
+void name_program(std::string name);
 
 /// TRIREME_TRAIN_STEPS of "train.steps".
 std::string environment_name(std::string_view key);

@@ -2,21 +2,25 @@
 
 #include <cstdio>
 
+#include "trireme/base/config.h"
 #include "trireme/base/error.h"
 #include "trireme/cli/cli.h"
+#include "trireme/train/model_family.h"
 
 namespace trireme {
 inline namespace v0 {
 
 int App::run(int argc, char** argv) const {
-  train::ModelRegistry registry(name_);
+  config::name_program(name_);
   try {
-    for (const Own& own : models_) registry.add(own.name, own.keys, own.make);
+    for (const Own& own : models_)
+      train::register_model(train::text_family(own.name, own.keys, own.make));
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return error.exit_code();
   }
-  return cli::run(argc, argv, registry);
+  if (!models_.empty()) train::choose_default_model(models_.front().name);
+  return cli::run(argc, argv, name_);
 }
 
 }  // namespace v0

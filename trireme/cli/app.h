@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/train/model_registry.h"
+#include "trireme/train/model_values.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -26,8 +26,9 @@ class App {
   explicit App(std::string name) : name_(std::move(name)) {}
   /// A model with its keys, each {name, default, unit or meaning} and, where wanted, least and
   /// largest value; `make` gets their values. model.block, the length of a sequence, is every
-  /// model's; a key "block" gives it another default. model_registry.h says what it must read and
-  /// give. What is wrong here, run() reports.
+  /// model's; a key "block" gives it another default. The model reads the batch field "tokens"
+  /// [b, T] int64, T at most model.block and its values below 256 (bytes), and its last block gives
+  /// logits [b, T, 256]. What is wrong here, run() reports.
   App& model(std::string name, std::vector<ModelKey> keys, ModelFactory make) {
     models_.push_back({std::move(name), std::move(keys), std::move(make)});
     return *this;

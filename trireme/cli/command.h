@@ -2,7 +2,6 @@
 #pragma once
 
 #include "trireme/command/command.h"
-#include "trireme/train/model_registry.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -11,15 +10,14 @@ namespace cli {
 using command::Invocation;
 using command::say;
 
-using train::ModelRegistry;
-
-/// `models`: what a configuration may name; outlives `app`.
-void add_train(CLI::App& app, Invocation& invocation, const ModelRegistry& models);
-void add_plan(CLI::App& app, Invocation& invocation, const ModelRegistry& models);
-void add_generate(CLI::App& app, Invocation& invocation, const ModelRegistry& models);
-void add_eval(CLI::App& app, Invocation& invocation, const ModelRegistry& models);
+void add_train(CLI::App& app, Invocation& invocation);
+void add_plan(CLI::App& app, Invocation& invocation);
+void add_generate(CLI::App& app, Invocation& invocation);
+void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
+/// Below `show`, which comes before it.
+void add_show_zero3(CLI::App& app, Invocation& invocation);
 
 }  // namespace cli
 }  // namespace v0

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "trireme/base/error.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/trained_model.h"
 #include "trireme/observe/events.h"
@@ -19,30 +20,34 @@ struct Options {
   bool json = false;
 };
 
-int generate_command(const Options& options, const Invocation& invocation,
-                     const ModelRegistry& models) {
-  TrainedModel model(invocation.argc, invocation.argv, options.run, models);
+int generate_command(const Options& options, const Invocation& invocation) {
+  TrainedModel model(invocation.argc, invocation.argv, options.run);
+  const std::int64_t context = model.settings.model.context;
+  if (context == 0) {
+    throw ConfigError(
+        "the model of " + options.run + " writes no text: " + model.settings.model.description,
+        {.operation = "generate", .advice = "Use `trireme eval` on it."});
+  }
   if (options.json) {
-    const std::string text = train::generate(model.strategy, model.settings.model.block,
-                                             options.prompt, options.generate);
+    const std::string text =
+        train::generate(model.strategy, context, options.prompt, options.generate);
     observe::Event event("generate");
     event.set("prompt", options.prompt).set("text", text);
     std::printf("%s\n", event.line().c_str());
     return 0;
   }
   std::fputs(options.prompt.c_str(), stdout);
-  train::generate(model.strategy, model.settings.model.block, options.prompt, options.generate,
-                  [](char c) {
-                    std::fputc(c, stdout);
-                    std::fflush(stdout);
-                  });
+  train::generate(model.strategy, context, options.prompt, options.generate, [](char c) {
+    std::fputc(c, stdout);
+    std::fflush(stdout);
+  });
   std::fputc('\n', stdout);
   return 0;
 }
 
 }  // namespace
 
-void add_generate(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
+void add_generate(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained run");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
@@ -57,10 +62,8 @@ void add_generate(CLI::App& app, Invocation& invocation, const ModelRegistry& mo
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON line with the text");
   command->footer("Example:\n  trireme generate runs/gpt-nano --prompt \"template <class\"");
-  command->callback([options, &invocation, &models] {
-    invocation.action = [options, &invocation, &models] {
-      return generate_command(*options, invocation, models);
-    };
+  command->callback([options, &invocation] {
+    invocation.action = [options, &invocation] { return generate_command(*options, invocation); };
   });
 }
 

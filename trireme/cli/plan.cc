@@ -11,7 +11,7 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-void add_plan(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
+void add_plan(CLI::App& app, Invocation& invocation) {
   struct Options {
     TrainingJobOptions job;
     bool json = false;
@@ -21,9 +21,9 @@ void add_plan(CLI::App& app, Invocation& invocation, const ModelRegistry& models
   add_training_options(*command, options->job);
   command->add_flag("--json", options->json, "The plan event as a JSON line");
   command->footer("Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
-  command->callback([options, &invocation, &models] {
-    invocation.action = [options, &models] {
-      const TrainingJob job = prepare(options->job, models);
+  command->callback([options, &invocation] {
+    invocation.action = [options] {
+      const TrainingJob job = prepare(options->job);
       if (options->json) {
         std::printf("%s\n", train::plan_event(job.plan).line().c_str());
       } else {

@@ -10,9 +10,8 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpec& spec,
-                   const train::ModelRegistry& models) {
-  train::set_up_training(spec, models);
+int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpec& spec) {
+  train::set_up_training(spec);
   const auto alpha =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(link.alpha));
   net::SimNetwork network(ranks, net::cluster(alpha, 1 / link.beta));
@@ -22,7 +21,7 @@ int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpe
   int code = 0;
   network.run([&](int rank) {
     try {
-      code = train::run_seat(network.transport(rank), tuning, spec, models);
+      code = train::run_seat(network.transport(rank), tuning, spec);
     } catch (...) {
       if (!first) first = std::current_exception();  // one rank runs at a time
     }

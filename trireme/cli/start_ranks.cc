@@ -30,9 +30,8 @@ std::string own_program() {
 
 }  // namespace
 
-int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec,
-                const train::ModelRegistry& models) {
-  if (ranks == 1) return train::run_training(argc, argv, spec, models);
+int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec) {
+  if (ranks == 1) return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = ranks;
   // The arguments are for `ps`; the variable says what to do.
@@ -54,7 +53,7 @@ std::optional<launch::RankEnvironment> under_launcher() {
 
 // Like a rank that train started: its Job reports whatever is thrown, so nothing is caught.
 int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
-                       const train::WorkerSpec& spec, const train::ModelRegistry& models) {
+                       const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
   told.corpus = -1;  // a descriptor of rank 0's
   const std::string mine = place.rank == 0 ? told.to_text() : "";
@@ -63,7 +62,7 @@ int run_under_launcher(const launch::RankEnvironment& place, int argc, char** ar
                          : job::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
   if (place.rank == 0) told.corpus = spec.corpus;
-  return [&]() noexcept { return train::run_training(argc, argv, told, models); }();
+  return [&]() noexcept { return train::run_training(argc, argv, told); }();
 }
 
 }  // namespace cli

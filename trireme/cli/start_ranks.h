@@ -5,9 +5,7 @@
 #include <optional>
 
 #include "trireme/launch/environment.h"
-#include "trireme/train/model_registry.h"
 #include "trireme/train/trainer.h"
-#include "trireme/train/worker_spec.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -17,15 +15,14 @@ namespace cli {
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
 /// One rank runs in this process; more are processes of their own. Returns the job's exit code.
-int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec,
-                const train::ModelRegistry& models);
+int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec);
 
 /// Where mpirun, srun or torchrun started this process as one of several: which, and how many.
 /// Those of mpirun meet over MPI, so that from here on the failure of one ends all.
 std::optional<launch::RankEnvironment> under_launcher();
 /// Collective over these processes: becomes a rank of their job, told what rank 0's `spec` says.
 int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
-                       const train::WorkerSpec& spec, const train::ModelRegistry& models);
+                       const train::WorkerSpec& spec);
 
 }  // namespace cli
 }  // namespace v0

@@ -16,7 +16,6 @@
 #include "trireme/plan/link.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
-#include "trireme/train/schema.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -79,8 +78,10 @@ void check_writable(const std::string& path) {
 }
 
 void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
-              int code) {
-  if (code == 0) {
+              bool writes_text, int code) {
+  if (code == 0 && !writes_text) {
+    say(options.json, "next: " + invocation.program() + " eval " + folder);
+  } else if (code == 0) {
     say(options.json,
         "next: " + invocation.program() + " generate " + folder + " --prompt \"template <class\"");
   } else if (code == 130 || code == 143) {
@@ -104,27 +105,17 @@ std::int64_t in_one_process(const plan::TrainingPlan& plan) {
   return shared + plan.job.ranks * (plan.memory.total() - shared);
 }
 
-// The keys of the model that the configuration names.
-int help_config(const TrainingJobOptions& options, const ModelRegistry& models) {
-  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
-  const train::ModelKind& kind =
-      train::chosen_model(options.config, environment, options.set, models);
-  std::fputs(train::training_schema(models, kind).help().c_str(), stdout);
-  for (const std::string& other : models.names())
-    if (other != kind.name)
-      std::printf("\nThe model %s has keys of its own: --help-config --set model.name=%s\n",
-                  other.c_str(), other.c_str());
-  return 0;
-}
-
-int train_command(Options options, const Invocation& invocation, const ModelRegistry& models) {
-  if (options.help_config) return help_config(options.job, models);
+int train_command(Options options, const Invocation& invocation) {
+  if (options.help_config) {
+    std::fputs(train::training_help().c_str(), stdout);
+    return 0;
+  }
   const auto launcher = under_launcher();
   if (launcher) {
     check_ranks(options.job, *launcher);
     options.job.ranks = launcher->size;
     if (launcher->rank > 0)
-      return run_under_launcher(*launcher, invocation.argc, invocation.argv, {}, models);
+      return run_under_launcher(*launcher, invocation.argc, invocation.argv, {});
   }
   const Place place = decide_place(options);
   if (!options.trace.empty()) check_writable(options.trace);
@@ -132,7 +123,7 @@ int train_command(Options options, const Invocation& invocation, const ModelRegi
     options.job.config = train::RunFolder(place.folder).config();
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
-  const TrainingJob job = prepare(options.job, models);
+  const TrainingJob job = prepare(options.job);
   if (launcher && job.plan.job.simulated) {
     throw ConfigError(
         "transport sim runs all ranks in one process, but " + launcher->launcher + " started " +
@@ -161,21 +152,18 @@ int train_command(Options options, const Invocation& invocation, const ModelRegi
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
   const auto run = [&] {
-    if (launcher)
-      return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec, models);
-    if (!simulated)
-      return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec, models);
-    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec,
-                          models);
+    if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
+    if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
+    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
   };
   const int code = run();
-  say_next(options, invocation, folder.path(), code);
+  say_next(options, invocation, folder.path(), job.writes_text, code);
   return code;
 }
 
 }  // namespace
 
-void add_train(CLI::App& app, Invocation& invocation, const ModelRegistry& models) {
+void add_train(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "Train a model on N ranks of this host");
   add_training_options(*command, options->job);
@@ -188,11 +176,9 @@ void add_train(CLI::App& app, Invocation& invocation, const ModelRegistry& model
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
-  command->callback([options, command, &invocation, &models] {
+  command->callback([options, command, &invocation] {
     options->job.ranks_given = command->count("--ranks") > 0;
-    invocation.action = [options, &invocation, &models] {
-      return train_command(*options, invocation, models);
-    };
+    invocation.action = [options, &invocation] { return train_command(*options, invocation); };
   });
 }
 

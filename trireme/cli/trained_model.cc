@@ -9,15 +9,14 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-config::Config config_of(const std::string& run, const train::ModelRegistry& models) {
+config::Config config_of(const std::string& run) {
   const train::RunFolder folder = train::RunFolder::existing(run);
   if (!folder.has_checkpoint()) {
     throw ConfigError(
         folder.path() + " holds no checkpoint",
         {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
   }
-  const config::Environment nothing = [](const char*) { return nullptr; };
-  return train::read_config(folder.config(), nothing, {}, models);
+  return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
 }
 
 int set_up(const train::Settings& settings, int argc) {
@@ -27,10 +26,9 @@ int set_up(const train::Settings& settings, int argc) {
 
 }  // namespace
 
-TrainedModel::TrainedModel(int argc, char** argv, const std::string& run,
-                           const train::ModelRegistry& models)
-    : config(config_of(run, models)),
-      settings(config, models),
+TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
+    : config(config_of(run)),
+      settings(config),
       job(set_up(settings, argc), argv),
       strategy(job, settings.model.blocks, settings.strategy, settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});

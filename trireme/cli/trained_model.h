@@ -16,7 +16,7 @@ namespace cli {
 struct TrainedModel {
   /// `run`: the folder that train printed. Throws ConfigError where it is none or has no
   /// checkpoint, CheckpointError where that is damaged.
-  TrainedModel(int argc, char** argv, const std::string& run, const train::ModelRegistry& models);
+  TrainedModel(int argc, char** argv, const std::string& run);
   const config::Config config;
   const train::Settings settings;
   Job job;

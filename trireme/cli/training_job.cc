@@ -30,7 +30,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
       ->allow_extra_args(false);
 }
 
-TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistry& models) {
+TrainingJob prepare(const TrainingJobOptions& options) {
   if (options.config.empty()) {
     throw ConfigError(
         "no configuration was given",
@@ -42,7 +42,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistr
   }
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
-      options.set, models);
+      options.set);
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
     if (!value.empty()) config.assign(key, value, source);
   };
@@ -56,15 +56,14 @@ TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistr
     if (path.empty()) continue;
     config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
   }
-  const train::Settings settings(config, models);
+  const train::Settings settings(config);
   // Refused here, before any rank starts.
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
-  const input::Corpus corpus =
-      input::load_corpus({.path = settings.data_path, .block = settings.model.block});
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
   return {config, train::plan_training(settings, corpus, name, options.ranks),
-          input::SharedCorpus::make(corpus)};
+          input::SharedCorpus::make(corpus), settings.model.context > 0};
 }
 
 }  // namespace cli

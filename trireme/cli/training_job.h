@@ -8,7 +8,6 @@
 #include "trireme/base/config.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
-#include "trireme/train/model_registry.h"
 
 namespace CLI {
 class App;
@@ -31,9 +30,10 @@ struct TrainingJob {
   config::Config config;
   plan::TrainingPlan plan;
   std::shared_ptr<const input::SharedCorpus> corpus;
+  bool writes_text = false;
 };
 /// Reads and checks everything that can be wrong before a start. Throws ConfigError.
-TrainingJob prepare(const TrainingJobOptions& options, const train::ModelRegistry& models);
+TrainingJob prepare(const TrainingJobOptions& options);
 
 }  // namespace cli
 }  // namespace v0

@@ -64,9 +64,10 @@ Event step_event(const StepFigures& figures) {
 }
 
 Event validation_event(long step, double loss, long count, std::optional<double> trigram,
-                       std::string_view items) {
+                       std::string_view items, std::optional<double> accuracy) {
   Event event("validation");
   event.set("step", step).set("loss", loss).set(items, count);
+  if (accuracy) event.set("accuracy", *accuracy);
   if (trigram) event.set("trigram_loss", *trigram);
   return event;
 }

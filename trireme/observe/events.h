@@ -43,9 +43,10 @@ struct StepFigures {
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);
-/// `count` items were looked at, which is the field's name.
+/// `count` items were looked at, which is the field's name. `accuracy`: share of right answers.
 Event validation_event(long step, double loss, long count, std::optional<double> trigram,
-                       std::string_view items = "tokens");
+                       std::string_view items = "tokens",
+                       std::optional<double> accuracy = std::nullopt);
 
 class EventWriter {
  public:

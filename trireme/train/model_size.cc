@@ -76,7 +76,7 @@ void check_logits(const models::Value& value, std::int64_t sequences, std::int64
 
 }  // namespace
 
-ModelSize measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block) {
+ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block) {
   const KeptGenerator generator;
   const c10::AutoGradMode gradients(true);
   const tensor::StreamScope streams(tensor::StreamKey{});
@@ -87,7 +87,7 @@ ModelSize measure_size(const models::Blocks& model, std::int64_t sequences, std:
 
   const at::Tensor zeros = at::zeros({sequences, block}, at::TensorOptions().dtype(at::kLong));
   std::map<std::string, models::Value> values{{"tokens", {zeros}}, {"targets", {zeros}}};
-  ModelSize size;
+  ModelFigures size;
   std::int64_t before = 0;  // parameters of the block before
   models::Value last;
   for (const models::BlockSpec& spec : model.specs()) {

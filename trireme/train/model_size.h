@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "trireme/models/block.h"
-#include "trireme/train/model_registry.h"
+#include "trireme/train/model_family.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -15,7 +15,7 @@ namespace train {
 /// Over `sequences` sequences of `block` tokens, with the loss of a language model at the end.
 /// Throws ConfigError where the model does not give logits [sequences, block, 256]; what a block
 /// throws passes through. LibTorch's default generator is left as it was.
-ModelSize measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block);
+ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block);
 
 }  // namespace train
 }  // namespace v0

@@ -87,13 +87,14 @@ void Report::early_stop(long step, double best_loss, long best_step) {
                  " of step " + observe::grouped(best_step));
 }
 
-void Report::validation(long step, double loss, long count) {
+void Report::validation(long step, double loss, long count, std::optional<double> accuracy) {
   if (options_.silent) return;
-  events_.write(observe::validation_event(step, loss, count, trigram_, options_.items));
+  events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
+  if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
   progress_.validation(loss);
-  std::string text =
-      "validation after step " + observe::grouped(step) + ": loss " + with_unit(loss);
+  std::string text = "validation after step " + observe::grouped(step) + ": loss " +
+                     with_unit(loss) + (accuracy ? ", accuracy " + fixed(*accuracy) : "");
   if (noise_scale_)
     text += "; gradient noise scale " + observe::grouped(std::lround(*noise_scale_)) + " " +
             options_.items;

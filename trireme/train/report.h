@@ -40,8 +40,9 @@ class Report {
   void line(const std::string& text);
   /// `items` of the figures is the report's own.
   void step(observe::StepFigures figures);
-  /// The loss over `count` items.
-  void validation(long step, double loss, long count);
+  /// The loss over `count` items, and the share of right answers where the model answers something.
+  void validation(long step, double loss, long count,
+                  std::optional<double> accuracy = std::nullopt);
   /// The baseline, once it is counted.
   void trigram(double loss);
   /// This step was left out on all ranks.

@@ -1,17 +1,16 @@
 #include "trireme/train/schema.h"
 
 #include <chrono>
-#include <optional>
+#include <limits>
 #include <string>
 #include <vector>
 
-#include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/registry.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
-#include "trireme/train/job_keys.h"
-#include "trireme/train/model_size.h"
+#include "trireme/plan/mixing.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme {
@@ -19,9 +18,290 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-void add_model_keys(config::Schema& schema, const ModelRegistry& models, const ModelKind& kind) {
-  schema.add({"model.name", config::Value(kind.name), "Which model.", 0, 0, models.names(), true});
-  for (const config::Key& key : kind.keys) schema.add(key);
+constexpr double kMost = 1e15;
+
+config::Value whole(std::int64_t value) { return value; }
+config::Value text(const char* value) { return std::string(value); }
+
+// Those that the program has registered itself as well.
+std::vector<std::string> names_of_algorithms() {
+  std::vector<std::string> names = {"auto", "direct"};
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    names.push_back(entry->name);
+  }
+  return names;
+}
+
+// model.* and data.*: those of all models, and the family's own.
+void add_model_keys(config::Schema& schema, const ModelFamily& family) {
+  const auto add_own = [&](const char* table) {
+    for (const config::Key& key : family.keys)
+      if (key.name.starts_with(table)) schema.add(key);
+  };
+  schema.add({"model.name", default_model(), "Which model.", 0, 0, model_names(), true});
+  add_own("model.");
+  schema.add({"data.path", text(""),
+              "What to train on. Text: a file or a folder, any bytes; empty: the C++ library "
+              "headers of this machine's compiler."});
+  add_own("data.");
+}
+
+void add_batch_keys(config::Schema& schema) {
+  schema.add({"batch.global",
+              whole(16),
+              "Samples (sequences, images) of one step, over all ranks.",
+              1,
+              1e9,
+              {},
+              true});
+  schema.add({"batch.micro",
+              whole(4),
+              "Samples of one micro-batch; divides batch.global. Part of what decides the bits.",
+              1,
+              1e9,
+              {},
+              true});
+}
+
+void add_optimizer_keys(config::Schema& schema) {
+  schema.add(
+      {"optimizer.name",
+       text("adamw"),
+       "Which optimizer; train.learning_rate, weight_decay, beta1, beta2 and epsilon are its "
+       "numbers where it has them.",
+       0,
+       0,
+       {"adamw", "sgd", "lamb", "adafactor", "lion"},
+       true});
+  schema.add({"optimizer.momentum", 0.9, "Of sgd.", 0, 1, {}, true});
+  schema.add({"optimizer.dampening", 0.0, "Of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.nesterov", false, "Of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.beta2_decay",
+              -0.8,
+              "Of adafactor: step t's squares weigh t^this.",
+              -1e3,
+              0,
+              {},
+              true});
+  schema.add({"optimizer.update_clip",
+              1.0,
+              "Of adafactor: largest root mean square of an update, before the rate.",
+              1e-9,
+              1e9,
+              {},
+              true});
+  schema.add({"optimizer.smallest_scale",
+              1e-3,
+              "Of adafactor: steps are relative to a parameter's root mean square, or to this.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add({.name = "optimizer.groups",
+              .fallback = text(""),
+              .meaning =
+                  "Numbers of parameters by name, the first match counts: [[optimizer.groups]] "
+                  "match = \"*.bias\", weight_decay = 0, learning_rate = 0.5 (a factor); or "
+                  "in one line \"match=*.bias weight_decay=0; match=...\".",
+              .identity = true,
+              .tables = true});
+}
+
+void add_schedule_keys(config::Schema& schema) {
+  schema.add({"train.schedule", text("cosine"), "The learning rate after the warm-up.", 0, 0,
+              optim::decay_names(), true});
+  schema.add({"train.final_learning_rate",
+              1e-4,
+              "Learning rate at the end (linear, cosine, wsd, polynomial, one_cycle).",
+              0,
+              1e3,
+              {},
+              true});
+  schema.add({"train.warmup", whole(100), "Steps of linear warm-up.", 0, kMost, {}, true});
+  schema.add({"train.decay_steps",
+              whole(0),
+              "Of wsd: the last steps, in which the rate falls; 0 = a fifth of train.steps.",
+              0,
+              kMost,
+              {},
+              true});
+  schema.add({"train.power", 1.0, "Of polynomial.", 0, 1e3, {}, true});
+  schema.add({"train.rise", 0.3, "Of one_cycle: share of the steps that rise.", 0, 1, {}, true});
+  schema.add({"train.start_divisor",
+              25.0,
+              "Of one_cycle: it starts at the peak over this.",
+              1,
+              1e9,
+              {},
+              true});
+  schema.add(
+      {"train.step_every", whole(0), "Of step: steps between two falls.", 0, kMost, {}, true});
+  schema.add(
+      {"train.step_factor", 0.1, "Of step: what the rate is multiplied by.", 0, 1, {}, true});
+  schema.add({"train.base_batch",
+              whole(0),
+              "Linear-scaling rule: the learning rates are for this batch and grow with "
+              "batch.global; 0 = as they are.",
+              0,
+              1e9,
+              {},
+              true});
+}
+
+// What watches a training, or is kept beside it.
+void add_helper_keys(config::Schema& schema) {
+  schema.add({"train.ema",
+              0.0,
+              "Decay of an average of the weights, which validation, eval and generate then see; "
+              "0 = none.",
+              0,
+              0.999999999,
+              {},
+              true});
+  schema.add({"train.patience", whole(0),
+              "Validations in a row without an improvement after which training ends; 0 = never.",
+              0, 1e9});
+  schema.add({"train.min_improvement", 0.0, "Of the validation loss, for train.patience.", 0, 1e9});
+  schema.add({"train.skip_outliers",
+              0.0,
+              "Leaves a step out whose loss or gradient norm is more standard deviations than this "
+              "above the mean of the steps before it; 0 = none.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add(
+      {"train.outlier_window", whole(128), "Of train.skip_outliers, in steps.", 4, 1e6, {}, true});
+  schema.add({"train.noise_scale", false,
+              "Measures the gradient noise scale: the batch, in tokens, beyond which more help "
+              "little."});
+}
+
+void add_train_keys(config::Schema& schema) {
+  schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
+  schema.add(
+      {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
+  schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
+  add_schedule_keys(schema);
+  schema.add({"train.weight_decay", 0.1, "Weight decay, of matrices only.", 0, 1e3, {}, true});
+  schema.add({"train.beta1", 0.9, "Decay of the mean (adamw, lamb, lion).", 0, 1, {}, true});
+  schema.add(
+      {"train.beta2", 0.99, "Decay of the mean square; of lion's momentum.", 0, 1, {}, true});
+  schema.add({"train.epsilon", 1e-8, "Epsilon of adamw and lamb.", 0, 1, {}, true});
+  schema.add({"train.clip",
+              1.0,
+              "Largest global norm of the gradient; 0 = no clipping.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add({"train.precision",
+              text("fp32"),
+              "bf16 computes in bf16 with fp32 master weights.",
+              0,
+              0,
+              {"fp32", "bf16", "fp64"},
+              true});
+  add_helper_keys(schema);
+  schema.add({"train.validate_every", whole(100),
+              "Steps between validations; 0 = only before and after.", 0, kMost});
+  schema.add({"train.validate_sequences", whole(64),
+              "Samples of a validation, spread evenly over those held out.", 1, kMost});
+  schema.add(
+      {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
+  schema.add({"train.device", text("cpu"), "Where tensors live.", 0, 0, {"cpu"}});
+  schema.add({"train.kernel_threads",
+              whole(1),
+              "Threads of one kernel, honoured exactly; part of what decides the bits.",
+              1,
+              1024,
+              {},
+              true});
+  schema.add({"train.kernel_table", text(""),
+              "A file of `trireme doctor --tune`: which library computes which product. Empty: the "
+              "built-in table. What it says is part of what decides the bits."});
+  schema.add(
+      {"train.lanes", whole(1),
+       "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "
+       "no bit.",
+       1, 1024});
+  schema.add({"train.reproducible", true,
+              "Refuse ranks whose identity differs, so that every layout gives the same bits."});
+}
+
+void add_local_keys(config::Schema& schema) {
+  schema.add({"parallel.local_steps", whole(8),
+              "Of local_sgd, diloco, easgd, gossip: steps that a rank makes on its own between two "
+              "exchanges.",
+              1, 1e9});
+  schema.add({"parallel.post_local_after", whole(0),
+              "Of the same: the first steps, which are synchronous, as under plain.", 0, kMost});
+  schema.add({"parallel.outer_rate", 0.7, "Of diloco: learning rate of the outer SGD.", 1e-9, 1e3});
+  schema.add(
+      {"parallel.outer_momentum", 0.9, "Of diloco: Nesterov's, of the outer SGD.", 0, 0.999999});
+  schema.add({"parallel.elastic", 0.9,
+              "Of easgd: the share of its way to the ranks' mean that the centre goes in an "
+              "exchange; a rank goes this over the ranks of its way to the centre.",
+              1e-9, 1});
+  schema.add({"parallel.graph", text("one_peer"),
+              "Of gossip: who averages with whom (`trireme show gossip`).", 0, 0,
+              plan::mixing_graphs()});
+}
+
+void add_parallel_keys(config::Schema& schema) {
+  schema.add(
+      {"parallel.sync",
+       text("plain"),
+       "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
+       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
+       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
+       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
+       "centre; gossip, averaged with neighbours.",
+       0,
+       0,
+       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
+  add_local_keys(schema);
+  schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
+  schema.add({"parallel.shard", whole(0),
+              "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
+  for (const char* axis : {"pipeline", "context", "tensor", "expert"}) {
+    schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
+  }
+  schema.add({"memory.offload", text(""),
+              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
+              "Empty: in memory."});
+  schema.add({"comm.transport",
+              text("auto"),
+              "How bytes move between ranks.",
+              0,
+              0,
+              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
+  schema.add({"comm.link", text("25us,1GB/s"),
+              "Latency and rate of every rank's link under comm.transport = \"sim\"."});
+  schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
+  schema.add({"comm.interface", text(""),
+              "By which ranks on other hosts reach this one: an interface or a subnet."});
+  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
+              names_of_algorithms()});
+  schema.add({.name = "comm.compression",
+              .fallback = text("none"),
+              .meaning =
+                  "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
+                  "powersgd:RANK[,STEPS], onebit. Any but none changes bits with the layout.",
+              .identity = true});
+  schema.add(
+      {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
+  schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
+  schema.add({"timeout.user_code", 1800.0,
+              "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
+  schema.add({"checkpoint.every", whole(500), "Steps between checkpoints; 0 = only at the end.", 0,
+              kMost});
+  schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
+  const char* later = "Leave it out; docs/architecture.md says what is there.";
+  for (const char* key : {"parallel.schedule", "memory.recompute", "memory.limit", "server.count",
+                          "server.staleness", "server.replicas", "checkpoint.path"}) {
+    schema.refuse(key, later);
+  }
 }
 
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
@@ -78,6 +358,23 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
+// What model.name will be, before there are keys to read it with. An unknown name is refused where
+// it is read.
+const ModelFamily& family_of(const std::string& path, const config::Environment& environment,
+                             const std::vector<std::string>& assignments) {
+  const std::string fallback = default_model();
+  std::string name = fallback;
+  if (!path.empty()) name = config::text_in_file(path, "model.name").value_or(name);
+  if (const char* text = environment(config::environment_name("model.name").c_str())) name = text;
+  constexpr std::string_view kAssigns = "model.name=";
+  for (const std::string& assignment : assignments)
+    if (assignment.starts_with(kAssigns)) name = assignment.substr(kAssigns.size());
+  if (name.size() >= 2 && name.front() == '"' && name.back() == '"')
+    name = name.substr(1, name.size() - 2);
+  const ModelFamily* family = find_model(name);
+  return family != nullptr ? *family : *find_model(fallback);
+}
+
 // What decides the bits only where ranks train copies of their own.
 std::string local_identity(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
@@ -97,67 +394,61 @@ Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
-// The named model with the values of this configuration.
-Model model_of(const config::Config& config, const ModelRegistry& models) {
-  const ModelKind* kind = models.find(config.text("model.name"));
-  TRIREME_CHECK((kind == nullptr) == false);
-  const ModelValues values(kind->name, kind->keys, config);
-  Model model{.block = values.block(), .blocks = kind->make(values)};
-  model.description =
-      kind->name + ", " + (kind->describe ? kind->describe(values) : values.summary());
-  if (kind->size) {
-    model.size = [size = kind->size, values](std::int64_t sequences) {
-      return size(values, sequences);
-    };
-  } else {
-    model.size = [blocks = model.blocks, block = model.block](std::int64_t sequences) {
-      return measure_size(blocks, sequences, block);
-    };
-  }
-  return model;
-}
-
 }  // namespace
 
-const ModelKind& chosen_model(const std::string& path, const config::Environment& environment,
-                              const std::vector<std::string>& assignments,
-                              const ModelRegistry& models) {
-  std::optional<std::string> name;
-  if (!path.empty()) name = config::text_in_file(path, "model.name");
-  if (const char* text = environment("TRIREME_MODEL_NAME")) name = text;
-  for (const std::string& assignment : assignments)
-    if (assignment.starts_with("model.name=")) name = assignment.substr(11);
-  if (name && name->size() >= 2 && name->front() == '"' && name->back() == '"')
-    name = name->substr(1, name->size() - 2);
-  const ModelKind* kind = name ? models.find(*name) : nullptr;
-  return kind != nullptr ? *kind : models.standard();
-}
-
-config::Schema training_schema(const ModelRegistry& models, const ModelKind& kind) {
+config::Schema training_schema(const ModelFamily& family) {
   config::Schema schema;
-  schema.program(models.program());
-  add_model_keys(schema, models, kind);
-  add_job_keys(schema);
+  add_model_keys(schema, family);
+  add_batch_keys(schema);
+  add_train_keys(schema);
+  add_optimizer_keys(schema);
+  add_parallel_keys(schema);
   return schema;
 }
 
+std::string training_help() {
+  std::string help = training_schema(*find_model(default_model())).help();
+  for (const std::string& name : model_names()) {
+    if (name == default_model()) continue;
+    config::Schema own;
+    for (const config::Key& key : find_model(name)->keys) own.add(key);
+    help += "\nmodel.name = \"" + name + "\" has, in the place of the others of model and data:\n" +
+            own.help();
+  }
+  return help;
+}
+
 config::Config read_config(const std::string& path, const config::Environment& environment,
-                           const std::vector<std::string>& assignments,
-                           const ModelRegistry& models) {
-  const ModelKind& kind = chosen_model(path, environment, assignments, models);
-  config::Config config(training_schema(models, kind));
+                           const std::vector<std::string>& assignments) {
+  config::Config config(training_schema(family_of(path, environment, assignments)));
   if (!path.empty()) config.read_file(path);
   config.read_environment(environment);
   for (const std::string& assignment : assignments) config.set(assignment);
   return config;
 }
 
-Settings::Settings(const config::Config& config, const ModelRegistry& models)
-    : model(model_of(config, models)) {
+void Settings::set_up_helpers(const config::Config& config) {
+  const std::int64_t batch = config.integer("batch.global");
+  if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
+    throw ConfigError("train.noise_scale compares micro-batches, and batch.global " +
+                          std::to_string(batch) + " is one of " +
+                          std::to_string(config.integer("batch.micro")),
+                      {.operation = "config", .advice = "Lower batch.micro."});
+  }
+  patience = config.integer("train.patience");
+  min_improvement = config.number("train.min_improvement");
+  if (patience > 0 && config.integer("train.validate_every") == 0) {
+    throw ConfigError("train.patience counts validations, and train.validate_every is 0",
+                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
+  }
+}
+
+Settings::Settings(const config::Config& config) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
   const std::string& precision = config.text("train.precision");
-  const auto seed = static_cast<std::uint64_t>(integer("train.seed"));
+  seed = static_cast<std::uint64_t>(integer("train.seed"));
+  model = make_model(config);
   parallel::check_compression(config.text("comm.compression"));
   if (precision == "fp64" && config.text("comm.compression") != "none") {
     throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
@@ -185,18 +476,7 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},
               .noise_scale = config.boolean("train.noise_scale")};
-  if (strategy.noise_scale && integer("batch.global") <= integer("batch.micro")) {
-    throw ConfigError("train.noise_scale compares micro-batches, and batch.global " +
-                          std::to_string(integer("batch.global")) + " is one of " +
-                          std::to_string(integer("batch.micro")),
-                      {.operation = "config", .advice = "Lower batch.micro."});
-  }
-  patience = integer("train.patience");
-  min_improvement = number("train.min_improvement");
-  if (patience > 0 && integer("train.validate_every") == 0) {
-    throw ConfigError("train.patience counts validations, and train.validate_every is 0",
-                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
-  }
+  set_up_helpers(config);
   const std::string identity = config.identity() + local_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
@@ -219,7 +499,7 @@ Settings::Settings(const config::Config& config, const ModelRegistry& models)
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");
-  validate_sequences = integer("train.validate_sequences");
+  validate_samples = integer("train.validate_sequences");
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");

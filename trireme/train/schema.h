@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "trireme/base/config.h"
@@ -15,39 +14,26 @@
 #include "trireme/optim/schedule.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/train/model_registry.h"
+#include "trireme/train/model_family.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// Which model `path`, environment or assignments name, the later before the earlier; the standard
-/// one where they name none, or none that is there (which reading them refuses).
-const ModelKind& chosen_model(const std::string& path, const config::Environment& environment,
-                              const std::vector<std::string>& assignments,
-                              const ModelRegistry& models);
-/// The keys of a job that trains `kind`, one of `models`.
-config::Schema training_schema(const ModelRegistry& models, const ModelKind& kind);
+config::Schema training_schema(const ModelFamily& family);
+/// All keys, those of every model family under its name: `train --help-config`.
+std::string training_help();
 
-/// default < `path` (none where empty) < environment < `assignments` (each "key=value"). The model
-/// that they name decides which model.* keys there are.
+/// The keys are those of the model family that model.name names.
+/// default < `path` (none where empty) < environment < `assignments` (each "key=value").
 config::Config read_config(const std::string& path, const config::Environment& environment,
-                           const std::vector<std::string>& assignments,
-                           const ModelRegistry& models = own_models());
-
-/// A model with its numbers.
-struct Model {
-  std::string description = {};  // "gpt, 4 layers, 4 heads, 128 wide"
-  std::int64_t block = 0;        // longest sequence, tokens
-  models::Blocks blocks = {};
-  /// Of micro-batches of so many sequences. May build blocks and run them (model_size.h).
-  std::function<ModelSize(std::int64_t sequences)> size = {};
-};
+                           const std::vector<std::string>& assignments);
 
 /// A configuration as the parts that take it. Throws ConfigError where values do not fit together.
 struct Settings {
-  explicit Settings(const config::Config& config, const ModelRegistry& models = own_models());
-  Model model;
+  explicit Settings(const config::Config& config);
+  TrainingModel model;
+  std::uint64_t seed = 1;
   StrategyOptions strategy;
   OptimizerOptions optimizer;
   optim::Schedule schedule;
@@ -55,14 +41,17 @@ struct Settings {
   JobOptions job;
   plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
-  std::string data_path;  // empty: the compiler's headers
+  std::string data_path;  // as DataSource::load takes it
   std::int64_t steps = 0;
-  std::int64_t validate_every = 0, validate_sequences = 0;
+  std::int64_t validate_every = 0, validate_samples = 0;
   std::int64_t patience = 0;  // validations without an improvement of at least …
   double min_improvement = 0;
   int kernel_threads = 1;
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
+
+ private:
+  void set_up_helpers(const config::Config& config);
 };
 
 }  // namespace train

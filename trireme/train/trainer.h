@@ -15,18 +15,17 @@ inline namespace v0 {
 namespace train {
 
 struct Settings;
-class ModelRegistry;
 
 /// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
-/// Errors are thrown. `models`: what the run's configuration may name.
-int run_training(int argc, char** argv, const WorkerSpec& spec, const ModelRegistry& models);
+/// Errors are thrown.
+int run_training(int argc, char** argv, const WorkerSpec& spec);
 
 /// The same for a rank that is a thread and has a seat in a simulated group (net/sim): its times
 /// are the virtual clock's.
 int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
-             const WorkerSpec& spec, const ModelRegistry& models);
+             const WorkerSpec& spec);
 /// Once in a process, before run_seat().
-void set_up_training(const WorkerSpec& spec, const ModelRegistry& models);
+void set_up_training(const WorkerSpec& spec);
 /// What of a job's settings holds for the whole process: threads of a kernel, the kernel table.
 /// Before anything computes.
 void set_up_process(const Settings& settings);

@@ -1,8 +1,12 @@
-#include "trireme/train/model_registry.h"
+#include "trireme/train/model_values.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/train/data_source.h"
+#include "trireme/train/model_family.h"
+#include "trireme/train/model_size.h"
 #include "trireme/train/module_precision.h"
 
 namespace trireme {
@@ -114,35 +118,26 @@ std::vector<config::Key> full_keys(const std::string& model, const std::vector<M
 
 }  // namespace
 
-ModelRegistry::ModelRegistry(std::string program) : program_(std::move(program)) {
-  kinds_.push_back(gpt_kind());
-}
-
-void ModelRegistry::add(std::string name, const std::vector<ModelKey>& keys, ModelFactory make) {
-  if (find(name) != nullptr)
-    refuse("there is a model \"" + name + "\" already", "Give yours another name.");
-  ModelKind kind{.name = name, .keys = full_keys(name, keys)};
-  kind.make = [make = std::move(make)](const ModelValues& values) {
-    return in_precision(make(values), values.precision());
+ModelFamily text_family(const std::string& name, const std::vector<ModelKey>& keys,
+                        ModelFactory make) {
+  const std::vector<config::Key> own = full_keys(name, keys);
+  ModelFamily family{.name = name, .keys = own};
+  for (config::Key& key : text_keys()) family.keys.push_back(std::move(key));
+  family.make = [name, own, make = std::move(make)](const config::Config& config) {
+    const ModelValues values(name, own, config);
+    const std::int64_t block = values.block();
+    const models::Blocks blocks = in_precision(make(values), values.precision());
+    return TrainingModel{
+        .description =
+            name + ", " + values.summary() + ", sequences of " + std::to_string(block) + " bytes",
+        .blocks = blocks,
+        .loss = token_loss(),
+        .data = text_source(block, values.seed()),
+        .figures = [blocks,
+                    block](std::int64_t samples) { return measure_size(blocks, samples, block); },
+        .context = block};
   };
-  kinds_.insert(kinds_.begin() + static_cast<std::ptrdiff_t>(added_++), std::move(kind));
-}
-
-const ModelKind* ModelRegistry::find(std::string_view name) const noexcept {
-  for (const ModelKind& kind : kinds_)
-    if (kind.name == name) return &kind;
-  return nullptr;
-}
-
-std::vector<std::string> ModelRegistry::names() const {
-  std::vector<std::string> names;
-  for (const ModelKind& kind : kinds_) names.push_back(kind.name);
-  return names;
-}
-
-const ModelRegistry& own_models() {
-  static const ModelRegistry registry;
-  return registry;
+  return family;
 }
 
 }  // namespace train

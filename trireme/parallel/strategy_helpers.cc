@@ -1,0 +1,84 @@
+#include <nlohmann/json.hpp>
+
+#include "trireme/parallel/strategy_impl.h"
+
+namespace trireme {
+inline namespace v0 {
+
+void Strategy::Impl::make_helpers() {
+  if (options.outliers.limit != 0) outliers.emplace(options.outliers);
+  if (options.noise_scale) {
+    std::vector<std::uint32_t> parameters;
+    for (const parallel::ParameterUse& use : store.use_of_leaf())
+      parameters.push_back(store.parameter_of()[use.block][use.parameter]);
+    noise.emplace(std::move(parameters));
+  }
+  if (options.ema == 0) return;
+  average.emplace(options.ema, sync->owned());
+  if (mapped)
+    for (const at::Tensor& memory : average->memory()) mapped->take(memory);
+}
+
+void Strategy::Impl::take(std::size_t leaf, at::Tensor gradient) {
+  if (noise) noise->gradient(leaf, gradient);
+  sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
+}
+
+void Strategy::Impl::begin_micro(std::uint32_t index) {
+  microbatch = index;
+  sync->begin_micro(index, 1);
+  if (noise) noise->begin_micro();
+}
+
+void Strategy::Impl::end_micro(std::int64_t count) {
+  sync->end_micro();
+  if (noise) noise->end_micro(count);
+}
+
+bool Strategy::Impl::judge(StepResult& result) {
+  if (!outliers || result.count == 0) return true;
+  result.skipped = outliers->judge(result.loss, result.gradient_norm);
+  result.skipped_steps = outliers->state.skipped;
+  return result.skipped.empty();
+}
+
+void Strategy::Impl::use_average(bool on) {
+  if (!average || on == averaged) return;
+  average->swap(sync->owned());
+  averaged = on;
+  store.refresh();
+  sync->publish().wait();
+}
+
+void Strategy::Impl::save_helpers(nlohmann::json& into) const {
+  if (outliers)
+    into["outliers"] = {{"losses", outliers->state.losses},
+                        {"norms", outliers->state.norms},
+                        {"skipped", outliers->state.skipped}};
+  if (noise)
+    into["noise"] = {{"steps", noise->state.steps},
+                     {"signal", noise->state.signal},
+                     {"noise", noise->state.noise}};
+}
+
+void Strategy::Impl::restore_helpers(const nlohmann::json& saved) {
+  try {
+    if (outliers && saved.contains("outliers")) {
+      const nlohmann::json& from = saved["outliers"];
+      outliers->state = {.losses = from.at("losses").get<std::deque<double>>(),
+                         .norms = from.at("norms").get<std::deque<double>>(),
+                         .skipped = from.at("skipped").get<std::int64_t>()};
+    }
+    if (noise && saved.contains("noise")) {
+      const nlohmann::json& from = saved["noise"];
+      noise->state = {.steps = from.at("steps").get<std::int64_t>(),
+                      .signal = from.at("signal").get<double>(),
+                      .noise = from.at("noise").get<double>()};
+    }
+  } catch (const nlohmann::json::exception&) {
+    refuse_metadata();
+  }
+}
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include "trireme/train/model_values.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/models/gpt.h"
+#include "trireme/train/model_size.h"
+#include "trireme/train/schema.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+v0::models::Blocks nothing(const ModelValues&) { return {}; }
+
+std::string refusal(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+config::Config read(const std::vector<std::string>& assignments) {
+  return train::read_config(
+      "", [](const char*) { return nullptr; }, assignments);
+}
+
+TEST(TextFamily, RefusesKeysThatCannotBe) {
+  const auto refused = [](const std::vector<ModelKey>& keys) {
+    return refusal([&] { train::text_family("a", keys, nothing); });
+  };
+  EXPECT_THAT(refused({{"name", "x", ""}}), HasSubstr("model.name"));
+  EXPECT_THAT(refused({{"x.y", 1, ""}}), HasSubstr("x.y"));
+  EXPECT_THAT(refused({{"x", 1, ""}, {"x", 2, ""}}), HasSubstr("two keys"));
+  EXPECT_THAT(refused({{"block", 0.5, ""}}), HasSubstr("no integer"));
+}
+
+TEST(TextFamily, ItsModelIsTheStandardOneWhereItIsChosen) {
+  train::register_model(
+      train::text_family("b", {{"depth", 2, "blocks"}, {"block", 8, "tokens"}}, nothing));
+  EXPECT_EQ(read({"model.name=b"}).integer("model.block"), 8);
+  EXPECT_THAT(refusal([] { read({"model.depth=2"}); }), HasSubstr("no key model.depth"));
+  train::choose_default_model("b");
+  config::name_program("mine");
+  EXPECT_EQ(read({}).integer("model.depth"), 2);
+  EXPECT_NE(read({"model.depth=3"}).identity(), read({}).identity());
+  EXPECT_THAT(refusal([] { read({"model.heads=2"}); }),
+              AllOf(HasSubstr("no key model.heads"), HasSubstr("`mine train --help-config`")));
+  train::choose_default_model("gpt");
+  config::name_program("trireme");
+}
+
+TEST(ModelValues, AreReadByNameAndType) {
+  const train::ModelFamily family = train::text_family(
+      "c", {{"width", 4, "channels"}, {"share", 0.5, ""}, {"on", true, ""}, {"how", "x", ""}},
+      [](const ModelValues& values) {
+        EXPECT_EQ(values.integer("width"), 4);
+        EXPECT_EQ(values.number("width"), 4.0);
+        EXPECT_EQ(values.number("share"), 0.5);
+        EXPECT_TRUE(values.boolean("on"));
+        EXPECT_EQ(values.text("how"), "x");
+        EXPECT_EQ(values.block(), 64);
+        EXPECT_EQ(values.seed(), 7u);
+        EXPECT_EQ(values.precision(), "bf16");
+        EXPECT_EQ(values.summary(), "width 4, share 0.5, on true, how x");
+        EXPECT_THAT(refusal([&] { values.integer("hight"); }),
+                    AllOf(HasSubstr("\"hight\""), HasSubstr("width, share, on, how, block")));
+        EXPECT_THAT(refusal([&] { values.integer("share"); }), HasSubstr("as an integer"));
+        EXPECT_THAT(refusal([&] { values.text("on"); }), HasSubstr("it is true or false"));
+        return v0::models::Blocks();
+      });
+  train::register_model(family);
+  family.make(read({"model.name=c", "train.seed=7", "train.precision=bf16"}));
+}
+
+// What is measured of the program's own GPT is what its formulas say.
+TEST(ModelSize, MeasuredIsWhatIsKnown) {
+  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+    const train::Settings settings(read({std::string("train.precision=") + precision}));
+    const train::ModelFigures known = settings.model.figures(4);
+    const train::ModelFigures measured = train::measure_size(settings.model.blocks, 4, 64);
+    EXPECT_EQ(measured.parameters, known.parameters);
+    EXPECT_EQ(measured.largest_neighbours, known.largest_neighbours);
+    EXPECT_NEAR(static_cast<double>(measured.activation_bytes),
+                static_cast<double>(known.activation_bytes),
+                0.15 * static_cast<double>(known.activation_bytes))
+        << precision;
+  }
+}
+
+TEST(ModelSize, DrawsNothingFromTheDefaultGenerator) {
+  v0::models::Blocks drawing;
+  drawing.add_block({.name = "draw", .make = []() -> std::shared_ptr<v0::models::Block> {
+                       at::rand({5});
+                       throw ConfigError("drawn");
+                     }});
+  at::manual_seed(5);
+  const at::Tensor wanted = at::rand({3});
+  at::manual_seed(5);
+  EXPECT_THROW(train::measure_size(drawing, 1, 8), ConfigError);
+  EXPECT_TRUE(at::rand({3}).equal(wanted));
+}
+
+}  // namespace
+}  // namespace trireme
