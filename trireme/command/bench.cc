@@ -264,6 +264,7 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
+  add_bench_scale(*bench, invocation);
   CLI::App* command = bench->add_subcommand("comm", "Latency and bandwidth of collectives");
   command->add_option("COLLECTIVE", options->collectives, "all-reduce, broadcast, ...")
       ->capture_default_str();
