@@ -207,6 +207,10 @@ void add_parallel_keys(config::Schema& schema) {
        0,
        0,
        {"plain", "zero1", "zero2", "zero3", "hybrid"}});
+  schema.add(
+      {"parallel.overlap", true,
+       "Reduce gradients while backward still runs; false (plain): after it, to see what that "
+       "is worth. Changes no bit."});
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
@@ -225,6 +229,8 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
+  schema.add({"comm.rate", 0.0,
+              "The most bytes a second that a TCP connection sends; 0 = all it can.", 0, 1e15});
   schema.add({"comm.interface", text(""),
               "By which ranks on other hosts reach this one: an interface or a subnet."});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
@@ -361,6 +367,7 @@ Settings::Settings(const config::Config& config) {
               .clip = number("train.clip"),
               .seed = model.seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
+              .overlap = config.boolean("parallel.overlap"),
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
               .lanes = static_cast<int>(integer("train.lanes"))};
@@ -381,6 +388,7 @@ Settings::Settings(const config::Config& config) {
          .reproducible = config.boolean("train.reproducible"),
          .identity = config.identity(),
          .sockets = static_cast<int>(integer("comm.sockets")),
+         .rate = static_cast<std::int64_t>(number("comm.rate")),
          .interface = config.text("comm.interface")};
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
