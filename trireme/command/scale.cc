@@ -43,6 +43,10 @@ struct Options {
   throw ConfigError(what, {.operation = "bench scale", .advice = advice});
 }
 
+std::string ranks_text(int ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -116,7 +120,7 @@ ComparedRun train(const Options& options, const Run& run, const TemporaryFolder&
   if (code != 0) {
     std::fputs(read_file(log, "bench scale", "Set TMPDIR to one with room.").c_str(), stderr);
     refuse(
-        "training on " + std::to_string(run.ranks) + " ranks ended with " + std::to_string(code) +
+        "training on " + ranks_text(run.ranks) + " ended with " + std::to_string(code) +
             "; what it printed is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
   }
@@ -152,8 +156,7 @@ class Scale {
   std::int64_t whole(const char* key) const { return std::stoll(keys_.at(key)); }
 
   ScalePoint measured(const Run& run) {
-    say(true, std::to_string(run.ranks) + (run.ranks == 1 ? " rank, " : " ranks, ") +
-                  std::to_string(run.steps) + " steps" +
+    say(true, ranks_text(run.ranks) + ", " + std::to_string(run.steps) + " steps" +
                   (run.simulated ? " on the simulated network" : "") + " ...");
     const ComparedRun done = train(options_, run, folder_);
     keys_ = done.keys;

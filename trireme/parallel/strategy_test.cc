@@ -568,6 +568,14 @@ TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
   }
 }
 
+TEST(Strategy, RefusesToReduceShardsAfterBackward) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt(),
+                          {.sync = "zero1", .overlap = false}, optim::make_optimizer(Sgd{})),
+                 ConfigError);
+  });
+}
+
 TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     const parallel::Seat seat{.world = rank.world.get()};
@@ -577,7 +585,6 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     EXPECT_THROW(make({.sync = "gossip"}), ConfigError);
     EXPECT_THROW(make({.sync = "hybrid", .shard = 2}), ConfigError);
     EXPECT_THROW(make({.shard = 2}), ConfigError);
-    EXPECT_THROW(make({.sync = "zero1", .overlap = false}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);
     EXPECT_THROW(make({.data = 2}), ConfigError);
     EXPECT_THROW(make({.precision = "fp16"}), ConfigError);
