@@ -144,6 +144,40 @@ class ShowSchedule(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+class ShowGossip(unittest.TestCase):
+    def test_values_come_to_the_mean(self):
+        done = run("show", "gossip", "one_peer", "--ranks", "8", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([event["event"] for event in events], ["show"] + ["round"] * 4)
+        self.assertEqual(events[1]["values"], list(range(8)))
+        self.assertEqual(events[-1]["values"], [3.5] * 8)
+        for event in events[1:]:
+            self.assertAlmostEqual(sum(event["values"]), 28)
+        self.assertEqual([(one["from"], one["to"]) for one in events[3]["messages"]],
+                         [(rank, (rank + 2) % 8) for rank in range(8)])
+
+    def test_list_step_and_files(self):
+        names = [line.split()[0] for line in run("show", "gossip").stdout.splitlines()]
+        self.assertEqual(names, ["ring", "exponential", "one_peer", "random"])
+        cut = run("show", "gossip", "ring", "--ranks", "4", "--rounds", "3", "--step", typed="\n")
+        self.assertIn("round 1 ", cut.stdout)
+        self.assertNotIn("round 2 ", cut.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+            done = run("show", "gossip", "random", "--svg", str(svg), "--html", str(html))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertTrue(svg.read_text().startswith("<svg"))
+            self.assertIn("</html>", html.read_text())
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        for arguments, words in ((("star",), "one_peer"), (("ring", "--ranks", "1"), "2 to 24"),
+                                 (("ring", "--rounds", "25"), "1 to 24")):
+            done = run("show", "gossip", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class ShowPartition(unittest.TestCase):
     GRAPHS = pathlib.Path(__file__).parent / "graphs"
 

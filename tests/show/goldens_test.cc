@@ -12,10 +12,12 @@
 
 #include "trireme/plan/graph_text.h"
 #include "trireme/plan/link.h"
+#include "trireme/plan/mixing.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/drawn_schedule.h"
+#include "trireme/show/gossip.h"
 #include "trireme/show/graph_picture.h"
 #include "trireme/show/picture.h"
 #include "trireme/show/recording.h"
@@ -98,6 +100,16 @@ TEST(Goldens, PicturesAreWhatIsRecorded) {
     compare(fs::path(PICTURE_FOLDER) / ("all-reduce-" + std::string(algorithm) + "-4.svg"),
             svg_of(recorded(comm::OpKind::AllReduce, algorithm, 4), plan::kDefaultLink, 1 << 20));
   }
+}
+
+TEST(Goldens, GossipIsWhatIsRecorded) {
+  for (const std::string& graph : plan::mixing_graphs())
+    for (const int ranks : {3, 5, 8})
+      compare(fs::path(GOLDEN_FOLDER) / ("gossip-" + graph + "-" + std::to_string(ranks) + ".txt"),
+              text_of(record_gossip({.graph = graph, .ranks = ranks})));
+  for (const char* graph : {"ring", "one_peer"})
+    compare(fs::path(PICTURE_FOLDER) / ("gossip-" + std::string(graph) + "-8.svg"),
+            svg_of(record_gossip({.graph = graph, .ranks = 8})));
 }
 
 // `trireme show partition tests/show/graphs/NAME.txt --stages N`, as text and as the documents'

@@ -27,9 +27,10 @@ struct Invocation {
 using AddCommand = void (*)(CLI::App& app, Invocation& invocation);
 
 void add_show(CLI::App& app, Invocation& invocation);
-/// `show schedule` and `show partition`, below `show`.
+/// `show schedule`, `show partition` and `show gossip`, below `show`.
 void add_show_schedule(CLI::App& show, Invocation& invocation);
 void add_show_partition(CLI::App& show, Invocation& invocation);
+void add_show_gossip(CLI::App& show, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 /// `bench scale`, below `bench`.

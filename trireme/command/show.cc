@@ -113,6 +113,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
       "Example:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
   add_show_schedule(*command, invocation);
   add_show_partition(*command, invocation);
+  add_show_gossip(*command, invocation);
   // Runs after a subcommand's own callback, which then has the word.
   command->callback([options, command, &invocation] {
     if (!command->get_subcommands().empty()) return;

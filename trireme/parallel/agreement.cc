@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -105,9 +106,9 @@ void leave(comm::Communicator& world) noexcept {
   }
 }
 
-// [ok, exit code, stop signal, count, length of the reason, reason]
+// [ok, exit code, stop signal, count, length of the reason, squares as bits, reason]
 struct Vote::State {
-  static constexpr std::size_t kHead = 5, kText = 184;
+  static constexpr std::size_t kHead = 6, kText = 184;
   static constexpr std::size_t kWords = kHead + kText / 8;
   std::array<std::int64_t, kWords> mine{};
   std::vector<std::int64_t> all;
@@ -123,6 +124,7 @@ Vote::Vote(comm::Communicator& world, const Ballot& ballot) : state_(std::make_s
   state_->mine[2] = ballot.stop_signal;
   state_->mine[3] = ballot.count;
   state_->mine[4] = static_cast<std::int64_t>(length);
+  state_->mine[5] = std::bit_cast<std::int64_t>(ballot.squares);
   std::memcpy(&state_->mine[State::kHead], ballot.reason.data(), length);
   work_ = world
               .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
@@ -138,6 +140,7 @@ Verdict Vote::result() const {
         state_->all.data() + State::kWords * static_cast<std::size_t>(rank);
     if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
     verdict.count += record[3];
+    verdict.squares += std::bit_cast<double>(record[5]);
     if (record[0] != 0 || !verdict.ok) continue;
     verdict.ok = false;
     verdict.refusing_rank = rank;

@@ -36,12 +36,14 @@ struct Ballot {
   std::string reason = {};  // at most 180 bytes travel
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
+  double squares = 0;      // squared norm of this rank's own gradient, where it has one
 };
 
 struct Verdict {
   bool ok = true;
   int stop_signal = 0;     // the lowest rank's that has one
   std::int64_t count = 0;  // of all ranks
+  double squares = 0;      // added in the ranks' order
   int refusing_rank = -1;  // the lowest
   int exit_code = 21;
   std::string reason = {};

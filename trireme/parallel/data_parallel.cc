@@ -71,6 +71,11 @@ void check(const DataParallelOptions& options, const torch::optim::Optimizer& op
             "let go of",
         "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
         "Strategy), where zero3 keeps two blocks whole at a time.");
+  if (parallel::is_local(options.sync))
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
+        "Give the model as a list of blocks (trireme::Blocks, Strategy).");
   if (options.sync != "plain" && options.compression != "none")
     refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
                "\": parts of gradients are not compressed",

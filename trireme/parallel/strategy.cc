@@ -16,6 +16,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/data/local_sync.h"
 #include "trireme/parallel/lanes.h"
 #include "trireme/parallel/offload.h"
 #include "trireme/parallel/overflow.h"
@@ -36,6 +37,30 @@ namespace {
 
 using parallel::Ballot;
 using parallel::ScalarTree;
+
+void check_local(const StrategyOptions& options, const parallel::Seat& seat) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what + " with parallel.sync = \"" + options.sync + "\"",
+                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
+  };
+  if (options.compression != "none")
+    refuse("comm.compression = \"" + options.compression + "\"",
+           "Gradients stay on their ranks there: use comm.compression = \"none\".");
+  if (options.local.steps < 1)
+    refuse("parallel.local_steps = " + std::to_string(options.local.steps), "Use 1 or more.");
+  if (options.local.post_local_after < 0)
+    refuse("parallel.post_local_after = " + std::to_string(options.local.post_local_after),
+           "Use 0 or more.");
+  const auto check_number = [&](const char* key, double value, bool good, const char* advice) {
+    if (!good) refuse(std::string(key) + " = " + std::to_string(value), advice);
+  };
+  const LocalOptions& local = options.local;
+  check_number("parallel.outer_rate", local.outer_rate, local.outer_rate > 0, "Use more than 0.");
+  check_number("parallel.outer_momentum", local.outer_momentum,
+               local.outer_momentum >= 0 && local.outer_momentum < 1, "Use 0 to below 1.");
+  check_number("parallel.elastic", local.elastic, local.elastic > 0 && local.elastic <= 1,
+               "Use more than 0, at most 1.");
+}
 
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat) {
   const int size = seat.world->size();
@@ -64,6 +89,7 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     refuse("parallel.overlap = false with parallel.sync = \"" + options.sync +
                "\", whose memory depends on it",
            "Leave it out, or use plain.");
+  if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
   return plan;
@@ -108,6 +134,7 @@ struct Strategy::Impl {
                       groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
     if (mapped)
       for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
+    if (local != nullptr) local->attach(replica(), [this] { store.refresh(); });
     stage.train(true);
   }
 
@@ -138,7 +165,7 @@ struct Strategy::Impl {
                                        .bucket_bytes = options.bucket_bytes,
                                        .before_launch = [this] { return enter_gate(); }});
     }
-    return std::make_unique<parallel::PlainSync>(
+    auto plain = std::make_unique<parallel::PlainSync>(
         *seat.world, store.uses(), store.parameter_of(), store.slices(),
         parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                    .overlap = options.overlap,
@@ -146,7 +173,31 @@ struct Strategy::Impl {
                                    .before_launch = [this] { return enter_gate(); },
                                    .compression = options.compression,
                                    .seed = options.seed});
+    if (!plan.local) return plain;
+    auto own = std::make_unique<parallel::LocalSync>(
+        std::move(plain), parallel::make_mixer(plan.sync, *seat.world, options.local),
+        options.local, [this] { return optimizer->step_count(); });
+    local = own.get();
+    return own;
   }
+
+  parallel::Replica replica() {
+    parallel::Replica copy{.masters = store.masters()};
+    for (const NamedShard& shard : copy.masters)
+      copy.weights.push_back(tensor::to_buffer(shard.local));
+    for (const NamedShard& shard : optimizer->state())
+      copy.moments.push_back(tensor::to_buffer(shard.local));
+    for (const auto& [name, buffer] : store.buffers())
+      if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
+        copy.buffers.push_back(tensor::to_buffer(buffer));
+    return copy;
+  }
+
+  // A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
+  bool steps_alone() const { return local != nullptr && local->local(); }
+
+  // All ranks show what they train together while the result lives.
+  std::shared_ptr<void> common_weights() { return local != nullptr ? local->show() : nullptr; }
 
   observe::TracedScope traced(const char* what) const {
     return {seat.trace.get(), *seat.world->waiter(), what};
@@ -338,7 +389,7 @@ struct Strategy::Impl {
 
   void apply(StepResult& result) {
     sync->settle();
-    double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
+    const double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
     const bool clips = options.clip > 0 && result.count > 0;
     if (clips)
       result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
@@ -347,13 +398,39 @@ struct Strategy::Impl {
       parallel::refuse_overflow(
           *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
           *seat.world, seat.host, static_cast<long>(step));
-    if (clips) {
-      if (result.gradient_norm > options.clip)
-        scale *= options.clip / (result.gradient_norm + 1e-6);  // as torch clip_grad_norm_
-    }
+    update(scale * clipping(result.gradient_norm));
+  }
+
+  // 1 where the norm is within bounds (or none was taken).
+  double clipping(double norm) const {
+    if (options.clip <= 0 || norm <= options.clip) return 1;
+    return options.clip / (norm + 1e-6);  // as torch clip_grad_norm_
+  }
+
+  void update(double scale) {
     const auto span = traced("optimizer");
     optimizer->apply(learning_rate, scale);
     sync->publish().wait();
+  }
+
+  // Before the vote, in a step of this rank's own: what the others have to know of its gradient.
+  void settle_own(Ballot& ballot) {
+    if (!steps_alone()) return;
+    sync->settle();
+    if (options.clip > 0) ballot.squares = sync->squared_norm();
+    if (options.clip > 0 && std::isfinite(ballot.squares)) return;
+    if (const std::int64_t parameter = sync->first_overflow(); parameter >= 0)
+      refuse(ballot, 21,
+             "its gradient of " + store.parameters()[static_cast<std::size_t>(parameter)].name +
+                 " is finite in every micro-batch, but their sum is not");
+  }
+
+  // local_sync.h says why N/count.
+  void apply_own(StepResult& result, double own_squares, double all_squares) {
+    const double ranks = seat.world->size();
+    const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
+    result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
+    update(scale * clipping(std::sqrt(own_squares) * scale));
   }
 
   StepResult run(const Batch& batch, const Loss& loss) {
@@ -371,6 +448,7 @@ struct Strategy::Impl {
     const Work reduced = sync->finish();
     const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
     if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
+    settle_own(ballot);
     const parallel::Vote vote(*seat.world, ballot);
     const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
     {
@@ -381,7 +459,11 @@ struct Strategy::Impl {
     throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
     StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
     result.loss = losses.sum() / static_cast<double>(std::max<std::int64_t>(result.count, 1));
-    apply(result);
+    if (steps_alone()) {
+      apply_own(result, ballot.squares, verdict.squares);
+    } else {
+      apply(result);
+    }
     result.communication = seat.world->time_waited() - waited;
     result.total = seat.world->waiter()->now() - start;
     return result;
@@ -389,6 +471,7 @@ struct Strategy::Impl {
 
   double evaluate(const std::vector<Batch>& batches, const Loss& loss) {
     const c10::AutoGradMode no_grad(false);
+    const auto common = common_weights();
     stage.train(false);
     std::deque<ScalarTree> sums;  // the reductions point into it
     std::vector<Work> works;
@@ -437,6 +520,7 @@ struct Strategy::Impl {
 
   // One parameter at a time is whole where the ranks hold parts.
   std::string weights_hash() {
+    const auto common = common_weights();
     std::vector<NamedShard> whole = content();
     std::map<std::string, std::uint32_t> parts;  // parameters by name
     if (!store.masters_are_whole()) {
@@ -494,6 +578,7 @@ struct Strategy::Impl {
   }
 
   std::vector<NamedShard> state() {
+    if (local != nullptr) local->meet();
     std::vector<NamedShard> shards = content();
     if (!store.masters_are_whole()) {
       for (NamedShard& shard : store.masters()) shards.push_back(std::move(shard));
@@ -502,6 +587,8 @@ struct Strategy::Impl {
       shard.name = "optimizer/" + shard.name;
       shards.push_back(std::move(shard));
     }
+    if (local != nullptr)
+      for (NamedShard& shard : local->state()) shards.push_back(std::move(shard));
     return shards;
   }
 
@@ -520,7 +607,8 @@ struct Strategy::Impl {
   std::uint32_t total = 0;
   bool failed = false;  // a step has thrown: the others know
   double learning_rate = 0;
-  parallel::ShardGroups groups;  // empty where nothing is sharded
+  parallel::ShardGroups groups;          // empty where nothing is sharded
+  parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
   std::unique_ptr<parallel::ParameterSync> sync;
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -600,6 +688,7 @@ void Strategy::restored(const std::string& metadata) {
   }
   impl_->optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
   impl_->store.refresh();
+  if (impl_->local != nullptr) return impl_->local->restored();
   impl_->sync->publish().wait();
 }
 

@@ -14,6 +14,7 @@
 #include "trireme/job/job.h"
 #include "trireme/models/block.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/parallel/data/local_options.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
@@ -31,7 +32,8 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
-  std::string sync = "plain";                           // zero1 | zero2 | zero3 | hybrid
+  /// zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
+  std::string sync = "plain";
   int pipeline = 1, data = 0, context = 1, tensor = 1;  // data 0 = what is left
   int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
   std::string precision = "fp32";  // fp64 | fp32 | bf16
@@ -54,11 +56,16 @@ struct StrategyOptions {
   /// of its own; changes no bit. The loss is then called from several threads. A model that draws
   /// from LibTorch's default generator, or has buffers, runs with one (Strategy::lanes_note()).
   int lanes = 1;
+  /// Of local_sgd, diloco, easgd and gossip, each of which ends the promise of equal bits on any
+  /// number of ranks.
+  LocalOptions local = {};
 };
 
 struct StepResult {
-  double loss = 0;           // global mean
-  double gradient_norm = 0;  // before clipping; 0 where clip is off
+  double loss = 0;  // global mean
+  /// Before clipping; 0 where clip is off. Of local steps the root mean square over the ranks, each
+  /// of which is clipped by its own.
+  double gradient_norm = 0;
   std::int64_t count = 0;    // global tokens or samples
   int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
   Duration communication{};  // time this rank was blocked on communication
@@ -78,15 +85,18 @@ class Strategy final : public Saveable {
 
   /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error.
   StepResult step(const Batch& batch, const Loss& loss);
-  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank.
+  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
+  /// ranks train copies of their own (local_sgd …), of the model that they train together; the
+  /// copies stay as they are.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// Forward only: the last block's value (generation). Under zero3 and hybrid, where no rank has a
-  /// full copy, collective: all ranks call it with micro-batches of one shape.
+  /// full copy, collective: all ranks call it with micro-batches of one shape. Where ranks train
+  /// copies of their own, by this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
-  /// ranks hold parts of the weights.
+  /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
   /// False where ranks hold parts of the weights (zero3, hybrid): infer() is collective.
   bool has_whole_weights() const;
@@ -101,7 +111,8 @@ class Strategy final : public Saveable {
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
-  /// "optimizer/NAME.exp_avg", buffers under their names.
+  /// "optimizer/NAME.exp_avg", buffers under their names. Where ranks train copies of their own,
+  /// collective: they come together first, and all go on from there.
   std::vector<NamedShard> state() override;
   std::string metadata() const override;
   void restored(const std::string& metadata) override;

@@ -582,7 +582,7 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     const auto make = [&](StrategyOptions options) {
       Strategy strategy(seat, tiny_gpt(), options, optim::make_optimizer(Sgd{}));
     };
-    EXPECT_THROW(make({.sync = "gossip"}), ConfigError);
+    EXPECT_THROW(make({.sync = "server"}), ConfigError);
     EXPECT_THROW(make({.sync = "hybrid", .shard = 2}), ConfigError);
     EXPECT_THROW(make({.shard = 2}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);

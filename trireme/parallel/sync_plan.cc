@@ -30,6 +30,10 @@ int shard_of_hybrid(int size, int shard, int local_size) {
 
 }  // namespace
 
+bool is_local(const std::string& sync) {
+  return sync == "local_sgd" || sync == "diloco" || sync == "easgd" || sync == "gossip";
+}
+
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
   SyncPlan plan{.sync = sync, .assignment = kernel::contiguous(size)};
   if (sync == "hybrid") {
@@ -38,14 +42,22 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
     if (plan.sharded()) plan.assignment = {size / plan.owners, plan.owners};
     return plan;
   }
-  if (shard > 1 && sync != "plain" && size % shard != 0)
+  if (shard > 1 && sync != "plain" && !is_local(sync) && size % shard != 0)
     refuse("parallel.shard = " + std::to_string(shard) + " does not divide " +
                std::to_string(size) + " ranks",
            "Leave it out: " + sync + " shards over all ranks.");
   if (sync == "plain") return plan;
+  if (is_local(sync)) {
+    if (shard > 1)
+      refuse("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
+                 "\": every rank has a copy of its own",
+             "Leave parallel.shard out.");
+    plan.local = true;
+    return plan;
+  }
   if (sync != "zero1" && sync != "zero2" && sync != "zero3")
     refuse("parallel.sync = \"" + sync + "\" is not in this release",
-           "Use plain, zero1, zero2, zero3 or hybrid.");
+           "Use plain, zero1, zero2, zero3, hybrid, local_sgd, diloco, easgd or gossip.");
   plan.owners = size;
   plan.shards_weights = sync == "zero3" && plan.sharded();
   if (sync != "zero1" && size > 1) plan.assignment = {1, size};

@@ -17,14 +17,21 @@ struct SyncPlan {
   kernel::Assignment assignment;
   int owners = 1;  // ranks that share one copy of gradient sums and optimizer state
   bool shards_weights = false;
+  /// Every rank trains a copy of its own, and the copies are mixed now and then (local_sync.h): the
+  /// result depends on the number of ranks.
+  bool local = false;
   bool sharded() const noexcept { return owners > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
 };
 
-/// plain | zero1 | zero2 | zero3 | hybrid on `size` ranks. Hybrid shards over `shard` consecutive
+/// plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd | gossip on `size`
+/// ranks. Hybrid shards over `shard` consecutive
 /// ranks (0: those of a host, `local_size`) and replicates over the others. ConfigError with the
 /// arithmetic where they do not divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
+
+/// local_sgd and its relatives.
+bool is_local(const std::string& sync);
 
 /// Collective over `world`: this rank's groups; only where the plan is sharded.
 ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan);

@@ -70,6 +70,21 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
               ": trireme bench comm --tune --ranks " + std::to_string(ranks)};
 }
 
+Communication messages_of(const Tuning* tuning, const std::string& path,
+                          const std::string& transport, int messages, std::size_t bytes) {
+  const std::string over = transport == "auto" ? "shm" : transport;
+  const auto seconds = [&](const LinkCost& link) {
+    return messages * (link.alpha + double(bytes) * (link.beta + link.gamma));
+  };
+  if (tuning) {
+    if (const auto link = tuning->links.find(over); link != tuning->links.end())
+      return {seconds(link->second), constants(link->second) + " as measured over " + over + ", " +
+                                         path + " (" + tuning->machine + ")"};
+  }
+  const LinkCost link = typical_link(over);
+  return {seconds(link), constants(link) + ", typical of " + over};
+}
+
 std::optional<Tuning> read_tuning() {
   const std::string path = tuning_path();
   std::ifstream file(path);

@@ -29,6 +29,10 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
                                     const std::string& transport, const std::string& algorithm,
                                     int ranks, std::size_t bytes, std::size_t bucket_bytes);
 
+/// A rank sends `bytes` to each of `messages` neighbours and hears as many, one after the other.
+Communication messages_of(const Tuning* tuning, const std::string& path,
+                          const std::string& transport, int messages, std::size_t bytes);
+
 /// The file at tuning_path(); nothing where there is none. ConfigError where it is broken.
 std::optional<Tuning> read_tuning();
 

@@ -103,7 +103,8 @@ Memory memory_of(const TrainingPlan& plan) {
   if (bf16) memory.weights += among(n * master, job);
   memory.gradients =
       shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
-  memory.optimizer = among(n * master * job.optimizer_moments, job);
+  memory.optimizer =
+      among(n * master * job.optimizer_moments, job) + n * master * job.exchange.kept;
   memory.moving = moving_bytes(job, master, compute);
   memory.activations = job.activations_per_micro * plan.lanes;
   memory.temporaries =
@@ -118,6 +119,7 @@ Memory memory_of(const TrainingPlan& plan) {
 }
 
 std::string layout_name(const Job& job) {
+  if (job.exchange.every > 0) return job.exchange.about;
   const std::string among_owners = "over " + counted(job.owners, "rank");
   if (!shards(job)) return "plain data parallel";
   if (job.sync == "zero1") return "ZeRO-1 (optimizer state " + among_owners + ")";
@@ -127,10 +129,15 @@ std::string layout_name(const Job& job) {
          counted(job.ranks / job.owners, "replica") + ")";
 }
 
-// Gradients are summed in the master weights' type, all of them once a step.
+// Gradients are summed in the master weights' type, all of them once a step; weights, in their
+// place, once an exchange.
 Communication communication_of(const Job& job) {
   const std::size_t bytes =
-      static_cast<std::size_t>(job.parameters) * (job.precision == "fp64" ? 8 : 4);
+      static_cast<std::size_t>(job.parameters * (job.exchange.every > 0 ? job.exchange.moved : 1)) *
+      (job.precision == "fp64" ? 8 : 4);
+  if (job.exchange.every > 0 && job.exchange.messages > 0)
+    return messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
+                       job.exchange.messages, bytes);
   return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                                job.algorithm, job.ranks, bytes,
                                static_cast<std::size_t>(job.bucket_bytes));
@@ -176,6 +183,21 @@ std::string core_line(const TrainingPlan& plan) {
   return line;
 }
 
+std::string exchange_line(const TrainingPlan& plan) {
+  const Exchange& exchange = plan.job.exchange;
+  const double seconds = plan.communication.seconds;
+  std::string line = "  comm     " + milliseconds(seconds * exchange.every) +
+                     (exchange.messages > 0 ? " of messages" : " of all-reduce") +
+                     " an exchange, one every " + counted(exchange.every, "step") + ": " +
+                     milliseconds(seconds) + " a step, predicted";
+  if (exchange.after > 0)
+    line += "; the first " + counted(exchange.after, "step") + " reduce gradients";
+  if (!exchange.graph.empty()) line += "\n           (" + exchange.graph + ")";
+  return line + "\n           (" + plan.communication.source + ")\n" +
+         "  bits     the weights depend on the number of ranks: parallel.sync = \"" +
+         plan.job.sync + "\" ends the promise of equal bits on any layout\n";
+}
+
 }  // namespace
 
 TrainingPlan make_plan(const Job& job) {
@@ -191,6 +213,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
   if (!shards(job)) plan.communication = communication_of(job);
+  if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
   return plan;
 }
 
@@ -225,7 +248,9 @@ std::string explain(const TrainingPlan& plan) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
-  if (job.ranks > 1 && !shards(job)) {
+  if (job.ranks > 1 && job.exchange.every > 0) {
+    out << exchange_line(plan);
+  } else if (job.ranks > 1 && !shards(job)) {
     out << "  comm     " << milliseconds(plan.communication.seconds)
         << " of all-reduce a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"

@@ -35,6 +35,18 @@ struct Memory {
   }
 };
 
+/// Ranks that each train a copy of the model and exchange weights now and then (parallel.sync =
+/// "local_sgd" and relatives).
+struct Exchange {
+  std::string about;       // "local SGD: ...", for people
+  int every = 0;           // steps; 0: there is none, gradients are reduced in every step
+  std::int64_t after = 0;  // synchronous steps before
+  int moved = 1;           // copies of the weights that are reduced at a time
+  int kept = 0;            // further copies of them that a rank keeps
+  int messages = 0;        // gossip: that a rank sends at a time, in the place of an all-reduce
+  std::string graph = {};  // gossip: its facts, for people
+};
+
 struct Job {
   std::string name;         // "gpt-nano"
   std::string model, data;  // one line each, for people
@@ -47,7 +59,8 @@ struct Job {
   std::int64_t program = 0, text = 0;      // bytes, as in Memory
   std::string sync = "plain";              // zero1 | zero2 | zero3 | hybrid
   int owners = 1;                          // ranks that share one copy
-  std::int64_t largest_blocks = 0;         // parameters of the two largest neighbouring blocks
+  Exchange exchange;
+  std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
@@ -65,7 +78,7 @@ struct TrainingPlan {
   int open_sums = 1;                // a, or A
   int lanes = 1;                    // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;                    // of the rank with most
-  Communication communication;      // of a step
+  Communication communication;      // of a step: an exchange's is divided among its steps
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 

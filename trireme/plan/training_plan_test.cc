@@ -63,6 +63,35 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   EXPECT_EQ(state("hybrid"), (14000 + 8000) / 2);
 }
 
+TEST(TrainingPlan, AnExchangeIsDividedAmongItsSteps) {
+  plan::Job one = job(8, 1, 4);
+  const double each = plan::make_plan(one).communication.seconds;
+  EXPECT_GT(each, 0);
+  one.sync = "local_sgd";
+  one.exchange = {.about = "local SGD (averaged)", .every = 16, .after = 100};
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  EXPECT_DOUBLE_EQ(plan.communication.seconds, each / 16);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("layout   local SGD (averaged): 8 micro-batches"),
+                    HasSubstr("one every 16 steps"), HasSubstr("first 100 steps reduce gradients"),
+                    HasSubstr("depend on the number of ranks")));
+  one.exchange.kept = 2;
+  EXPECT_EQ(plan::make_plan(one).memory.optimizer, plan.memory.optimizer + 2 * 4 * 1000);
+}
+
+TEST(TrainingPlan, GossipIsMessagesAndNoReduction) {
+  plan::Job one = job(8, 1, 8);
+  one.sync = "gossip";
+  one.exchange = {.about = "gossip", .every = 1, .messages = 1, .graph = "one_peer of 8 ranks"};
+  const plan::TrainingPlan peer = plan::make_plan(one);
+  one.exchange.messages = 3;
+  const plan::TrainingPlan three = plan::make_plan(one);
+  EXPECT_GT(peer.communication.seconds, 0);
+  EXPECT_DOUBLE_EQ(three.communication.seconds, 3 * peer.communication.seconds);
+  EXPECT_THAT(plan::explain(three),
+              AllOf(HasSubstr("of messages an exchange"), HasSubstr("(one_peer of 8 ranks)")));
+}
+
 TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
   EXPECT_THAT(refusal(job(8, 4, 3)), AllOf(HasSubstr("8 / batch.micro 4 = 2"), HasSubstr("3 ranks"),
                                            HasSubstr("--ranks 2")));

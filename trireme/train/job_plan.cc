@@ -4,6 +4,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
 #include "trireme/parallel/sync_plan.h"
+#include "trireme/plan/mixing.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -21,6 +22,29 @@ std::string data_line(const input::Corpus& corpus) {
   if (corpus.num_files > 0) line += observe::grouped(corpus.num_files) + " files, ";
   return line + observe::bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
          observe::bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
+}
+
+plan::Exchange exchange_of(const Settings& settings, int ranks) {
+  const LocalOptions& local = settings.strategy.local;
+  // A validation sets the own weights aside while it shows the model.
+  plan::Exchange exchange{.every = local.steps, .after = local.post_local_after, .kept = 1};
+  const std::string steps = std::to_string(local.steps) + (local.steps == 1 ? " step" : " steps");
+  if (settings.strategy.sync == "diloco") {
+    exchange.about = "DiLoCo (a copy on each rank; an outer step every " + steps + ")";
+    exchange.kept += 2;
+  } else if (settings.strategy.sync == "easgd") {
+    exchange.about = "EASGD (a copy on each rank, pulled to a centre every " + steps + ")";
+    exchange.kept += 1;
+  } else if (settings.strategy.sync == "gossip") {
+    const plan::Mixing mixing = plan::make_mixing(local.graph, ranks, local.graph_seed);
+    exchange.about = "gossip (a copy on each rank, averaged with neighbours every " + steps + ")";
+    exchange.graph = plan::describe(mixing);
+    exchange.messages = plan::facts_of(mixing).most_messages;
+  } else {
+    exchange.about = "local SGD (a copy on each rank, averaged every " + steps + ")";
+    exchange.moved = 1 + optim::moments_per_element(settings.optimizer);
+  }
+  return exchange;
 }
 
 }  // namespace
@@ -49,6 +73,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
       parallel::plan_sync(settings.strategy.sync, ranks, settings.strategy.shard, ranks);
   job.sync = sync.sync;
   job.owners = sync.owners;
+  if (sync.local) job.exchange = exchange_of(settings, ranks);
   job.largest_blocks = models::largest_neighbours(settings.model);
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;

@@ -8,7 +8,9 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/parallel/data/compression/compressor.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
+#include "trireme/plan/mixing.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme {
@@ -198,19 +200,42 @@ void add_train_keys(config::Schema& schema) {
               "Refuse ranks whose identity differs, so that every layout gives the same bits."});
 }
 
+void add_local_keys(config::Schema& schema) {
+  schema.add({"parallel.local_steps", whole(8),
+              "Of local_sgd, diloco, easgd, gossip: steps that a rank makes on its own between two "
+              "exchanges.",
+              1, 1e9});
+  schema.add({"parallel.post_local_after", whole(0),
+              "Of the same: the first steps, which are synchronous, as under plain.", 0, kMost});
+  schema.add({"parallel.outer_rate", 0.7, "Of diloco: learning rate of the outer SGD.", 1e-9, 1e3});
+  schema.add(
+      {"parallel.outer_momentum", 0.9, "Of diloco: Nesterov's, of the outer SGD.", 0, 0.999999});
+  schema.add({"parallel.elastic", 0.9,
+              "Of easgd: the share of its way to the ranks' mean that the centre goes in an "
+              "exchange; a rank goes this over the ranks of its way to the centre.",
+              1e-9, 1});
+  schema.add({"parallel.graph", text("one_peer"),
+              "Of gossip: who averages with whom (`trireme show gossip`).", 0, 0,
+              plan::mixing_graphs()});
+}
+
 void add_parallel_keys(config::Schema& schema) {
   schema.add(
       {"parallel.sync",
        text("plain"),
        "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
-       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host.",
+       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
+       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
+       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
+       "centre; gossip, averaged with neighbours.",
        0,
        0,
-       {"plain", "zero1", "zero2", "zero3", "hybrid"}});
+       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
   schema.add(
       {"parallel.overlap", true,
        "Reduce gradients while backward still runs; false (plain): after it, to see what that "
        "is worth. Changes no bit."});
+  add_local_keys(schema);
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
@@ -310,6 +335,21 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
+// What decides the bits only where ranks train copies of their own.
+std::string local_identity(const config::Config& config) {
+  const std::string& sync = config.text("parallel.sync");
+  if (!parallel::is_local(sync)) return {};
+  std::vector<const char*> keys = {"parallel.sync", "parallel.local_steps",
+                                   "parallel.post_local_after"};
+  if (sync == "diloco") keys.insert(keys.end(), {"parallel.outer_rate", "parallel.outer_momentum"});
+  if (sync == "easgd") keys.push_back("parallel.elastic");
+  if (sync == "gossip") keys.push_back("parallel.graph");
+  std::string identity;
+  for (const char* key : keys)
+    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
+  return identity;
+}
+
 Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
@@ -370,7 +410,15 @@ Settings::Settings(const config::Config& config) {
               .overlap = config.boolean("parallel.overlap"),
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
-              .lanes = static_cast<int>(integer("train.lanes"))};
+              .lanes = static_cast<int>(integer("train.lanes")),
+              .local = {.steps = static_cast<int>(integer("parallel.local_steps")),
+                        .post_local_after = integer("parallel.post_local_after"),
+                        .outer_rate = number("parallel.outer_rate"),
+                        .outer_momentum = number("parallel.outer_momentum"),
+                        .elastic = number("parallel.elastic"),
+                        .graph = config.text("parallel.graph"),
+                        .graph_seed = model.seed}};
+  const std::string identity = config.identity() + local_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
   optimizer = optimizer_of(config, schedule.peak);
@@ -380,13 +428,13 @@ Settings::Settings(const config::Config& config) {
              .seed = model.seed};
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
-                 .identity = config.identity()};
+                 .identity = identity};
   job = {.transport = config.text("comm.transport"),
          .algorithm = config.text("comm.algorithm"),
          .timeout = seconds(number("timeout")),
          .timeout_user_code = seconds(number("timeout.user_code")),
          .reproducible = config.boolean("train.reproducible"),
-         .identity = config.identity(),
+         .identity = identity,
          .sockets = static_cast<int>(integer("comm.sockets")),
          .rate = static_cast<std::int64_t>(number("comm.rate")),
          .interface = config.text("comm.interface")};

@@ -121,8 +121,36 @@ TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
   }
 }
 
+// Ranks that train copies of their own do not give the bits of the other layouts.
+TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
+  const auto identity = [](std::vector<std::string> assignments) {
+    return train::Settings(with(assignments)).job.identity;
+  };
+  const std::string plain = identity({});
+  EXPECT_EQ(identity({"parallel.sync=zero3"}), plain);
+  EXPECT_EQ(identity({"parallel.local_steps=5"}), plain);
+  const std::string local = identity({"parallel.sync=local_sgd"});
+  EXPECT_NE(local, plain);
+  EXPECT_NE(identity({"parallel.sync=local_sgd", "parallel.local_steps=5"}), local);
+  EXPECT_NE(identity({"parallel.sync=local_sgd", "parallel.post_local_after=5"}), local);
+  const train::Settings settings(
+      with({"parallel.sync=local_sgd", "parallel.local_steps=5", "parallel.post_local_after=20"}));
+  EXPECT_EQ(settings.strategy.sync, "local_sgd");
+  EXPECT_EQ(settings.strategy.local.steps, 5);
+  EXPECT_EQ(settings.strategy.local.post_local_after, 20);
+  EXPECT_EQ(settings.checkpoints.identity, settings.job.identity);
+  EXPECT_EQ(identity({"parallel.sync=local_sgd", "parallel.elastic=0.5"}), local);
+  const std::string diloco = identity({"parallel.sync=diloco"});
+  EXPECT_NE(identity({"parallel.sync=diloco", "parallel.outer_rate=0.5"}), diloco);
+  EXPECT_NE(identity({"parallel.sync=diloco", "parallel.outer_momentum=0.5"}), diloco);
+  EXPECT_NE(identity({"parallel.sync=gossip", "parallel.graph=ring"}),
+            identity({"parallel.sync=gossip"}));
+  EXPECT_NE(identity({"parallel.sync=easgd", "parallel.elastic=0.5"}),
+            identity({"parallel.sync=easgd"}));
+}
+
 TEST(Settings, WhatIsNotThereYetIsRefused) {
-  EXPECT_THAT(refusal({"parallel.sync=gossip"}), HasSubstr("plain"));
+  EXPECT_THAT(refusal({"parallel.sync=server"}), HasSubstr("plain"));
   EXPECT_THAT(refusal({"parallel.pipeline=2"}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({"memory.recompute=true"}), HasSubstr("not in this release"));
 }

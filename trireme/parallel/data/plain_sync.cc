@@ -86,21 +86,32 @@ std::byte* PlainSync::slot(std::uint32_t bucket, int index) const {
   return slots_[static_cast<std::size_t>(index)].bytes().data() + bucket_begin_[bucket];
 }
 
-const LeafPlan& PlainSync::plan_for(std::uint32_t total) {
-  auto found = plans_.find(total);
+const LeafPlan& PlainSync::plan_for(std::uint32_t total, int size, int rank) {
+  auto found = plans_.find({total, size});
   if (found == plans_.end())
-    found = plans_.emplace(total, make_leaf_plan(total, world_.size(), world_.rank())).first;
+    found = plans_.emplace(std::pair(total, size), make_leaf_plan(total, size, rank)).first;
   return found->second;
+}
+
+// Of any rank. All ranks know `total`, so they allocate together.
+int PlainSync::most_slots(std::uint32_t total) const {
+  if (!alone_) return slots_needed(total, world_.size());
+  int slots = 1;
+  for (int rank = 0; rank < world_.size(); ++rank)
+    slots = std::max(slots,
+                     slots_needed(kernel::contiguous_share(total, world_.size(), rank).count, 1));
+  return slots;
 }
 
 void PlainSync::begin(std::uint32_t total, std::span<const Use>) {
   forward_only_ = total == 0;
   if (forward_only_) return;
   const std::lock_guard lock(mutex_);
-  // All ranks know `total`, so they allocate together.
-  const auto needed = static_cast<std::size_t>(slots_needed(total, world_.size()));
+  const auto needed = static_cast<std::size_t>(most_slots(total));
   while (slots_.size() < needed) slots_.push_back(world_.allocate(slots_[0].bytes().size()));
-  plan_ = &plan_for(total);
+  const kernel::LeafRange share = kernel::contiguous_share(total, world_.size(), world_.rank());
+  first_leaf_ = alone_ ? share.first : 0;
+  plan_ = alone_ ? &plan_for(share.count, 1, 0) : &plan_for(total, world_.size(), world_.rank());
   micro_ = 0;
   next_ = 0;
   arrival_.clear();
@@ -114,7 +125,7 @@ void PlainSync::begin_micro(std::uint32_t microbatch, double weight) {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(!open_);
   TRIREME_CHECK(micro_ < plan_->steps.size());
-  TRIREME_CHECK(microbatch == plan_->share.first + micro_);
+  TRIREME_CHECK(microbatch == first_leaf_ + plan_->share.first + micro_);
   microbatch_ = microbatch;
   weight_ = weight;
   open_ = true;
@@ -188,6 +199,7 @@ void PlainSync::launch_ready() {
 
 void PlainSync::launch(std::uint32_t bucket) {
   announce();
+  if (alone_) return;  // the one term lies in slot 0
   const BucketLayout::Bucket& layout = layout_.buckets[bucket];
   const auto buffer = [&](int index) {
     return slots_[static_cast<std::size_t>(index)].buffer(bucket_begin_[bucket], layout.count,
@@ -238,7 +250,9 @@ Work PlainSync::finish() {
   TRIREME_CHECK(micro_ == plan_->steps.size());
   announce();
   while (next_ < order_.size()) launch(order_[next_++]);
-  if (!order_known_) learn_order();
+  if (alone_ && plan_->steps.empty())  // a rank without a share
+    std::memset(slots_[0].bytes().data(), 0, slots_[0].bytes().size());
+  if (!order_known_ && !alone_) learn_order();
   if (compressor_) compressor_->finish();
   return Work::all(works_);
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/communicator.h"
@@ -49,6 +50,11 @@ class PlainSync final : public ParameterSync {
   PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
             std::vector<std::vector<std::uint32_t>> parameter_of,
             std::vector<optim::OwnedSlice> slices, PlainSyncOptions options);
+
+  /// From the next begin() on: the gradients of owned() are the whole batch's (true, as at first),
+  /// or the sum over this rank's own share alone, T over its leaves, and nothing is sent but what
+  /// before_launch sends. All ranks change together.
+  void reduce_over_ranks(bool over_ranks) { alone_ = !over_ranks; }
 
   void begin(std::uint32_t total, std::span<const Use> order) override;
   void begin_micro(std::uint32_t microbatch, double weight) override;
@@ -88,7 +94,8 @@ class PlainSync final : public ParameterSync {
   void launch_ready();
   void learn_order();
   void refuse(const std::string& reason);
-  const LeafPlan& plan_for(std::uint32_t total);
+  const LeafPlan& plan_for(std::uint32_t total, int size, int rank);
+  int most_slots(std::uint32_t total) const;
 
   comm::Communicator& world_;
   PlainSyncOptions options_;
@@ -103,8 +110,10 @@ class PlainSync final : public ParameterSync {
 
   std::unique_ptr<Compressor> compressor_;  // null: the tree sum
 
-  std::map<std::uint32_t, LeafPlan> plans_;  // by total
+  std::map<std::pair<std::uint32_t, int>, LeafPlan> plans_;  // by total and ranks
   const LeafPlan* plan_ = nullptr;
+  bool alone_ = false;            // nothing is reduced over the ranks
+  std::uint32_t first_leaf_ = 0;  // of the batch, where the plan's numbers begin
 
   mutable std::mutex mutex_;  // hooks run on autograd's threads
   std::size_t micro_ = 0;     // micro-batches of this step that have begun

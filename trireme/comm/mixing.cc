@@ -1,0 +1,110 @@
+#include "trireme/comm/mixing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/mixing.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace comm {
+namespace {
+
+constexpr std::uint32_t kTag = 0x7a11;  // apart from the user's own messages
+constexpr std::size_t kUnderWay = 2;
+
+// The elements [begin, begin + count) of all buffers back to back, to or from `packed`.
+void copy(std::span<const Buffer> buffers, std::size_t begin, std::size_t count, std::byte* packed,
+          bool out_of) {
+  std::size_t first = 0;  // of the buffer
+  for (const Buffer& buffer : buffers) {
+    const std::size_t from = std::max(begin, first);
+    const std::size_t to = std::min(begin + count, first + buffer.count);
+    if (from < to) {
+      const Buffer part = buffer.slice(from - first, to - from);
+      std::byte* place = packed + (from - begin) * size_of(buffer.dtype);
+      if (out_of) {
+        std::memcpy(part.data, place, part.bytes());
+      } else {
+        std::memcpy(place, part.data, part.bytes());
+      }
+    }
+    first += buffer.count;
+  }
+}
+
+}  // namespace
+
+GossipMixer::GossipMixer(Communicator& world, std::size_t chunk_bytes, OnMessage on_message)
+    : world_(world),
+      chunk_bytes_(std::max<std::size_t>(chunk_bytes, 64)),
+      on_message_(std::move(on_message)),
+      chunks_(kUnderWay) {}
+
+void GossipMixer::mix(const plan::MixingRound& round, std::span<const Buffer> buffers) {
+  TRIREME_CHECK(round.rows.size() == static_cast<std::size_t>(world_.size()));
+  if (buffers.empty()) return;
+  std::size_t total = 0;
+  for (const Buffer& buffer : buffers) {
+    TRIREME_CHECK((buffer.dtype == buffers[0].dtype) == true);
+    total += buffer.count;
+  }
+  const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
+  if (row.size() == 1 && round.receivers(world_.rank()).empty()) return;  // it rests
+  const std::size_t most = chunk_bytes_ / size_of(buffers[0].dtype);
+  std::size_t started = 0, begun = 0, finished = 0;
+  while (finished < begun || started < total) {
+    while (started < total && begun - finished < kUnderWay) {
+      const std::size_t count = std::min(most, total - started);
+      start(round, buffers, chunks_[begun % kUnderWay], started, count);
+      started += count;
+      ++begun;
+    }
+    finish(round, buffers, chunks_[finished++ % kUnderWay]);
+  }
+}
+
+void GossipMixer::start(const plan::MixingRound& round, std::span<const Buffer> buffers,
+                        Chunk& chunk, std::size_t begin, std::size_t count) {
+  const DType type = buffers[0].dtype;
+  const std::size_t bytes = count * size_of(type);
+  chunk.begin = begin;
+  chunk.count = count;
+  chunk.own.resize(bytes);
+  copy(buffers, begin, count, chunk.own.data(), false);
+  const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
+  chunk.heard.resize(row.size());
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i].from == world_.rank()) continue;
+    chunk.heard[i].resize(bytes);
+    works.push_back(
+        world_.recv({chunk.heard[i].data(), count, type}, row[i].from, kTag, {.label = "gossip"}));
+  }
+  for (const int peer : round.receivers(world_.rank())) {
+    works.push_back(world_.send({chunk.own.data(), count, type}, peer, kTag, {.label = "gossip"}));
+    if (on_message_) on_message_(peer, bytes, false);
+  }
+  chunk.work = Work::all(works);
+}
+
+void GossipMixer::finish(const plan::MixingRound& round, std::span<const Buffer> buffers,
+                         Chunk& chunk) {
+  chunk.work.wait();
+  const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
+  std::vector<double> weights;
+  std::vector<const void*> in;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const bool own = row[i].from == world_.rank();
+    weights.push_back(row[i].weight);
+    in.push_back(own ? chunk.own.data() : chunk.heard[i].data());
+    if (!own && on_message_) on_message_(row[i].from, chunk.heard[i].size(), true);
+  }
+  kernel::weighted_sum(weights, in, chunk.own.data(), buffers[0].dtype, chunk.count);
+  copy(buffers, chunk.begin, chunk.count, chunk.own.data(), true);
+}
+
+}  // namespace comm
+}  // namespace v0
+}  // namespace trireme

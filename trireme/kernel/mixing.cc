@@ -1,0 +1,78 @@
+#include "trireme/kernel/mixing.h"
+
+#include <algorithm>
+#include <array>
+
+#include "trireme/base/check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+namespace {
+
+template <class Update>
+void in_type(DType type, Update update) {
+  TRIREME_CHECK((type == DType::F32 || type == DType::F64) == true);
+  if (type == DType::F64) {
+    update(double{});
+  } else {
+    update(float{});
+  }
+}
+
+// Small enough to stay in the first cache while the terms are added one after the other.
+constexpr std::size_t kBlock = 1024;
+
+template <class T>
+void add_weighted(std::span<const double> weights, std::span<const void* const> in, T* out,
+                  std::size_t count) {
+  std::array<T, kBlock> sum;
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t length = std::min(kBlock, count - at);
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const T* values = static_cast<const T*>(in[k]) + at;
+      const T weight = static_cast<T>(weights[k]);
+      if (k == 0) {
+        for (std::size_t i = 0; i < length; ++i) sum[i] = weight * values[i];
+      } else {
+        for (std::size_t i = 0; i < length; ++i) sum[i] += weight * values[i];
+      }
+    }
+    std::copy_n(sum.data(), length, out + at);
+  }
+}
+
+}  // namespace
+
+void weighted_sum(std::span<const double> weights, std::span<const void* const> in, void* out,
+                  DType type, std::size_t count) {
+  TRIREME_CHECK(weights.size() == in.size());
+  TRIREME_CHECK(in.size() > 0u);
+  in_type(type, [&]<class T>(T) { add_weighted(weights, in, static_cast<T*>(out), count); });
+}
+
+void subtract(const void* left, const void* right, void* out, DType type, std::size_t count) {
+  in_type(type, [&]<class T>(T) {
+    const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
+    T* c = static_cast<T*>(out);
+    for (std::size_t i = 0; i < count; ++i) c[i] = a[i] - b[i];
+  });
+}
+
+void elastic(double alpha, double beta, const void* mean, void* own, void* centre, DType type,
+             std::size_t count) {
+  in_type(type, [&]<class T>(T) {
+    const T pull = static_cast<T>(alpha), follow = static_cast<T>(beta);
+    const T* means = static_cast<const T*>(mean);
+    T *owns = static_cast<T*>(own), *centres = static_cast<T*>(centre);
+    for (std::size_t i = 0; i < count; ++i) {
+      const T before = centres[i];
+      owns[i] -= pull * (owns[i] - before);
+      centres[i] = before + follow * (means[i] - before);
+    }
+  });
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// What ranks do with one another's copies of a model: weighted means, EASGD's elastic pull, the
+// difference that an outer optimizer takes for a gradient.
+//
+// Element-wise on raw memory of F32 or F64 (CheckFailure for another type), in that type: an
+// element's result depends on its own operands alone. Stateless, thread safe. Ranges may not
+// overlap unless they are equal.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+/// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left. At least one;
+/// `out` may be one of `in`.
+void weighted_sum(std::span<const double> weights, std::span<const void* const> in, void* out,
+                  DType type, std::size_t count);
+
+/// out[i] = left[i] - right[i]; `out` may be either.
+void subtract(const void* left, const void* right, void* out, DType type, std::size_t count);
+
+/// Zhang, Choromanska, LeCun 2015 (arXiv:1412.6651), equations 5 and 6, both from the old values:
+/// own -= alpha (own - centre) and centre += beta (mean - centre), where `mean` is the ranks' mean
+/// of `own`.
+void elastic(double alpha, double beta, const void* mean, void* own, void* centre, DType type,
+             std::size_t count);
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme

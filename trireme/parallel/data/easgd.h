@@ -1,0 +1,39 @@
+// Easgd: elastic averaging (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651), the synchronous form
+// of equations 5 and 6: every H steps each rank is pulled towards a centre by a share alpha =
+// beta/N of its distance, and the centre towards the ranks' mean by a share beta (0.9 there). Ranks
+// stay apart and explore; the centre is the model.
+//
+// There is no server: every rank has the centre and computes the same new one from the ranks' mean,
+// an all-reduce. The pull comes after the step, where the paper takes gradient and distance at the
+// same weights. Moments stay with their rank. A checkpoint has the centre and the moments' mean,
+// and puts all ranks there.
+#pragma once
+
+#include "trireme/parallel/data/mixer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+class Easgd final : public Mixer {
+ public:
+  Easgd(comm::Communicator& world, const LocalOptions& options)
+      : world_(world), beta_(options.elastic) {}
+
+  void attach(const Replica& replica) override;
+  void mix(Replica& replica, std::int64_t round) override;
+  bool brings_together() const noexcept override { return false; }
+  void show(Replica& replica) override;
+  void meet(Replica& replica, bool mixed) override;
+  void start(Replica& replica) override;
+  std::vector<NamedShard> state() override { return {}; }
+
+ private:
+  comm::Communicator& world_;
+  double beta_;
+  std::vector<NamedShard> centre_;  // one per parameter
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

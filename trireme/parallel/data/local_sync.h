@@ -1,0 +1,83 @@
+// LocalSync: a rank trains its own copy of the model on its own share of each batch, and the copies
+// come together by a Mixer every H steps (local SGD, Stich 2019, arXiv:1805.09767, and relatives).
+//
+//     step          1     2     3     4     5     6     7     8       H = 4
+//     rank 0     .  x1 -> x2 -> x3 -> x4 \ /-> x5 -> x6 ->  ...   \ /
+//     rank 1     .  x1 -> x2 -> x3 -> x4 / \-> x5 -> x6 ->  ...   / \      / \: mix()
+//
+// A local step's gradient is N/count x the sum over this rank's own samples (count: the samples of
+// all N ranks), so that the ranks' mean is the gradient of the whole batch, however uneven the
+// shares are; a rank without a share has a gradient of zero. Clipping goes by the own norm. The
+// first steps may be synchronous (LocalOptions::post_local_after): then this is PlainSync.
+//
+// What ranks agree on in every step (gate, vote, loss: a few hundred bytes) stays as it is, so a
+// step is refused by all or by none. Checkpoints call meet() and validations show().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "trireme/parallel/data/mixer.h"
+#include "trireme/parallel/data/plain_sync.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+class LocalSync final : public ParameterSync {
+ public:
+  /// `steps_done`: updates that were applied since the start of the training.
+  LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
+            const LocalOptions& options, std::function<std::int64_t()> steps_done);
+  /// Once, before the first step. `replica`'s scratch is filled in here. `refresh` follows every
+  /// change of the masters from here.
+  void attach(Replica replica, std::function<void()> refresh);
+
+  /// Whether the step that begin() announced is one of this rank alone.
+  bool local() const noexcept { return local_; }
+  /// All ranks go on from the same weights: before a checkpoint. Collective.
+  void meet();
+  /// Weights and moments were written from a checkpoint.
+  void restored();
+  std::vector<NamedShard> state() { return mixer_->state(); }
+  /// While it lives, the weights are those of the model that all ranks train together, equal on all
+  /// of them; then this rank's own are back. Collective.
+  std::shared_ptr<void> show();
+
+  void begin(std::uint32_t total, std::span<const Use> order) override;
+  void begin_micro(std::uint32_t microbatch, double weight) override {
+    gradients_->begin_micro(microbatch, weight);
+  }
+  Pin acquire(Use use) override { return gradients_->acquire(use); }
+  void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept override {
+    gradients_->gradient(use, microbatch, std::move(leaf));
+  }
+  void end_micro() override { gradients_->end_micro(); }
+  Work finish() override { return gradients_->finish(); }
+  std::optional<Refusal> refusal() const override { return gradients_->refusal(); }
+  void settle() override { gradients_->settle(); }
+  /// Of this rank's own gradient in a local step.
+  double squared_norm() override { return gradients_->squared_norm(); }
+  std::int64_t first_overflow() override { return gradients_->first_overflow(); }
+  void drop() override { gradients_->drop(); }
+  std::span<optim::OwnedSlice> owned() override { return gradients_->owned(); }
+  Work publish() override;
+  std::size_t gradient_bytes() const override { return gradients_->gradient_bytes(); }
+
+ private:
+  std::unique_ptr<PlainSync> gradients_;
+  std::unique_ptr<Mixer> mixer_;
+  LocalOptions options_;
+  std::function<std::int64_t()> steps_done_;
+  Replica replica_;
+  std::function<void()> refresh_;
+  bool local_ = false;    // the step under way
+  bool started_ = false;  // the mixer knows that local steps have begun
+  bool together_ = true;  // weights, moments and buffers are equal on all ranks
+  bool mixed_ = false;    // mix() came after the last step
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,58 @@
+// `trireme show gossip`: ranks that average with their neighbours (comm/mixing.h) over the
+// simulated network, each starting from its own number, as it was recorded: who sent to whom in
+// each round, and what everyone held after it. Nothing is computed from the graph; `describe` says
+// what the graph promises beside it. Pure functions but for record_gossip().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace show {
+
+struct GossipMessage {
+  int from = 0, to = 0;
+  std::size_t bytes = 0;
+  friend bool operator==(const GossipMessage&, const GossipMessage&) = default;
+  friend auto operator<=>(const GossipMessage&, const GossipMessage&) = default;
+};
+
+struct GossipRound {
+  std::vector<double> values;           // [rank], after it
+  std::vector<GossipMessage> messages;  // that arrived in it, ascending
+};
+
+struct GossipRecording {
+  std::string graph, about;         // about: plan::describe
+  int ranks = 1, period = 1;        // the graph's, in rounds
+  double mean = 0;                  // of what the ranks began with
+  std::vector<GossipRound> rounds;  // rounds[0]: before the first
+  /// The largest distance from the mean after a round.
+  double farthest(std::size_t round) const;
+};
+
+struct GossipOptions {
+  std::string graph = "one_peer";
+  int ranks = 8;
+  int rounds = 0;          // 0: whole periods until all are within 1 % of the mean, at most 24
+  std::uint64_t seed = 1;  // of a random graph, and of the simulated network
+};
+
+/// ConfigError for a graph that is not there and for ranks or rounds out of range.
+GossipRecording record_gossip(const GossipOptions& options);
+
+std::string name_of(const GossipRecording& recording);
+/// "round 3: 0>1 1>2 ...", the values and the farthest; a line each.
+std::string round_text(const GossipRecording& recording, std::size_t round);
+std::string text_of(const GossipRecording& recording);
+std::string json_of(const GossipRecording& recording);
+/// Each round as a circle of ranks with arrows, coloured by value; below, values over rounds.
+std::string svg_of(const GossipRecording& recording);
+std::string html_of(const GossipRecording& recording);
+
+}  // namespace show
+}  // namespace v0
+}  // namespace trireme

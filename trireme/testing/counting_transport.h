@@ -1,0 +1,52 @@
+// CountingTransport: another transport that adds up the bytes that this rank sends to each peer.
+// Nobody reaches another's memory, so that all bytes are sent.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "trireme/net/transport.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace testing {
+
+class CountingTransport final : public net::Transport {
+ public:
+  /// `sent`: one number per peer; outlives this.
+  CountingTransport(std::shared_ptr<net::Transport> inner, std::vector<std::size_t>& sent)
+      : inner_(std::move(inner)), sent_(sent) {}
+
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::shared_ptr<Waiter> waiter() const override { return inner_->waiter(); }
+  std::string_view name() const noexcept override { return inner_->name(); }
+  Work send(int peer, net::Tag tag, std::span<const std::byte> bytes) override {
+    sent_.at(static_cast<std::size_t>(peer)) += bytes.size();
+    return inner_->send(peer, tag, bytes);
+  }
+  Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
+    return inner_->recv(peer, tag, bytes);
+  }
+  net::Region register_memory(std::span<std::byte> bytes, Device device,
+                              std::span<const int> readers) override {
+    return inner_->register_memory(bytes, device, readers);
+  }
+  std::span<std::byte> map(int, net::RegionId) override { return {}; }
+  void unmap(int peer, net::RegionId region) noexcept override { inner_->unmap(peer, region); }
+  bool can_map(int) const noexcept override { return false; }
+  bool read(int, std::uintptr_t, std::span<std::byte>) override { return false; }
+  void notify(int peer) noexcept override { inner_->notify(peer); }
+  bool lost(int peer) const noexcept override { return inner_->lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
+
+ private:
+  const std::shared_ptr<net::Transport> inner_;
+  std::vector<std::size_t>& sent_;
+};
+
+}  // namespace testing
+}  // namespace v0
+}  // namespace trireme
