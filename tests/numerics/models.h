@@ -20,7 +20,7 @@
 namespace trireme {
 namespace numerics {
 
-constexpr std::int64_t kVocab = 24, kWidth = 16, kLength = 8;
+constexpr std::int64_t kVocab = 24, kWidth = 16, kLength = 8, kImageSide = 8;
 
 // Every parameter drawn by (seed, its global name), whichever module holds it.
 inline void initialize(torch::nn::Module& module, std::uint64_t seed, const std::string& prefix) {

@@ -17,9 +17,15 @@ using numerics::Record;
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt"}, {.name = "blocks-gpt-bf16", .steps = 5}, {.name = "blocks-tied"},
-      {.name = "blocks-mlp"}, {.name = "blocks-dropout", .steps = 5},  {.name = "module-tied"},
+      {.name = "blocks-gpt"},
+      {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-tied"},
+      {.name = "blocks-mlp"},
+      {.name = "blocks-dropout", .steps = 5},
+      {.name = "module-tied"},
       {.name = "module-mlp"},
+      {.name = "blocks-resnet", .steps = 3},
+      {.name = "blocks-bert", .steps = 5},
   };
   return all;
 }
@@ -36,6 +42,8 @@ const std::vector<Case>& sharded_cases() {
       {.name = "blocks-gpt-bf16", .steps = 5},
       {.name = "blocks-tied", .steps = 20},
       {.name = "module-tied", .steps = 20},
+      {.name = "blocks-resnet", .steps = 3},
+      {.name = "blocks-bert", .steps = 5},
       {.name = "module-mlp-short", .samples = 10, .batch = 4, .micro = 1, .steps = 6},
   };
   return all;
@@ -61,6 +69,7 @@ const std::vector<Case>& lane_cases() {
       {.name = "blocks-gpt", .steps = 5},         {.name = "blocks-gpt-bf16", .steps = 5},
       {.name = "blocks-tied", .steps = 5},        {.name = "blocks-dropout", .steps = 5},
       {.name = "blocks-gpt-dropout", .steps = 5}, {.name = "blocks-dropout-foreign", .steps = 5},
+      {.name = "blocks-resnet", .steps = 3},      {.name = "blocks-bert", .steps = 5},
   };
   return all;
 }

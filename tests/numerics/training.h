@@ -19,7 +19,9 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job/job.h"
+#include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
+#include "trireme/models/resnet.h"
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/strategy.h"
@@ -50,6 +52,8 @@ struct Record {
 };
 
 inline bool of_numbers(const Case& which) { return which.name.find("mlp") != std::string::npos; }
+inline bool of_images(const Case& which) { return which.name.find("resnet") != std::string::npos; }
+inline bool of_masks(const Case& which) { return which.name.find("bert") != std::string::npos; }
 
 template <class Saveable>
 void take_weights(Saveable& strategy, Record& record) {
@@ -105,28 +109,49 @@ Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& re
   return record;
 }
 
+// What a mean loss of door (b) counts in a sample.
+inline std::int64_t items_of(const Case& which) {
+  return of_numbers(which) || of_images(which) ? 1 : of_masks(which) ? 2 : kLength;
+}
+
+// Sample i for door (b): that of Samples, an image, or tokens of which two are asked for.
+inline torch::data::Example<> sample_of(const Case& which, std::int64_t i) {
+  if (of_images(which)) {
+    at::Tensor image = at::empty({3, kImageSide, kImageSide}, at::kFloat);
+    tensor::fill_uniform(image, 5, "image " + std::to_string(i), -1, 1);
+    return {image, at::scalar_tensor(i % 10, at::kLong)};
+  }
+  Samples samples(which.samples, of_numbers(which));
+  auto sample = samples.get(static_cast<std::size_t>(i));
+  if (!of_masks(which)) return sample;
+  at::Tensor asked = at::full({kLength}, -1, at::kLong);
+  for (const std::int64_t at : {i % kLength, (i + 3) % kLength}) {
+    asked[at] = sample.data[at];
+    sample.data[at] = kVocab - 1;
+  }
+  return {sample.data, asked};
+}
+
 // The global batches that the Sampler gives, for door (b).
 inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
   const std::int64_t per_epoch = which.samples / which.batch;
   const auto order = epoch_order(which.samples, which.seed, step / per_epoch, true);
   const auto total = static_cast<std::uint32_t>(which.batch / which.micro);
   Batch batch{.total = total, .step = step};
-  Samples samples(which.samples, of_numbers(which));
-  const bool tokens = !of_numbers(which);
-  batch.global_count = which.batch * (tokens ? kLength : 1);
+  batch.global_count = which.batch * items_of(which);
+  const std::string input = of_images(which) ? "images" : "tokens";
   for (const std::uint32_t index : leaves_of(job.assignment(), total, job.rank())) {
     std::vector<at::Tensor> data, targets;
     const std::int64_t first = step % per_epoch * which.batch + index * which.micro;
     for (std::int64_t i = first; i < first + which.micro; ++i) {
-      const auto sample = samples.get(static_cast<std::size_t>(order[static_cast<std::size_t>(i)]));
+      const auto sample = sample_of(which, order[static_cast<std::size_t>(i)]);
       data.push_back(sample.data);
       targets.push_back(sample.target);
     }
-    batch.micro.push_back(
-        {.index = index,
-         .first_sample = first,
-         .count = which.micro * (tokens ? kLength : 1),
-         .fields = {{"tokens", at::stack(data)}, {"targets", at::stack(targets)}}});
+    batch.micro.push_back({.index = index,
+                           .first_sample = first,
+                           .count = which.micro * items_of(which),
+                           .fields = {{input, at::stack(data)}, {"targets", at::stack(targets)}}});
   }
   return batch;
 }
@@ -183,6 +208,19 @@ inline Record train(Job& job, const Case& which,
   if (which.name == "blocks-gpt" || which.name == "blocks-gpt-dropout")
     return train_blocks(job, which, gpt("fp32"), "fp32", reduce);
   if (which.name == "blocks-gpt-bf16") return train_blocks(job, which, gpt("bf16"), "bf16", reduce);
+  if (which.name == "blocks-resnet")
+    return train_blocks(job, which,
+                        models::make_resnet({.width = 4, .side = kImageSide, .seed = which.seed}),
+                        "fp32", reduce);
+  if (which.name == "blocks-bert")
+    return train_blocks(job, which,
+                        models::make_bert({.layers = 1,
+                                           .heads = 2,
+                                           .width = kWidth,
+                                           .block = kLength,
+                                           .vocab = kVocab,
+                                           .seed = which.seed}),
+                        "fp32", reduce);
   if (which.name == "blocks-tied")
     return train_blocks(job, which, language_model_blocks(which.seed), "fp32", reduce);
   if (which.name.starts_with("blocks-dropout"))

@@ -170,7 +170,37 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    refuse_config("cannot read the configuration " + path,
+                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
+  }
+  return text.str();
+}
+
+toml::table parse_toml(std::string_view text, const std::string& path) {
+  try {
+    return toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    refuse_config(path + ":" + std::to_string(error.source().begin.line) + ": " +
+                      std::string(error.description()),
+                  "Correct this line; the file must be TOML.");
+  }
+}
+
 }  // namespace
+
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key) {
+  std::optional<std::string> found;
+  flatten(parse_toml(read_whole(path), path), "",
+          [&](const std::string& name, const toml::node& node) {
+            if (const auto* text = node.as_string(); text != nullptr && name == key)
+              found = text->get();
+          });
+  return found;
+}
 
 std::string_view describe(Type type) noexcept {
   switch (type) {
@@ -268,25 +298,10 @@ Config::Config(Schema schema) : schema_(std::move(schema)) {
   for (const Key& key : schema_.keys()) entries_[key.name] = {key.fallback, "default"};
 }
 
-void Config::read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    refuse_config("cannot read the configuration " + path,
-                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
-  }
-  read_text(text.str(), path);
-}
+void Config::read_file(const std::string& path) { read_text(read_whole(path), path); }
 
 void Config::read_text(std::string_view text, const std::string& path) {
-  toml::table table;
-  try {
-    table = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    refuse_config(path + ":" + std::to_string(error.source().begin.line) + ": " +
-                      std::string(error.description()),
-                  "Correct this line; the file must be TOML.");
-  }
+  const toml::table table = parse_toml(text, path);
   // Line order, so that the first mistake in the file is the one reported.
   std::vector<std::pair<std::string, const toml::node*>> nodes;
   flatten(table, "", [&](const std::string& name, const toml::node& node) {

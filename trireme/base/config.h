@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -102,6 +103,10 @@ class Config {
   Schema schema_;
   std::map<std::string, Entry, std::less<>> entries_;
 };
+
+/// The text that a TOML file gives a key, before a schema is there to read it with; nullopt where
+/// it gives none, or no text. Throws ConfigError where the file is missing or is no TOML.
+std::optional<std::string> text_in_file(const std::string& path, std::string_view key);
 
 /// TRIREME_TRAIN_STEPS of "train.steps".
 std::string environment_name(std::string_view key);

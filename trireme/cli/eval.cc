@@ -5,10 +5,10 @@
 
 #include "trireme/cli/command.h"
 #include "trireme/cli/trained_model.h"
-#include "trireme/format/tokenizer.h"
-#include "trireme/input/corpus.h"
+#include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/progress.h"
+#include "trireme/train/evaluation.h"
 #include "trireme/train/trigram.h"
 
 namespace trireme {
@@ -18,37 +18,46 @@ namespace {
 
 struct Options {
   std::string run, data;
-  std::int64_t sequences = 0;
+  std::int64_t samples = 0;
   bool json = false;
 };
+
+void print_event(const TrainedModel& model, const train::Evaluation& result,
+                 std::optional<double> trigram) {
+  const observe::Event event =
+      observe::validation_event(model.steps_done, result.loss, static_cast<long>(result.count),
+                                trigram, model.settings.model.data->words().items, result.accuracy);
+  std::printf("%s\n", event.line().c_str());
+}
+
+void print_text(const TrainedModel& model, const train::Evaluation& result,
+                std::optional<double> trigram, const std::string& source) {
+  const train::DataWords& words = model.settings.model.data->words();
+  std::printf("after step %s: validation loss %.4f %s over %s %s of %s\n",
+              observe::grouped(model.steps_done).c_str(), result.loss, words.unit.c_str(),
+              observe::grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
+              source.c_str());
+  if (result.accuracy) std::printf("%.2f %% of the answers are right\n", 100 * *result.accuracy);
+  if (trigram) std::printf("a byte trigram with back-off has %.4f over all of it\n", *trigram);
+}
 
 int eval_command(const Options& options, const Invocation& invocation) {
   TrainedModel model(invocation.argc, invocation.argv, options.run);
   const train::Settings& settings = model.settings;
   const std::string path = options.data.empty() ? settings.data_path : options.data;
-  const input::Corpus corpus = input::load_corpus({.path = path, .block = settings.model.block});
-  const auto tokens = std::make_shared<const std::vector<std::int32_t>>(
-      format::make_tokenizer("bytes")->encode(corpus.validation));
-  const auto held_out = TextDataset::fixed_windows(tokens, settings.model.block);
-  const std::int64_t sequences =
-      options.sequences > 0 ? options.sequences : settings.validate_sequences;
+  const train::DataSource& data = *settings.model.data;
+  const auto corpus = input::SharedCorpus::make(data.load(path));
+  const auto held_out = data.validation(corpus);
+  const std::int64_t samples = options.samples > 0 ? options.samples : settings.validate_samples;
   const std::int64_t batch = settings.batches.batch;
-  const auto batches = fixed_batches(*held_out, batch, settings.batches.micro,
-                                     (sequences + batch - 1) / batch, 0, 1);
-  long count = 0;
-  for (const Batch& one : batches) count += one.global_count;
-  const double loss = model.strategy.evaluate(batches, token_loss());
-  const double trigram = train::trigram_loss(corpus.train, corpus.validation);
-  if (options.json) {
-    std::printf("%s\n",
-                observe::validation_event(model.steps_done, loss, count, trigram).line().c_str());
-    return 0;
-  }
-  std::printf(
-      "after step %s: validation loss %.4f nats a byte over %s bytes of %s\n"
-      "a byte trigram with back-off has %.4f over all of it\n",
-      observe::grouped(model.steps_done).c_str(), loss, observe::grouped(count).c_str(),
-      corpus.source.c_str(), trigram);
+  const auto batches =
+      fixed_batches(*held_out, batch, settings.batches.micro, (samples + batch - 1) / batch, 0, 1);
+  const train::Evaluation result = train::evaluate(model.strategy, settings.model, batches);
+  std::optional<double> trigram;
+  if (settings.model.context > 0)
+    trigram = train::trigram_loss(corpus->train(), corpus->validation());
+  options.json ? print_event(model, result, trigram)
+               : print_text(model, result, trigram, corpus->source());
   return 0;
 }
 
@@ -56,10 +65,10 @@ int eval_command(const Options& options, const Invocation& invocation) {
 
 void add_eval(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("eval", "Loss of a trained run on held-out text");
+  CLI::App* command = app.add_subcommand("eval", "Loss of a trained run on held-out data");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
-  command->add_option("--data", options->data, "Other text (default: the run's own)");
-  command->add_option("--sequences", options->sequences,
+  command->add_option("--data", options->data, "Other data (default: the run's own)");
+  command->add_option("--samples,--sequences", options->samples,
                       "How many, spread evenly (default: train.validate_sequences)");
   command->add_flag("--json", options->json, "One validation event");
   command->footer("Example:\n  trireme eval runs/gpt-nano");

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "trireme/base/error.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/trained_model.h"
 #include "trireme/observe/events.h"
@@ -21,20 +22,25 @@ struct Options {
 
 int generate_command(const Options& options, const Invocation& invocation) {
   TrainedModel model(invocation.argc, invocation.argv, options.run);
+  const std::int64_t context = model.settings.model.context;
+  if (context == 0) {
+    throw ConfigError(
+        "the model of " + options.run + " writes no text: " + model.settings.model.description,
+        {.operation = "generate", .advice = "Use `trireme eval` on it."});
+  }
   if (options.json) {
-    const std::string text = train::generate(model.strategy, model.settings.model.block,
-                                             options.prompt, options.generate);
+    const std::string text =
+        train::generate(model.strategy, context, options.prompt, options.generate);
     observe::Event event("generate");
     event.set("prompt", options.prompt).set("text", text);
     std::printf("%s\n", event.line().c_str());
     return 0;
   }
   std::fputs(options.prompt.c_str(), stdout);
-  train::generate(model.strategy, model.settings.model.block, options.prompt, options.generate,
-                  [](char c) {
-                    std::fputc(c, stdout);
-                    std::fflush(stdout);
-                  });
+  train::generate(model.strategy, context, options.prompt, options.generate, [](char c) {
+    std::fputc(c, stdout);
+    std::fflush(stdout);
+  });
   std::fputc('\n', stdout);
   return 0;
 }

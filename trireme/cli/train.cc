@@ -78,8 +78,10 @@ void check_writable(const std::string& path) {
 }
 
 void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
-              int code) {
-  if (code == 0) {
+              bool writes_text, int code) {
+  if (code == 0 && !writes_text) {
+    say(options.json, "next: " + invocation.program() + " eval " + folder);
+  } else if (code == 0) {
     say(options.json,
         "next: " + invocation.program() + " generate " + folder + " --prompt \"template <class\"");
   } else if (code == 130 || code == 143) {
@@ -105,7 +107,7 @@ std::int64_t in_one_process(const plan::TrainingPlan& plan) {
 
 int train_command(Options options, const Invocation& invocation) {
   if (options.help_config) {
-    std::fputs(train::training_schema().help().c_str(), stdout);
+    std::fputs(train::training_help().c_str(), stdout);
     return 0;
   }
   const auto launcher = under_launcher();
@@ -155,7 +157,7 @@ int train_command(Options options, const Invocation& invocation) {
     return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
   };
   const int code = run();
-  say_next(options, invocation, folder.path(), code);
+  say_next(options, invocation, folder.path(), job.writes_text, code);
   return code;
 }
 

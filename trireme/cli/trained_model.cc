@@ -1,7 +1,6 @@
 #include "trireme/cli/trained_model.h"
 
 #include "trireme/base/error.h"
-#include "trireme/models/gpt.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
 
@@ -31,7 +30,7 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, models::make_gpt(settings.model), settings.strategy, settings.optimizer) {
+      strategy(job, settings.model.blocks, settings.strategy, settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();

@@ -61,10 +61,9 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
-  const input::Corpus corpus =
-      input::load_corpus({.path = settings.data_path, .block = settings.model.block});
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
   return {config, train::plan_training(settings, corpus, name, options.ranks),
-          input::SharedCorpus::make(corpus)};
+          input::SharedCorpus::make(corpus), settings.model.context > 0};
 }
 
 }  // namespace cli

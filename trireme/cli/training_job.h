@@ -30,6 +30,7 @@ struct TrainingJob {
   config::Config config;
   plan::TrainingPlan plan;
   std::shared_ptr<const input::SharedCorpus> corpus;
+  bool writes_text = false;
 };
 /// Reads and checks everything that can be wrong before a start. Throws ConfigError.
 TrainingJob prepare(const TrainingJobOptions& options);

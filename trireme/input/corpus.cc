@@ -139,12 +139,16 @@ bool held_out(const std::string& relative_path) {
 Corpus load_corpus(const CorpusOptions& options) {
   Corpus corpus = options.path.empty() ? read_compiler_headers() : read_path(options.path);
   require_length(corpus, options.block);
+  set_hash(corpus);
+  return corpus;
+}
+
+void set_hash(Corpus& corpus) {
   format::Sha256 hash;
   hash.update(std::to_string(corpus.train.size()) + " ");  // so that the cut counts, too
   hash.update(corpus.train);
   hash.update(corpus.validation);
   corpus.hash = hash.hex();
-  return corpus;
 }
 
 }  // namespace input

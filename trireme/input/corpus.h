@@ -1,6 +1,7 @@
-// Corpus: the text a language model is trained on, cut into a training and a validation part.
+// Corpus: the bytes a model is trained on, cut into a training and a validation part: text, or the
+// records of images (input/images.h).
 //
-// By default it is real and always there: the C++ library headers of this machine's own compiler.
+// By default text is real and always there: the C++ library headers of this machine's own compiler.
 // A FILE (any bytes) is cut 90/10 by length; a FOLDER by file. A plain value, without LibTorch.
 #pragma once
 
@@ -28,6 +29,9 @@ struct Corpus {
 /// Throws ConfigError where the path is missing, unreadable or empty, where a part is shorter than
 /// block + 1 bytes, and where no compiler tells its headers.
 Corpus load_corpus(const CorpusOptions& options);
+
+/// Sets the hash: the two parts and where they meet.
+void set_hash(Corpus& corpus);
 
 /// True for about one path in ten, by a hash of it: the files held out for validation. It depends
 /// on nothing but `relative_path`, so more files do not move the others.

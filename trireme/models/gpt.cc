@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/models/norm.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
@@ -14,33 +15,7 @@ inline namespace v0 {
 namespace models {
 namespace {
 
-constexpr double kStddev = 0.02, kNormEpsilon = 1e-5;
-
-// The type of the residual stream, and of norms: at least fp32.
-at::ScalarType stream_type(at::ScalarType compute) {
-  return compute == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-struct Norm {
-  at::Tensor weight, bias;
-  at::ScalarType out_type;
-  Norm(std::int64_t width, bool with_bias, at::ScalarType compute) : out_type(compute) {
-    weight = constant_leaf({width}, 1.0, stream_type(compute));
-    if (with_bias) bias = constant_leaf({width}, 0.0, stream_type(compute));
-  }
-  at::Tensor forward(const at::Tensor& x) const {
-    return tensor::layer_norm(x, weight, bias, kNormEpsilon, out_type);
-  }
-  /// x + update, and its norm.
-  std::pair<at::Tensor, at::Tensor> add_forward(const at::Tensor& x,
-                                                const at::Tensor& update) const {
-    return tensor::add_layer_norm(x, update, weight, bias, kNormEpsilon);
-  }
-  void append_parameters(const std::string& name, std::vector<NamedTensor>& out) const {
-    out.push_back({name + ".weight", weight, false});
-    if (bias.defined()) out.push_back({name + ".bias", bias, false});
-  }
-};
+constexpr double kStddev = 0.02;
 
 class GptBlock : public Block {
  public:

@@ -38,6 +38,7 @@ class ModuleBlock final : public Block {
   void train(bool on) override {
     if (module_) module_->train(on);
   }
+  const std::shared_ptr<torch::nn::Module>& module() const noexcept { return module_; }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
@@ -49,6 +50,11 @@ class ModuleBlock final : public Block {
 std::shared_ptr<Block> make_block(std::shared_ptr<torch::nn::Module> module,
                                   ForwardFunction forward) {
   return std::make_shared<ModuleBlock>(std::move(module), std::move(forward));
+}
+
+std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<Block>& block) {
+  const auto own = std::dynamic_pointer_cast<ModuleBlock>(block);
+  return own ? own->module() : nullptr;
 }
 
 void throw_wrong_inputs(std::size_t takes, std::size_t got) {

@@ -37,6 +37,10 @@ using ForwardFunction = std::function<std::vector<at::Tensor>(std::vector<at::Te
 std::shared_ptr<Block> make_block(std::shared_ptr<torch::nn::Module> module,
                                   ForwardFunction forward);
 
+/// The torch module inside a block that make_block() or an adapter below has made; nullptr for
+/// others, and for blocks without one.
+std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<Block>& block);
+
 /// ConfigError saying how many tensors block code takes and got.
 [[noreturn]] void throw_wrong_inputs(std::size_t takes, std::size_t got);
 

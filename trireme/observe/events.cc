@@ -54,17 +54,18 @@ Event step_event(const StepFigures& figures) {
   event.set("step", figures.step)
       .set("loss", figures.loss)
       .set("step_seconds", figures.step_seconds)
-      .set("tokens_per_second", figures.tokens_per_second)
-      .set("communication_seconds", figures.communication_seconds)
-      .set("input_seconds", figures.input_seconds)
-      .set("learning_rate", figures.learning_rate)
-      .set("gradient_norm", figures.gradient_norm);
+      .set(std::string(figures.items) + "_per_second", figures.items_per_second)
+      .set("communication_seconds", figures.communication_seconds);
+  if (figures.input_seconds) event.set("input_seconds", *figures.input_seconds);
+  event.set("learning_rate", figures.learning_rate).set("gradient_norm", figures.gradient_norm);
   return event;
 }
 
-Event validation_event(long step, double loss, long tokens, std::optional<double> trigram) {
+Event validation_event(long step, double loss, long count, std::optional<double> trigram,
+                       std::string_view items, std::optional<double> accuracy) {
   Event event("validation");
-  event.set("step", step).set("loss", loss).set("tokens", tokens);
+  event.set("step", step).set("loss", loss).set(items, count);
+  if (accuracy) event.set("accuracy", *accuracy);
   if (trigram) event.set("trigram_loss", *trigram);
   return event;
 }

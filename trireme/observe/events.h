@@ -34,12 +34,17 @@ struct StepFigures {
   long step = 0;    // 1 = the first
   double loss = 0;  // training, mean over the global batch, nats
   double step_seconds = 0;
-  double tokens_per_second = 0;
-  double communication_seconds = 0, input_seconds = 0;  // rank 0 blocked on them
+  double items_per_second = 0;              // of `items`, over all ranks
+  double communication_seconds = 0;         // rank 0 was blocked on it
+  std::optional<double> input_seconds = 0;  // the same; nullopt: not known, and left out
   double learning_rate = 0, gradient_norm = 0;
+  std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);
-Event validation_event(long step, double loss, long tokens, std::optional<double> trigram);
+/// `count` items were looked at, which is the field's name. `accuracy`: share of right answers.
+Event validation_event(long step, double loss, long count, std::optional<double> trigram,
+                       std::string_view items = "tokens",
+                       std::optional<double> accuracy = std::nullopt);
 
 class EventWriter {
  public:

@@ -59,7 +59,7 @@ observe::StepFigures figures(long step) {
   return {.step = step,
           .loss = 2.5,
           .step_seconds = 0.5,
-          .tokens_per_second = 12345,
+          .items_per_second = 12345,
           .communication_seconds = 0.05,
           .input_seconds = 0.01};
 }
@@ -71,6 +71,15 @@ TEST(Event, KeepsOrderAndStableNames) {
             R"("gradient_norm":0.0})");
   EXPECT_EQ(observe::validation_event(7, 2.0, 640, 1.75).line(),
             R"({"event":"validation","step":7,"loss":2.0,"tokens":640,"trigram_loss":1.75})");
+}
+
+TEST(Event, NamesWhatItCountsAndLeavesOutWhatIsNotKnown) {
+  EXPECT_EQ(
+      observe::step_event({.step = 3, .input_seconds = std::nullopt, .items = "samples"}).line(),
+      R"({"event":"step","step":3,"loss":0.0,"step_seconds":0.0,"samples_per_second":0.0,)"
+      R"("communication_seconds":0.0,"learning_rate":0.0,"gradient_norm":0.0})");
+  EXPECT_EQ(observe::validation_event(7, 2.0, 64, std::nullopt, "samples").line(),
+            R"({"event":"validation","step":7,"loss":2.0,"samples":64})");
 }
 
 TEST(Event, NotFiniteIsNullAndTextIsEscaped) {
@@ -111,6 +120,22 @@ TEST(Progress, PlainLinesAtRoundSteps) {
                                     "communication 10 % · input 2 %\n"),
                           HasSubstr("step 10 of 200"), HasSubstr("· 1 min 30 s left\n"),
                           Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
+}
+
+TEST(Progress, LeavesOutWhatIsNotKnown) {
+  const std::string text = shown({}, [](observe::Progress& progress) {
+    for (long step = 1; step <= 150; ++step) {
+      observe::StepFigures one = figures(step);
+      one.input_seconds.reset();
+      one.items = "samples";
+      progress.step(one);
+    }
+  });
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("step 1 · loss 2.500 · 12,345 samples/s · communication 10 %\n"),
+                    HasSubstr("step 9 ·"), HasSubstr("step 20 ·"), HasSubstr("step 100 ·"),
+                    Not(HasSubstr("left")), Not(HasSubstr("input"))));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9 + 9 + 1);
 }
 
 // What stands on the terminal's live line after two steps, so that all seven fields have a value.

@@ -99,19 +99,22 @@ Progress::Progress(ProgressOptions options) : options_(options), done_(options.f
 Progress::~Progress() { finish(); }
 
 std::optional<double> Progress::seconds_left() const {
-  if (seen_ < 2) return std::nullopt;
+  if (seen_ < 2 || options_.steps == 0) return std::nullopt;
   return pace_ * static_cast<double>(options_.steps - done_);
 }
 
 std::string Progress::text(const StepFigures& figures, int columns) const {
   std::vector<Field> fields;
-  fields.push_back({0, "step " + grouped(figures.step) + " of " + grouped(options_.steps)});
+  const std::string of = options_.steps > 0 ? " of " + grouped(options_.steps) : "";
+  fields.push_back({0, "step " + grouped(figures.step) + of});
   fields.push_back({1, "loss " + formatted("%.3f", loss_)});
   if (validation_) fields.push_back({3, "validation " + formatted("%.3f", *validation_)});
-  fields.push_back({4, grouped(std::lround(figures.tokens_per_second)) + " tokens/s"});
+  fields.push_back({4, grouped(std::lround(figures.items_per_second)) + " " +
+                           std::string(figures.items) + "/s"});
   fields.push_back(
       {5, "communication " + percent(figures.communication_seconds, figures.step_seconds)});
-  fields.push_back({6, "input " + percent(figures.input_seconds, figures.step_seconds)});
+  if (figures.input_seconds)
+    fields.push_back({6, "input " + percent(*figures.input_seconds, figures.step_seconds)});
   if (const auto left = seconds_left(); left && done_ < options_.steps) {
     fields.push_back({2, duration_text(std::round(*left)) + " left"});
   }
@@ -119,8 +122,12 @@ std::string Progress::text(const StepFigures& figures, int columns) const {
 }
 
 bool Progress::due(long step) const {
-  // Some twenty lines a run: at 1-2-5 steps, which read better in a log than odd ones.
-  const double rough = std::max(1.0, static_cast<double>(options_.steps) / 20);
+  // Some twenty lines a run: at 1-2-5 steps, which read better in a log than odd ones. A run of
+  // unknown length has nine a decade.
+  const double rough =
+      options_.steps > 0
+          ? std::max(1.0, static_cast<double>(options_.steps) / 20)
+          : std::pow(10, std::floor(std::log10(static_cast<double>(std::max(step, 1L))) + 1e-9));
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double factor = rough <= power ? 1 : rough <= 2 * power ? 2 : rough <= 5 * power ? 5 : 10;
   const long distance = std::max(1L, std::lround(factor * power));

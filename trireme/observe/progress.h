@@ -3,6 +3,8 @@
 //   step 1,240 of 2,000 · loss 1.412 · validation 1.50 · 41,200 tokens/s · communication 2 % ·
 //   input 0 % · 38 s left
 //
+// What is not known (how many steps there will be, how long input took) is left out.
+//
 // The live line leaves out whole fields where the terminal is too narrow for all of them: input
 // first, then communication, tokens/s, validation.
 // Used by one thread. Time comes in with the figures; nothing here reads a clock.
@@ -20,7 +22,7 @@ inline namespace v0 {
 namespace observe {
 
 struct ProgressOptions {
-  long steps = 0;  // of the whole run
+  long steps = 0;  // of the whole run; 0: not known
   long first = 0;  // steps done before this process began
   std::FILE* stream = stderr;
   bool terminal = false;  // the stream shows a live line
@@ -38,7 +40,8 @@ class Progress {
   void line(std::string_view text);
   /// Ends the live line.
   void finish();
-  /// The seconds the remaining steps take at the pace so far; nullopt before the second step.
+  /// The seconds the remaining steps take at the pace so far; nullopt before the second step, and
+  /// where their number is not known.
   std::optional<double> seconds_left() const;
 
  private:

@@ -7,6 +7,9 @@
 #include <functional>
 #include <optional>
 
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/pipeline/stage.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
@@ -50,16 +53,28 @@ std::unique_ptr<Norm> norm_of(const std::shared_ptr<torch::nn::Module>& module) 
 
 }  // namespace
 
+void BatchStatistics::add(const std::shared_ptr<torch::nn::Module>& module) {
+  for (const auto& norm : norms_)
+    if (norm->keep == module) return;  // blocks may share it
+  auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(module);
+  if (!norm) return;
+  norm->remember();
+  norm->set_momentum(1.0);
+  width_ += 1 + 2 * norm->features();
+  norms_.push_back(std::move(norm));
+}
+
 BatchStatistics::BatchStatistics(torch::nn::Module& module) {
-  for (const auto& member : module.modules(/*include_self=*/false)) {
-    auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(member);
-    if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(member);
-    if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(member);
-    if (!norm) continue;
-    norm->remember();
-    norm->set_momentum(1.0);
-    width_ += 1 + 2 * norm->features();
-    norms_.push_back(std::move(norm));
+  for (const auto& member : module.modules(/*include_self=*/false)) add(member);
+}
+
+BatchStatistics::BatchStatistics(const Stage& stage) {
+  for (const Stage::Member& member : stage.members()) {
+    const auto module = models::module_of(member.block);
+    if (!module) continue;
+    for (const auto& inner : module->modules(/*include_self=*/true)) add(inner);
   }
 }
 
@@ -68,30 +83,48 @@ BatchStatistics::~BatchStatistics() {
 }
 
 bool BatchStatistics::empty() const noexcept { return norms_.empty(); }
-void BatchStatistics::drop() noexcept { captured_.clear(); }
+
+bool BatchStatistics::covers(const at::Tensor& buffer) const {
+  for (const auto& norm : norms_)
+    if (buffer.is_same(norm->mean) || buffer.is_same(norm->variance) || buffer.is_same(norm->count))
+      return true;
+  return false;
+}
+
+void BatchStatistics::drop() {
+  const c10::AutoGradMode no_grad(false);
+  captured_.clear();
+  for (const auto& norm : norms_) norm->restore();
+}
 
 void BatchStatistics::reload() {
   for (const auto& norm : norms_) norm->remember();
 }
 
-void BatchStatistics::capture() {
+std::vector<double> BatchStatistics::take() {
   const c10::AutoGradMode no_grad(false);
+  std::vector<double> pairs;
+  pairs.reserve(width_);
   for (const auto& norm : norms_) {
     const bool ran = norm->count.item<std::int64_t>() != norm->seen;
-    captured_.push_back(ran ? 1 : 0);
+    pairs.push_back(ran ? 1 : 0);
     for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
       const at::Tensor values = tensor.to(at::kDouble).contiguous();  // exact
       const double* data = values.const_data_ptr<double>();
-      captured_.insert(captured_.end(), data, data + values.numel());
+      pairs.insert(pairs.end(), data, data + values.numel());
     }
     if (ran) norm->restore();
   }
+  return pairs;
+}
+
+void BatchStatistics::capture(const std::vector<double>& pairs) {
+  captured_.insert(captured_.end(), pairs.begin(), pairs.end());
 }
 
 void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& assignment,
                            std::uint32_t total) {
   if (norms_.empty()) return;
-  const c10::AutoGradMode no_grad(false);
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < world.size(); ++rank)
     counts.push_back(leaves_of(assignment, total, rank).size() * width_);
@@ -109,6 +142,21 @@ void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& 
       next += width_;
     }
   }
+  fold_pairs(of_micro);
+}
+
+void BatchStatistics::fold_own() {
+  if (norms_.empty()) return;
+  const std::vector<double> pairs = std::move(captured_);
+  captured_.clear();
+  std::vector<const double*> of_micro;
+  for (std::size_t at = 0; at < pairs.size(); at += width_) of_micro.push_back(pairs.data() + at);
+  fold_pairs(of_micro);
+}
+
+// One pointer to a micro-batch's pairs each, in the order in which they are folded.
+void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
+  const c10::AutoGradMode no_grad(false);
   for (const double* at : of_micro) {
     for (const auto& norm : norms_) {
       const bool ran = *at++ != 0;

@@ -208,6 +208,10 @@ Lanes::~Lanes() = default;
 
 int Lanes::count() const noexcept { return static_cast<int>(impl_->lanes.size()); }
 
+const Stage& Lanes::stage(int lane) const {
+  return impl_->lanes[static_cast<std::size_t>(lane)]->stage;
+}
+
 void Lanes::run(std::size_t tasks, const Compute& compute, const Sink& sink) {
   impl_->run(tasks, compute, sink);
 }

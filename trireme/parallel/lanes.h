@@ -49,6 +49,8 @@ class Lanes {
   Lanes(const Lanes&) = delete;
 
   int count() const noexcept;
+  /// Lane number `lane`'s copy of the model; its thread uses it within run().
+  const Stage& stage(int lane) const;
   /// Runs tasks 0 … tasks-1 and returns when all of them have been taken by the sink. An exception
   /// of the sink is rethrown once the lanes are idle.
   void run(std::size_t tasks, const Compute& compute, const Sink& sink);

@@ -54,7 +54,8 @@ struct StrategyOptions {
   int kernel_threads = 0;
   /// Micro-batches of this rank that are computed at once, each by a thread with `kernel_threads`
   /// of its own; changes no bit. The loss is then called from several threads. A model that draws
-  /// from LibTorch's default generator, or has buffers, runs with one (Strategy::lanes_note()).
+  /// from LibTorch's default generator, or has buffers other than batch norm's, runs with one
+  /// (Strategy::lanes_note()).
   int lanes = 1;
   /// Of local_sgd, diloco, easgd and gossip, each of which ends the promise of equal bits on any
   /// number of ranks.
@@ -70,6 +71,7 @@ struct StepResult {
   int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
   Duration communication{};  // time this rank was blocked on communication
   Duration total{};
+  double learning_rate = 0;  // that the weights were updated with
 };
 
 class Strategy final : public Saveable {
@@ -89,6 +91,8 @@ class Strategy final : public Saveable {
   /// ranks train copies of their own (local_sgd …), of the model that they train together; the
   /// copies stay as they are.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
+  /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
+  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
   /// Forward only: the last block's value (generation). Under zero3 and hybrid, where no rank has a
   /// full copy, collective: all ranks call it with micro-batches of one shape. Where ranks train
   /// copies of their own, by this rank's.

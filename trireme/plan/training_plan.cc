@@ -183,6 +183,16 @@ std::string core_line(const TrainingPlan& plan) {
   return line;
 }
 
+std::string items_line(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const std::string rest = ", " + counted(job.steps, "step") + ", " +
+                           grouped(plan.tokens_per_step() * job.steps) + " in all\n";
+  if (job.tokens_per_sample == 1)
+    return "  samples  " + counted(job.batch, job.sample) + " a step" + rest;
+  return "  tokens   " + grouped(plan.tokens_per_step()) + " a step (" +
+         counted(job.batch, job.sample) + " x " + text(job.tokens_per_sample) + ")" + rest;
+}
+
 std::string exchange_line(const TrainingPlan& plan) {
   const Exchange& exchange = plan.job.exchange;
   const double seconds = plan.communication.seconds;
@@ -227,23 +237,22 @@ std::string explain(const TrainingPlan& plan) {
       << "  data     " << job.data << "\n"
       << "  layout   " << layout_name(job) << ": "
       << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
-      << counted(job.micro, "sequence") << " a step";
+      << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
     out << (plan.micro_batches % job.ranks == 0 ? ", " : ", at most ") << plan.micro_per_rank
         << " on each rank; " << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
-      << "  tokens   " << grouped(plan.tokens_per_step()) << " a step (" << job.batch
-      << " sequences x " << job.tokens_per_sample << "), " << counted(job.steps, "step") << ", "
-      << grouped(plan.tokens_per_step() * job.steps) << " in all\n"
-      << "  memory   " << megabytes(memory.total()) << " a rank, predicted: weights "
-      << megabytes(memory.weights) << " + gradients " << megabytes(memory.gradients)
-      << " + optimizer " << megabytes(memory.optimizer) << " + activations "
-      << megabytes(memory.activations) << " + temporaries " << megabytes(memory.temporaries) << "\n"
+      << items_line(plan) << "  memory   " << megabytes(memory.total())
+      << " a rank, predicted: weights " << megabytes(memory.weights) << " + gradients "
+      << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
+      << " + activations " << megabytes(memory.activations) << " + temporaries "
+      << megabytes(memory.temporaries) << "\n"
       << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
       << megabytes(memory.kernels);
   if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
-  out << " + text " << megabytes(memory.text) << (job.ranks > 1 ? " (shared)" : "") << "\n";
+  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << megabytes(memory.text)
+      << (job.ranks > 1 ? " (shared)" : "") << "\n";
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";

@@ -51,14 +51,15 @@ struct Job {
   std::string name;         // "gpt-nano"
   std::string model, data;  // one line each, for people
   std::int64_t parameters = 0;
-  std::string precision = "fp32";     // fp64 | fp32 | bf16
-  int optimizer_moments = 2;          // AdamW: 2, each fp32 (fp64 under fp64)
-  std::int64_t batch = 0, micro = 0;  // samples
-  std::int64_t tokens_per_sample = 0, steps = 0;
-  std::int64_t activations_per_micro = 0;  // bytes
-  std::int64_t program = 0, text = 0;      // bytes, as in Memory
-  std::string sync = "plain";              // zero1 | zero2 | zero3 | hybrid
-  int owners = 1;                          // ranks that share one copy
+  std::string precision = "fp32";                 // fp64 | fp32 | bf16
+  int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
+  std::int64_t batch = 0, micro = 0;              // samples
+  std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
+  std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
+  std::int64_t activations_per_micro = 0;         // bytes
+  std::int64_t program = 0, text = 0;             // bytes, as in Memory
+  std::string sync = "plain";                     // zero1 | zero2 | zero3 | hybrid
+  int owners = 1;                                 // ranks that share one copy
   Exchange exchange;
   std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
   int ranks = 1, lanes = 1, kernel_threads = 1;

@@ -38,6 +38,8 @@ inline constexpr std::int64_t kKeptProbabilities = 512;
 /// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):
 /// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
+/// The same where every position sees all T.
+at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
 /// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1.

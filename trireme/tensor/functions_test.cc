@@ -179,14 +179,15 @@ TEST_F(Functions, AddLayerNormKeepsBothPaths) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative(got[i], wanted[i]), 1e-2) << i;
 }
 
-at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads) {
+at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causal = true) {
   const auto batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
   const at::Tensor parts =
       qkv.view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
   at::Tensor scores = at::matmul(parts[0], parts[1].transpose(-1, -2)) /
                       std::sqrt(static_cast<double>(width / heads));
   const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
-  scores = scores.masked_fill(later, -INFINITY).softmax(-1);
+  if (causal) scores = scores.masked_fill(later, -INFINITY);
+  scores = scores.softmax(-1);
   return at::matmul(scores, parts[2]).transpose(1, 2).reshape({batch, length, width});
 }
 
@@ -198,6 +199,16 @@ TEST_F(Functions, CausalAttention) {
     expect_like(ours, plain, {at::randn({2, length, 48})});
   }
   expect_gradient([](const Tensors& in) { return causal_attention(in[0], 2); },
+                  {at::randn({1, 5, 12})});
+}
+
+TEST_F(Functions, BidirectionalAttention) {
+  for (std::int64_t length : {1, 7, 64, 150, 530}) {
+    const Function ours = [](const Tensors& in) { return bidirectional_attention(in[0], 2); };
+    const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2, false); };
+    expect_like(ours, plain, {at::randn({2, length, 48})});
+  }
+  expect_gradient([](const Tensors& in) { return bidirectional_attention(in[0], 2); },
                   {at::randn({1, 5, 12})});
 }
 

@@ -2,7 +2,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/mixing.h"
 
@@ -10,19 +9,6 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 namespace {
-
-std::string model_line(const models::GptConfig& model) {
-  return "gpt, " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
-         " heads, " + std::to_string(model.width) + " wide, sequences of " +
-         std::to_string(model.block) + " bytes";
-}
-
-std::string data_line(const input::Corpus& corpus) {
-  std::string line = corpus.source + ": ";
-  if (corpus.num_files > 0) line += observe::grouped(corpus.num_files) + " files, ";
-  return line + observe::bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
-         observe::bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
-}
 
 plan::Exchange exchange_of(const Settings& settings, int ranks) {
   const LocalOptions& local = settings.strategy.local;
@@ -54,19 +40,22 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   const observe::Cores cores = observe::usable_cores();
   plan::Job job;
   job.name = name;
-  job.model = model_line(settings.model);
-  job.data = data_line(corpus);
-  job.parameters = models::num_parameters(settings.model);
-  job.precision = settings.model.precision;
+  // This process has loaded LibTorch as every rank will, and holds the data itself besides.
+  job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
+  job.program = observe::resident_bytes() - job.text;
+  const ModelFigures figures = settings.model.figures(settings.batches.micro);
+  const DataWords& words = settings.model.data->words();
+  job.model = settings.model.description;
+  job.data = settings.model.data->describe(corpus);
+  job.parameters = figures.parameters;
+  job.precision = settings.strategy.precision;
   job.optimizer_moments = optim::moments_per_element(settings.optimizer);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
-  job.tokens_per_sample = settings.model.block;
+  job.tokens_per_sample = words.items_per_sample;
+  job.sample = words.sample;
   job.steps = settings.steps;
-  job.activations_per_micro = models::activation_bytes(settings.model, settings.batches.micro);
-  // This process has loaded LibTorch as every rank will, and holds the text itself besides.
-  job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
-  job.program = observe::resident_bytes() - job.text;
+  job.activations_per_micro = figures.activation_bytes;
   job.ranks = ranks;
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
@@ -74,7 +63,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sync = sync.sync;
   job.owners = sync.owners;
   if (sync.local) job.exchange = exchange_of(settings, ranks);
-  job.largest_blocks = models::largest_neighbours(settings.model);
+  job.largest_blocks = figures.largest_neighbours;
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
   job.lanes = settings.strategy.lanes;

@@ -1,6 +1,7 @@
 #include "trireme/train/report.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "trireme/base/line_plot.h"
 #include "trireme/format/tokenizer.h"
@@ -44,37 +45,44 @@ Report::Report(const RunFolder& folder, ReportOptions options)
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
   events_.echo_to_stdout(options_.json);
-  board_.open(folder_.tensorboard(), options_.first > 0 ? options_.first + 1 : 0);
+  // Files that lie there say something of the steps that follow, too: TensorBoard drops it.
+  const bool again = std::filesystem::exists(folder_.tensorboard());
+  board_.open(folder_.tensorboard(), again ? options_.first + 1 : 0);
 }
 
 void Report::line(const std::string& text) {
   if (!options_.silent) progress_.line(text);
 }
 
-void Report::step(const observe::StepFigures& figures) {
+std::string Report::with_unit(double loss) const {
+  return fixed(loss) + (options_.unit.empty() ? "" : " " + options_.unit);
+}
+
+void Report::step(observe::StepFigures figures) {
   if (options_.silent) return;
+  figures.items = options_.items;
   events_.write(observe::step_event(figures));
   board_.scalar("loss/train", figures.step, figures.loss);
   board_.scalar("learning_rate", figures.step, figures.learning_rate);
   board_.scalar("gradient_norm", figures.step, figures.gradient_norm);
-  board_.scalar("tokens_per_second", figures.step, figures.tokens_per_second);
+  board_.scalar(options_.items + "_per_second", figures.step, figures.items_per_second);
   progress_.step(figures);
 }
 
-void Report::validation(long step, double loss, long tokens) {
+void Report::validation(long step, double loss, long count, std::optional<double> accuracy) {
   if (options_.silent) return;
-  events_.write(observe::validation_event(step, loss, tokens, trigram_));
+  events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
+  if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
   progress_.validation(loss);
-  progress_.line("validation after step " + observe::grouped(step) + ": loss " + fixed(loss) +
-                 " nats a byte");
+  progress_.line("validation after step " + observe::grouped(step) + ": loss " + with_unit(loss) +
+                 (accuracy ? ", accuracy " + fixed(*accuracy) : ""));
 }
 
 void Report::trigram(double loss) {
   if (options_.silent) return;
   trigram_ = loss;
-  progress_.line("a byte trigram with back-off, counted on the training text: " + fixed(loss) +
-                 " nats a byte");
+  progress_.line("a byte trigram with back-off, counted on the training text: " + with_unit(loss));
 }
 
 void Report::expected(double seconds) {
@@ -90,7 +98,7 @@ void Report::plot() {
   LinePlot plot{.title = options_.title + ": loss",
                 .subtitle = options_.subtitle,
                 .x_label = "step",
-                .y_label = "loss (nats per byte)"};
+                .y_label = options_.unit.empty() ? "loss" : "loss (" + options_.unit + ")"};
   if (history.training.size() > 2 * kPoints) {
     const std::size_t run = history.training.size() / kPoints;
     plot.curves.push_back({"training, each step", history.training, "#1f77b4", 1, 0.25});
@@ -99,11 +107,13 @@ void Report::plot() {
   } else {
     plot.curves.push_back({"training", history.training, "#1f77b4"});
   }
-  plot.curves.push_back({.name = "validation",
-                         .points = history.validation,
-                         .color = "#d62728",
-                         .markers = true,
-                         .label_last = true});
+  if (!history.validation.empty()) {
+    plot.curves.push_back({.name = "validation",
+                           .points = history.validation,
+                           .color = "#d62728",
+                           .markers = true,
+                           .label_last = true});
+  }
   if (history.trigram) {
     plot.references.push_back(
         {"byte trigram with back-off " + fixed(*history.trigram, 2), *history.trigram});
@@ -122,7 +132,7 @@ void Report::finish(const Outcome& outcome) {
   events_.write(event);
   plot();
   std::string text = "\nvalidation loss: " + fixed(outcome.first_validation) + " before, " +
-                     fixed(outcome.last_validation) + " after (nats a byte)";
+                     fixed(outcome.last_validation) + " after (" + options_.unit + ")";
   if (trigram_) {
     text += "; a byte trigram with back-off has " + fixed(*trigram_) + ": " +
             percent_below(outcome.last_validation, *trigram_) + " it";

@@ -1,5 +1,5 @@
-// Report: everything that a training run tells people and files. Rank 0 has one; the others have
-// one that is silent.
+// Report: everything that a training run tells people and files: the Trainer's, and under a Log
+// (log.h) that of a loop of one's own. Rank 0 has one; the others have one that is silent.
 //
 // With json, standard output holds events only, and people's lines go to standard error.
 #pragma once
@@ -18,8 +18,10 @@ namespace train {
 
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
-  long steps = 0, first = 0;
-  std::string title, subtitle;  // of the plot
+  long steps = 0, first = 0;         // of the whole run (0: not known); done before
+  std::string title, subtitle;       // of the plot
+  std::string unit = "nats a byte";  // of the loss; may be empty
+  std::string items = "tokens";      // what a loss is a mean over
 };
 
 /// The figures of the whole run, for the closing table.
@@ -36,8 +38,11 @@ class Report {
  public:
   Report(const RunFolder& folder, ReportOptions options);
   void line(const std::string& text);
-  void step(const observe::StepFigures& figures);
-  void validation(long step, double loss, long tokens);
+  /// `items` of the figures is the report's own.
+  void step(observe::StepFigures figures);
+  /// The loss over `count` items, and the share of right answers where the model answers something.
+  void validation(long step, double loss, long count,
+                  std::optional<double> accuracy = std::nullopt);
   /// The baseline, once it is counted.
   void trigram(double loss);
   /// After the third step: how long the rest takes.
@@ -49,6 +54,8 @@ class Report {
   void close() { progress_.finish(); }
 
  private:
+  std::string with_unit(double loss) const;
+
   RunFolder folder_;
   ReportOptions options_;
   observe::EventWriter events_;

@@ -32,32 +32,31 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-void add_model_keys(config::Schema& schema) {
-  schema.add({"model.name", text("gpt"), "Which model.", 0, 0, {"gpt"}, true});
-  schema.add({"model.layers", whole(4), "Transformer layers.", 1, 1e4, {}, true});
-  schema.add({"model.heads", whole(4), "Attention heads; divides the width.", 1, 1e4, {}, true});
-  schema.add({"model.width", whole(128), "Channels of the residual stream.", 1, 1e6, {}, true});
-  schema.add({"model.block", whole(64), "Sequence length, in tokens.", 1, 1e6, {}, true});
-  schema.add({"model.dropout",
-              0.0,
-              "Share of the embeddings' and of each layer's additions that is dropped in training.",
-              0,
-              0.9,
-              {},
-              true});
-  schema.add({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
+// model.* and data.*: those of all models, and the family's own.
+void add_model_keys(config::Schema& schema, const ModelFamily& family) {
+  const auto add_own = [&](const char* table) {
+    for (const config::Key& key : family.keys)
+      if (key.name.starts_with(table)) schema.add(key);
+  };
+  schema.add({"model.name", text("gpt"), "Which model.", 0, 0, model_names(), true});
+  add_own("model.");
+  schema.add({"data.path", text(""),
+              "What to train on. Text: a file or a folder, any bytes; empty: the C++ library "
+              "headers of this machine's compiler."});
+  add_own("data.");
 }
 
-void add_data_keys(config::Schema& schema) {
-  schema.add({"data.path", text(""),
-              "Text to train on: a file or a folder, any bytes. Empty: the C++ library headers of "
-              "this machine's compiler."});
-  schema.add({"data.tokenizer", text("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}, true});
-  schema.add(
-      {"batch.global", whole(16), "Sequences of one step, over all ranks.", 1, 1e9, {}, true});
+void add_batch_keys(config::Schema& schema) {
+  schema.add({"batch.global",
+              whole(16),
+              "Samples (sequences, images) of one step, over all ranks.",
+              1,
+              1e9,
+              {},
+              true});
   schema.add({"batch.micro",
               whole(4),
-              "Sequences of one micro-batch; divides batch.global. Part of what decides the bits.",
+              "Samples of one micro-batch; divides batch.global. Part of what decides the bits.",
               1,
               1e9,
               {},
@@ -177,7 +176,7 @@ void add_train_keys(config::Schema& schema) {
   schema.add({"train.validate_every", whole(100),
               "Steps between validations; 0 = only before and after.", 0, kMost});
   schema.add({"train.validate_sequences", whole(64),
-              "Sequences of a validation, spread evenly over the held-out text.", 1, kMost});
+              "Samples of a validation, spread evenly over those held out.", 1, kMost});
   schema.add(
       {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
   schema.add({"train.device", text("cpu"), "Where tensors live.", 0, 0, {"cpu"}});
@@ -335,6 +334,23 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
+// What model.name will be, before there are keys to read it with. An unknown name is refused where
+// it is read.
+const ModelFamily& family_of(const std::string& path, const config::Environment& environment,
+                             const std::vector<std::string>& assignments) {
+  const std::string fallback = model_names().front();
+  std::string name = fallback;
+  if (!path.empty()) name = config::text_in_file(path, "model.name").value_or(name);
+  if (const char* text = environment(config::environment_name("model.name").c_str())) name = text;
+  constexpr std::string_view kAssigns = "model.name=";
+  for (const std::string& assignment : assignments)
+    if (assignment.starts_with(kAssigns)) name = assignment.substr(kAssigns.size());
+  if (name.size() >= 2 && name.front() == '"' && name.back() == '"')
+    name = name.substr(1, name.size() - 2);
+  const ModelFamily* family = find_model(name);
+  return family != nullptr ? *family : *find_model(fallback);
+}
+
 // What decides the bits only where ranks train copies of their own.
 std::string local_identity(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
@@ -356,19 +372,31 @@ Duration seconds(double value) {
 
 }  // namespace
 
-config::Schema training_schema() {
+config::Schema training_schema(const ModelFamily& family) {
   config::Schema schema;
-  add_model_keys(schema);
-  add_data_keys(schema);
+  add_model_keys(schema, family);
+  add_batch_keys(schema);
   add_train_keys(schema);
   add_optimizer_keys(schema);
   add_parallel_keys(schema);
   return schema;
 }
 
+std::string training_help() {
+  std::string help = training_schema(*find_model(model_names().front())).help();
+  for (const std::string& name : model_names()) {
+    if (name == model_names().front()) continue;
+    config::Schema own;
+    for (const config::Key& key : find_model(name)->keys) own.add(key);
+    help += "\nmodel.name = \"" + name + "\" has, in the place of the others of model and data:\n" +
+            own.help();
+  }
+  return help;
+}
+
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments) {
-  config::Config config(training_schema());
+  config::Config config(training_schema(family_of(path, environment, assignments)));
   if (!path.empty()) config.read_file(path);
   config.read_environment(environment);
   for (const std::string& assignment : assignments) config.set(assignment);
@@ -379,21 +407,8 @@ Settings::Settings(const config::Config& config) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
   const std::string& precision = config.text("train.precision");
-  model = {.layers = static_cast<int>(integer("model.layers")),
-           .heads = static_cast<int>(integer("model.heads")),
-           .width = integer("model.width"),
-           .block = integer("model.block"),
-           .vocab = 256,
-           .bias = config.boolean("model.bias"),
-           .dropout = config.number("model.dropout"),
-           .precision = precision,
-           .seed = static_cast<std::uint64_t>(integer("train.seed"))};
-  if (model.width % model.heads != 0) {
-    throw ConfigError("model.heads does not divide model.width: " + std::to_string(model.width) +
-                          " / " + std::to_string(model.heads) + " leaves " +
-                          std::to_string(model.width % model.heads),
-                      {.operation = "config", .advice = "Change one of them."});
-  }
+  seed = static_cast<std::uint64_t>(integer("train.seed"));
+  model = make_model(config);
   parallel::check_compression(config.text("comm.compression"));
   if (precision == "fp64" && config.text("comm.compression") != "none") {
     throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
@@ -405,7 +420,7 @@ Settings::Settings(const config::Config& config) {
               .shard = static_cast<int>(integer("parallel.shard")),
               .precision = precision,
               .clip = number("train.clip"),
-              .seed = model.seed,
+              .seed = seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
               .overlap = config.boolean("parallel.overlap"),
               .compression = config.text("comm.compression"),
@@ -417,7 +432,7 @@ Settings::Settings(const config::Config& config) {
                         .outer_momentum = number("parallel.outer_momentum"),
                         .elastic = number("parallel.elastic"),
                         .graph = config.text("parallel.graph"),
-                        .graph_seed = model.seed}};
+                        .graph_seed = seed}};
   const std::string identity = config.identity() + local_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
@@ -425,7 +440,7 @@ Settings::Settings(const config::Config& config) {
   batches = {.batch = integer("batch.global"),
              .micro = integer("batch.micro"),
              .steps = steps,
-             .seed = model.seed};
+             .seed = seed};
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
                  .identity = identity};
@@ -441,7 +456,7 @@ Settings::Settings(const config::Config& config) {
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");
-  validate_sequences = integer("train.validate_sequences");
+  validate_samples = integer("train.validate_sequences");
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");

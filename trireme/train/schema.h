@@ -10,18 +10,21 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/input/batches.h"
 #include "trireme/job/job.h"
-#include "trireme/models/gpt.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/plan/tuning.h"
+#include "trireme/train/model_family.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace train {
 
-config::Schema training_schema();
+config::Schema training_schema(const ModelFamily& family);
+/// All keys, those of every model family under its name: `train --help-config`.
+std::string training_help();
 
+/// The keys are those of the model family that model.name names.
 /// default < `path` (none where empty) < environment < `assignments` (each "key=value").
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments);
@@ -29,7 +32,8 @@ config::Config read_config(const std::string& path, const config::Environment& e
 /// A configuration as the parts that take it. Throws ConfigError where values do not fit together.
 struct Settings {
   explicit Settings(const config::Config& config);
-  models::GptConfig model;
+  TrainingModel model;
+  std::uint64_t seed = 1;
   StrategyOptions strategy;
   OptimizerOptions optimizer;
   optim::Schedule schedule;
@@ -37,9 +41,9 @@ struct Settings {
   JobOptions job;
   plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
-  std::string data_path;  // empty: the compiler's headers
+  std::string data_path;  // as DataSource::load takes it
   std::int64_t steps = 0;
-  std::int64_t validate_every = 0, validate_sequences = 0;
+  std::int64_t validate_every = 0, validate_samples = 0;
   int kernel_threads = 1;
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
 
 namespace trireme {
 namespace {
@@ -27,7 +29,6 @@ std::string refusal(const std::vector<std::string>& assignments) {
 
 TEST(Settings, DefaultsAreValid) {
   const train::Settings settings(with({}));
-  EXPECT_EQ(settings.model.width % settings.model.heads, 0);
   EXPECT_EQ(settings.batches.batch % settings.batches.micro, 0);
 }
 
@@ -36,10 +37,9 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
       with({"train.beta2=0.95", "train.seed=7", "train.precision=bf16", "timeout=2",
             "train.final_learning_rate=0.5", "comm.algorithm=ring", "train.clip=0.25"}));
   EXPECT_EQ(std::get<AdamW>(settings.optimizer).beta2, 0.95);
-  EXPECT_EQ(settings.model.seed, 7u);
+  EXPECT_EQ(settings.seed, 7u);
   EXPECT_EQ(settings.batches.seed, 7u);
   EXPECT_EQ(settings.strategy.seed, 7u);
-  EXPECT_EQ(settings.model.precision, "bf16");
   EXPECT_EQ(settings.strategy.precision, "bf16");
   EXPECT_EQ(settings.job.timeout, std::chrono::seconds(2));
   EXPECT_EQ(settings.schedule.final_rate, 0.5);
@@ -48,11 +48,76 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
 }
 
 TEST(Settings, WhatARankComputesWithReachesIt) {
-  const train::Settings settings(
-      with({"train.lanes=3", "train.kernel_table=a.toml", "model.dropout=0.25"}));
+  const train::Settings settings(with({"train.lanes=3", "train.kernel_table=a.toml"}));
   EXPECT_EQ(settings.strategy.lanes, 3);
   EXPECT_EQ(settings.kernel_table, "a.toml");
-  EXPECT_EQ(settings.model.dropout, 0.25);
+}
+
+// A family of the test's own, which takes the loss and the data of text.
+void register_line() {
+  if (train::find_model("line") != nullptr) return;
+  train::register_model(
+      {.name = "line",
+       .keys = {{"model.slope", 0.5, "Of the line."}, {"data.order", std::string("any"), "Whose."}},
+       .make = [](const config::Config& config) {
+         return train::TrainingModel{
+             .description = "a line of slope " + std::to_string(config.number("model.slope")),
+             .blocks = v0::models::make_mlp({.widths = {3, 4, 2}}),
+             .loss = token_loss(),
+             .data = train::text_source(8, 1)};
+       }});
+}
+
+TEST(ModelFamily, TheKeysAreThoseOfTheModelThatIsNamed) {
+  register_line();
+  const train::Settings line(with({"model.name=line", "model.slope=2", "data.order=none"}));
+  EXPECT_THAT(line.model.description, HasSubstr("slope 2.0"));
+  // Wherever the name comes after the keys.
+  EXPECT_EQ(with({"model.slope=2", "model.name=\"line\""}).number("model.slope"), 2);
+  EXPECT_THAT(refusal({"model.name=line", "model.heads=2"}), HasSubstr("no key model.heads"));
+  EXPECT_THAT(refusal({"model.slope=2"}), HasSubstr("no key model.slope"));
+  EXPECT_THAT(refusal({"model.name=lime"}), AllOf(HasSubstr("gpt"), HasSubstr("line")));
+  const config::Config by_variable = train::read_config(
+      "",
+      [](const char* name) { return std::string(name) == "TRIREME_MODEL_NAME" ? "line" : nullptr; },
+      {});
+  EXPECT_EQ(by_variable.number("model.slope"), 0.5);
+  EXPECT_THAT(train::training_help(), HasSubstr("model.slope"));
+}
+
+TEST(ModelFamily, ItsModelKeysDecideTheBits) {
+  register_line();
+  const std::string identity = with({"model.name=line"}).identity();
+  EXPECT_THAT(identity, HasSubstr("model.slope = 0.5"));
+  EXPECT_THAT(identity, ::testing::Not(HasSubstr("data.order")));
+}
+
+TEST(ModelFamily, ParametersAreCountedWhereItSaysNone) {
+  register_line();
+  const train::ModelFigures figures = train::Settings(with({"model.name=line"})).model.figures(1);
+  EXPECT_EQ(figures.parameters, 3 * 4 + 4 + 4 * 2 + 2);
+  EXPECT_EQ(figures.largest_neighbours, figures.parameters);
+  // The tied head counts once as a parameter, and in its own block, too.
+  const v0::models::GptConfig gpt{.layers = 2, .heads = 2, .width = 16, .block = 4, .vocab = 50};
+  EXPECT_EQ(train::count_parameters(v0::models::make_gpt(gpt)).parameters,
+            v0::models::num_parameters(gpt));
+  EXPECT_EQ(train::count_parameters(v0::models::make_gpt(gpt)).largest_neighbours,
+            v0::models::largest_neighbours(gpt));
+}
+
+TEST(ModelFamily, ATakenNameAndForeignKeysAreRefused) {
+  const auto refused = [](train::ModelFamily family) {
+    try {
+      train::register_model(std::move(family));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" already"));
+  EXPECT_THAT(refused({.name = "x", .keys = {{"train.steps", 1.0, ""}}}), HasSubstr("train.steps"));
+  EXPECT_THAT(refused({.name = "x", .keys = {{"model.name", 1.0, ""}}}), HasSubstr("model.name"));
+  EXPECT_EQ(train::find_model("x"), nullptr);
 }
 
 TEST(Settings, OptimizersTakeTheirNumbers) {

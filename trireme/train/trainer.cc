@@ -16,6 +16,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
@@ -31,25 +32,21 @@ constexpr long kTimedSteps = 3;  // after them the expected time is printed
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-using Corpus = std::shared_ptr<const input::SharedCorpus>;
-
-// A rank that no launcher gave the text reads it itself.
-Corpus corpus_of(const Settings& settings, const WorkerSpec& spec) {
+// A rank that no launcher gave the bytes reads them itself.
+SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
   if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
-  return input::SharedCorpus::make(
-      input::load_corpus({.path = settings.data_path, .block = settings.model.block}));
+  return input::SharedCorpus::make(settings.model.data->load(settings.data_path));
 }
 
-// The corpus as this rank reads it. Bytes are the tokens: both datasets read the shared text.
+// The data as this rank reads it.
 struct Data {
-  Corpus corpus;
-  std::shared_ptr<const TextDataset> train, validation;
+  SharedBytes corpus;
+  std::shared_ptr<const Dataset> train, validation;
 
-  Data(const Settings& settings, const WorkerSpec& spec) : corpus(corpus_of(settings, spec)) {
-    const std::int64_t block = settings.model.block;
-    train = TextDataset::random_windows(corpus->train(), corpus, block, settings.batches.seed);
-    validation = TextDataset::fixed_windows(corpus->validation(), corpus, block);
-  }
+  Data(const Settings& settings, const WorkerSpec& spec)
+      : corpus(bytes_of(settings, spec)),
+        train(settings.model.data->train(corpus)),
+        validation(settings.model.data->validation(corpus)) {}
 };
 
 JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
@@ -69,8 +66,10 @@ CheckpointerOptions checkpoint_options(const Settings& settings, const Data& dat
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string subtitle(const Settings& settings, const Data& data, int ranks) {
+  const DataWords& words = settings.model.data->words();
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
-         " · " + observe::grouped(settings.batches.batch * settings.model.block) + " tokens a step";
+         " · " + observe::grouped(settings.batches.batch * words.items_per_sample) + " " +
+         words.items + " a step";
 }
 
 // How a rank comes by its Job: it joins one, or has a seat.
@@ -100,7 +99,7 @@ class Trainer {
         settings_(resolved(folder_)),
         data_(settings_, spec),
         job_(entry.job(job_options(settings_, data_, spec_))),
-        strategy_(job_, models::make_gpt(settings_.model), settings_.strategy, settings_.optimizer),
+        strategy_(job_, settings_.model.blocks, settings_.strategy, settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)) {
     checkpointer_.add("train", strategy_).add("data", batches_);
@@ -148,8 +147,12 @@ class Trainer {
             .steps = static_cast<long>(settings_.steps),
             .first = first,
             .title = base_name(folder_.path()),
-            .subtitle = subtitle(settings_, data_, job_.size())};
+            .subtitle = subtitle(settings_, data_, job_.size()),
+            .unit = words().unit,
+            .items = words().items};
   }
+
+  const DataWords& words() const { return settings_.model.data->words(); }
 
   // One step; returns the stop signal that every rank learned of in it.
   int train_one(Report& report, long step) {
@@ -162,23 +165,25 @@ class Trainer {
       const auto span = traced("input");
       return batches_.next();
     }();
-    const StepResult result = strategy_.step(batch, loss_);
+    const StepResult result = strategy_.step(batch, settings_.model.loss);
     const double took = seconds(job_.waiter()->now() - start);
+    // Not result.count: of masked text the loss counts some tokens, the model reads all.
+    const std::int64_t items = settings_.batches.batch * words().items_per_sample;
     if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
     report.step({.step = step + 1,
                  .loss = result.loss,
                  .step_seconds = took,
-                 .tokens_per_second = static_cast<double>(result.count) / took,
+                 .items_per_second = static_cast<double>(items) / took,
                  .communication_seconds = seconds(result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
-                 .learning_rate = rate,
+                 .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm});
     return result.stop_signal;
   }
 
-  // The baseline that rank 0 prints. Nothing waits for it until the end.
+  // The baseline of text that rank 0 prints. Nothing waits for it until the end.
   void count_trigram() {
-    if (job_.rank() != 0) return;
+    if (job_.rank() != 0 || settings_.model.context == 0) return;
     trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
   }
 
@@ -200,15 +205,13 @@ class Trainer {
     job_.activity("validation");
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
-    const std::int64_t count = (settings_.validate_sequences + batch - 1) / batch;
+    const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
                                         job_.rank(), job_.size());
-    std::int64_t tokens = 0;
-    for (const Batch& one : held_out) tokens += one.global_count;
-    const double loss = strategy_.evaluate(held_out, loss_);
-    report.validation(step, loss, tokens);
+    const Evaluation result = evaluate(strategy_, settings_.model, held_out);
+    report.validation(step, result.loss, static_cast<long>(result.count), result.accuracy);
     job_.activity("train");
-    return loss;
+    return result.loss;
   }
 
   // The first step pays for memory and kernels, so the pace is that of the two after it.
@@ -242,9 +245,10 @@ class Trainer {
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
     // Where ranks hold parts of the weights, all of them write the same text.
-    if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && settings_.sample_bytes > 0) {
+    const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
+    if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && writes) {
       job_.activity("generate");
-      outcome_.sample = generate(strategy_, settings_.model.block, "\n",
+      outcome_.sample = generate(strategy_, settings_.model.context, "\n",
                                  {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
     }
     write_trace();
@@ -282,7 +286,6 @@ class Trainer {
   Strategy strategy_;
   Batches batches_;
   Checkpointer checkpointer_;
-  const Loss loss_ = token_loss();
   Outcome outcome_;
   TimePoint began_{};
   std::vector<double> step_seconds_;

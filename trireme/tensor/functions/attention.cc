@@ -1,8 +1,8 @@
-// Causal attention over query, key and value as one linear layer gives them, [B, T, 3, H, D]: no
+// Attention over query, key and value as one linear layer gives them, [B, T, 3, H, D]: no
 // copies into a per-head layout. Each head runs in blocks of query rows, so that of the T x T
-// scores only the blocks on and below the diagonal are computed. Short sequences keep their
-// probabilities for the backward; long ones (T > kKeptProbabilities) compute them again, block by
-// block.
+// scores causal attention computes only the blocks on and below the diagonal. Short sequences keep
+// their probabilities for the backward; long ones (T > kKeptProbabilities) compute them again,
+// block by block.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -25,12 +25,17 @@ using torch::autograd::variable_list;
 
 struct Shape {
   std::int64_t batch, length, width, heads;
+  bool causal;
   std::int64_t depth() const { return width / heads; }
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(depth())); }
   bool keeps() const { return length <= kKeptProbabilities; }
+  /// That a block of query rows sees, or a part of.
+  std::int64_t keys(std::int64_t first, std::int64_t rows) const {
+    return causal ? first + rows : length;
+  }
 };
-Shape shape_of(const at::Tensor& qkv, std::int64_t heads) {
-  return {qkv.size(0), qkv.size(1), qkv.size(2) / 3, heads};
+Shape shape_of(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+  return {qkv.size(0), qkv.size(1), qkv.size(2) / 3, heads, causal};
 }
 
 template <class T>
@@ -51,13 +56,21 @@ struct Head {
 
   /// p [rows, keys], rows `length` apart, of the query rows from `first`.
   void probabilities(std::int64_t first, std::int64_t rows, T* p) const {
-    const std::int64_t keys = first + rows;
+    const std::int64_t keys = shape.keys(first, rows);
     Stat<T>* out = scores;
     if constexpr (std::is_same_v<T, Stat<T>>) out = p;
     gemm(rows, keys, shape.depth(), query(first), Operand<T>{k, stride, Form::Transposed}, out,
          shape.length);
-    kernel::causal_softmax<T>(out, unsign(shape.length), p, unsign(shape.length), unsign(first),
-                              unsign(rows), unsign(keys), shape.scale());
+    const std::size_t stride_p = unsign(shape.length), all = unsign(keys);
+    if (shape.causal) {
+      kernel::causal_softmax<T>(out, stride_p, p, stride_p, unsign(first), unsign(rows), all,
+                                shape.scale());
+      return;
+    }
+    // A row that sees all keys is the last one of a causal matrix.
+    for (std::int64_t row = 0; row < rows; ++row)
+      kernel::causal_softmax<T>(out + row * shape.length, stride_p, p + row * shape.length,
+                                stride_p, all - 1, 1, all, shape.scale());
   }
 };
 
@@ -93,7 +106,7 @@ void run_forward(const Shape& shape, const T* qkv, T* out, T* kept) {
         T* p = kept != nullptr ? kept + ((b * shape.heads + h) * length + first) * length
                                : data_of<T>(block);
         head.probabilities(first, rows, p);
-        product<T>(rows, depth, first + rows, {p, length}, {head.v, head.stride},
+        product<T>(rows, depth, shape.keys(first, rows), {p, length}, {head.v, head.stride},
                    data_of<Stat<T>>(wide), out + (b * length + first) * width + h * depth, width);
       }
     }
@@ -112,7 +125,7 @@ void backward_block(const Head<T>& head, const T* p, std::int64_t first, std::in
                     const T* dout, T* dq, const KeyValueSums<T>& sums, T* dscores, Stat<T>* wide,
                     bool accumulate) {
   const Shape& shape = head.shape;
-  const std::int64_t keys = first + rows, length = shape.length, depth = shape.depth();
+  const std::int64_t keys = shape.keys(first, rows), length = shape.length, depth = shape.depth();
   const Operand<T> gradient{dout + first * shape.width, shape.width};
   gemm(keys, depth, rows, Operand<T>{p, length, Form::Transposed}, gradient, sums.dv, sums.stride,
        accumulate);
@@ -166,11 +179,11 @@ void run_backward(const Shape& shape, const T* qkv, const T* dout, const T* kept
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, std::int64_t heads,
-                            bool training) {
+                            bool causal, bool training) {
     TRIREME_CHECK(qkv.dim() == 3);
     TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
     const at::Tensor packed = qkv.contiguous();
-    const Shape shape = shape_of(packed, heads);
+    const Shape shape = shape_of(packed, heads, causal);
     const at::Tensor out = empty({shape.batch, shape.length, shape.width}, qkv.scalar_type());
     at::Tensor kept;
     if (training && shape.keeps()) {
@@ -181,6 +194,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     });
     ctx->save_for_backward({packed, kept});
     ctx->saved_data["heads"] = heads;
+    ctx->saved_data["causal"] = causal;
     return out;
   }
 
@@ -188,19 +202,29 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &qkv = saved[0], dout = gradients[0].contiguous();
     const at::Tensor dqkv = empty(qkv.sizes(), qkv.scalar_type());
-    const Shape shape = shape_of(qkv, ctx->saved_data["heads"].toInt());
+    const Shape shape =
+        shape_of(qkv, ctx->saved_data["heads"].toInt(), ctx->saved_data["causal"].toBool());
     for_type(qkv.scalar_type(), [&]<class T>() {
       run_backward<T>(shape, data_of<T>(qkv), data_of<T>(dout), data_of<T>(saved[1]),
                       data_of<T>(dqkv));
     });
-    return {dqkv, Variable(), Variable()};
+    return {dqkv, Variable(), Variable(), Variable()};
   }
 };
+
+at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+  const bool training = at::GradMode::is_enabled() && qkv.requires_grad();
+  return AttentionFunction::apply(qkv, heads, causal, training);
+}
 
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
-  return AttentionFunction::apply(qkv, heads, at::GradMode::is_enabled() && qkv.requires_grad());
+  return attend(qkv, heads, true);
+}
+
+at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads) {
+  return attend(qkv, heads, false);
 }
 
 }  // namespace tensor

@@ -1,0 +1,61 @@
+#include "trireme/input/masked_text.h"
+
+#include <ATen/ops/full_like.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "trireme/input/random_below.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace input {
+namespace {
+
+constexpr std::uint64_t kPositionStream = 3, kTokenStream = 4;  // apart from those of text, images
+
+}  // namespace
+
+MaskedText::MaskedText(std::shared_ptr<const TextDataset> text, std::int64_t block,
+                       std::int64_t vocab, std::uint64_t seed)
+    : text_(std::move(text)),
+      block_(block),
+      vocab_(vocab),
+      asked_(std::max<std::int64_t>(1, (15 * block + 50) / 100)),
+      seed_(seed) {}
+
+Fields MaskedText::read(std::span<const std::int64_t> samples) const {
+  Fields fields = text_->read(samples);
+  at::Tensor& tokens = fields[0].second;
+  at::Tensor& targets = fields[1].second;
+  targets = at::full_like(tokens, -1);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(block_));
+  for (std::size_t row = 0; row < samples.size(); ++row) {
+    auto* token = tokens.data_ptr<std::int64_t>() + static_cast<std::int64_t>(row) * block_;
+    auto* target = targets.data_ptr<std::int64_t>() + static_cast<std::int64_t>(row) * block_;
+    const auto first = static_cast<std::uint64_t>(samples[row] * block_);
+    std::iota(positions.begin(), positions.end(), 0);
+    for (std::int64_t i = 0; i < asked_; ++i) {  // the start of a shuffle (Fisher & Yates 1938)
+      const auto number = first + static_cast<std::uint64_t>(i);
+      const auto left = static_cast<std::uint64_t>(block_ - i);
+      const auto other = static_cast<std::size_t>(
+          static_cast<std::uint64_t>(i) + random_below(left, seed_, kPositionStream, number));
+      std::swap(positions[static_cast<std::size_t>(i)], positions[other]);
+      const std::int64_t position = positions[static_cast<std::size_t>(i)];
+      target[position] = token[position];
+      const auto drawn = static_cast<std::int64_t>(
+          random_below(static_cast<std::uint64_t>(10 * vocab_), seed_, kTokenStream, number));
+      if (drawn % 10 < 8) {
+        token[position] = vocab_;
+      } else if (drawn % 10 == 8) {
+        token[position] = drawn / 10;
+      }
+    }
+  }
+  return fields;
+}
+
+}  // namespace input
+}  // namespace v0
+}  // namespace trireme

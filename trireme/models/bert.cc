@@ -1,0 +1,228 @@
+#include "trireme/models/bert.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/models/norm.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/functions.h"
+#include "trireme/tensor/random.h"
+
+// Legend: B sequences, T positions, C width, V vocabulary.
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+constexpr double kStddev = 0.02, kEpsilon = 1e-12;  // as BERT's own code has them
+
+class BertBlock : public Block {
+ public:
+  BertBlock(const BertConfig& config, LayerContext context, const LayerFactory& layers)
+      : config_(config), context_(std::move(context)), layers_(layers) {}
+  std::vector<NamedTensor> buffers() override { return {}; }
+  void train(bool on) override { training_ = on; }
+
+ protected:
+  Norm norm() const { return {config_.width, true, context_.type, kEpsilon}; }
+  std::unique_ptr<Linear> linear(const char* name, std::int64_t in, std::int64_t out,
+                                 Cut cut) const {
+    return layers_.linear(
+        context_,
+        {.name = name, .in = in, .out = out, .bias = true, .stddev = kStddev, .cut = cut});
+  }
+  at::Tensor table(const LayerContext& context, const char* name, std::int64_t rows) const {
+    return layers_.table(context, name, rows, config_.width, kStddev);
+  }
+  at::Tensor drop(at::Tensor x) const {
+    return training_ && config_.dropout > 0 ? tensor::dropout(x, config_.dropout) : x;
+  }
+  const BertConfig config_;
+  const LayerContext context_;
+
+ private:
+  const LayerFactory& layers_;  // while it is built
+  bool training_ = true;
+};
+
+class BertEmbed final : public BertBlock {
+ public:
+  BertEmbed(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+      : BertBlock(config, context, layers),
+        weight_(table(context, "weight", config.vocab)),
+        position_(table(context, "position", config.block)),
+        norm_(norm()) {}
+  Value forward(std::span<const Value> inputs) override {
+    const at::Tensor x_BTC = tensor::embedding(inputs[0][0], weight_, position_);
+    return {drop(norm_.forward_stream(x_BTC))};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all = {{"weight", weight_, true}, {"position", position_, true}};
+    norm_.append_parameters("norm", all);
+    return all;
+  }
+
+ private:
+  at::Tensor weight_, position_;
+  Norm norm_;
+};
+
+class BertLayer final : public BertBlock {
+ public:
+  BertLayer(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+      : BertBlock(config, context, layers), norm1_(norm()), norm2_(norm()) {
+    const std::int64_t width = config.width;
+    qkv_ = linear("attention.qkv", width, 3 * width, Cut::Columns);
+    out_ = linear("attention.out", width, width, Cut::Rows);
+    up_ = linear("mlp.up", width, 4 * width, Cut::Columns);
+    down_ = linear("mlp.down", 4 * width, width, Cut::Rows);
+  }
+  Value forward(std::span<const Value> inputs) override {
+    const at::Tensor& x_BTC = inputs[0][0];
+    const at::Tensor attended =
+        tensor::bidirectional_attention(qkv_->forward(x_BTC), config_.heads);
+    const at::Tensor middle_BTC =
+        norm1_.forward_stream(tensor::residual_add(x_BTC, drop(out_->forward(attended))));
+    const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(middle_BTC)));
+    return {norm2_.forward_stream(tensor::residual_add(middle_BTC, mlp))};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all;
+    qkv_->append_parameters(all);
+    out_->append_parameters(all);
+    norm1_.append_parameters("norm1", all);
+    up_->append_parameters(all);
+    down_->append_parameters(all);
+    norm2_.append_parameters("norm2", all);
+    return all;
+  }
+
+ private:
+  Norm norm1_, norm2_;
+  std::unique_ptr<Linear> qkv_, out_, up_, down_;
+};
+
+class BertHead final : public BertBlock {
+ public:
+  // Its table has the embedding's name, so that it starts with the embedding's values.
+  BertHead(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+      : BertBlock(config, context, layers), norm_(norm()) {
+    transform_ = linear("transform", config.width, config.width, Cut::None);
+    LayerContext embed = context;
+    embed.block = "embed";
+    weight_ = table(embed, "weight", config.vocab);
+    bias_ = constant_leaf({config.vocab}, 0.0, context.type);
+  }
+  Value forward(std::span<const Value> inputs) override {
+    const at::Tensor hidden_BTC =
+        norm_.forward(transform_->forward_gelu(inputs[0][0]).to(stream_type(context_.type)));
+    return {tensor::linear(hidden_BTC, weight_, bias_)};
+  }
+  std::vector<NamedTensor> parameters() override {
+    std::vector<NamedTensor> all;
+    transform_->append_parameters(all);
+    norm_.append_parameters("norm", all);
+    all.push_back({"weight", weight_, true});
+    all.push_back({"bias", bias_, false});
+    return all;
+  }
+
+ private:
+  Norm norm_;
+  std::unique_ptr<Linear> transform_;
+  at::Tensor weight_, bias_;
+};
+
+void check(const BertConfig& config) {
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "config", .advice = advice});
+  };
+  if (config.layers < 1 || config.heads < 1 || config.width < 1 || config.block < 1 ||
+      config.vocab < 1)
+    refuse("a BERT needs layers, heads, width, block and vocabulary of at least 1",
+           "Set model.layers, model.heads, model.width and model.block.");
+  if (!(config.dropout >= 0 && config.dropout < 1))
+    refuse("model.dropout is a probability below 1", "Use 0 to 0.5.");
+  if (config.width % config.heads != 0)
+    refuse("model.heads does not divide model.width: " + std::to_string(config.width) + " / " +
+               std::to_string(config.heads) + " leaves " +
+               std::to_string(config.width % config.heads),
+           "Every head takes width / heads channels.");
+}
+
+std::int64_t layer_parameters(const BertConfig& config) {
+  return 12 * config.width * config.width + 13 * config.width;
+}
+std::int64_t embed_parameters(const BertConfig& config) {
+  return (config.vocab + config.block + 2) * config.width;
+}
+// Without its tied table.
+std::int64_t head_parameters(const BertConfig& config) {
+  return config.width * config.width + 3 * config.width + config.vocab;
+}
+
+}  // namespace
+
+Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> layers) {
+  check(config);
+  const auto type = tensor::compute_type(config.precision);
+  Blocks blocks;
+  const auto add = [&]<class B>(const std::string& name, std::type_identity<B>) {
+    blocks.add_block({.name = name,
+                      .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
+                        const LayerContext context{
+                            .block = name, .seed = config.seed, .type = type};
+                        return std::make_shared<B>(config, context, *layers);
+                      },
+                      .reads = {},
+                      .writes = {}});
+  };
+  add("embed", std::type_identity<BertEmbed>());
+  for (int i = 0; i < config.layers; ++i)
+    add("layer." + std::to_string(i), std::type_identity<BertLayer>());
+  add("head", std::type_identity<BertHead>());
+  blocks.tie("head.weight", "embed.weight");
+  return blocks;
+}
+
+std::int64_t num_parameters(const BertConfig& config) {
+  return embed_parameters(config) + config.layers * layer_parameters(config) +
+         head_parameters(config);
+}
+
+std::int64_t largest_neighbours(const BertConfig& config) {
+  const std::int64_t layer = layer_parameters(config);
+  const std::int64_t head = head_parameters(config) + config.vocab * config.width;
+  const std::int64_t ends = layer + std::max(embed_parameters(config), head);
+  return config.layers > 1 ? std::max(ends, 2 * layer) : ends;
+}
+
+double training_flops(const BertConfig& config, std::int64_t tokens) {
+  const auto width = static_cast<double>(config.width);
+  const double matrices = 12.0 * config.layers * width * width + width * width +
+                          static_cast<double>(config.vocab) * width;
+  // Scores and values of all T x T, 2 operations each, per layer.
+  const double attention = 4.0 * config.layers * width * static_cast<double>(config.block);
+  return 3.0 * static_cast<double>(tokens) * (2.0 * matrices + attention);
+}
+
+std::int64_t activation_bytes(const BertConfig& config, std::int64_t sequences) {
+  const std::int64_t tokens = sequences * config.block;
+  const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
+  const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
+  // Per layer and token: what enters the two norms and what leaves them (4 C of the stream); qkv
+  // (3 C), attention (C), MLP before and after GELU (8 C), the roundings that linear layers keep
+  // where the stream is wider (2 C), and a row of probabilities a head; statistics; masks.
+  const std::int64_t row =
+      config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
+  const std::int64_t masks = config.dropout > 0 ? 2 : 0;
+  const std::int64_t rounded = compute < stream ? 2 : 0;
+  const std::int64_t layer =
+      config.width * (4 * stream + (12 + rounded + masks) * compute) + row * compute + 4 * stream;
+  const std::int64_t head = config.width * (3 * stream + 3 * compute) + 2 * config.vocab * compute;
+  return tokens * (config.layers * layer + head);
+}
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// BERT's encoder (Devlin et al. 2018, arXiv:1810.04805) and its masked-token head, without segments
+// and without the sentence head: token and position embedding, post-norm blocks of bidirectional
+// attention and a GELU MLP (tanh form), and an output tied to the embedding.
+//
+// Blocks "embed", "layer.0" ... "layer.L-1", "head"; the first reads the batch field "tokens"
+// [B, T], the output value is logits [B, T, vocab]. Every token attends to all T: sequences are
+// full. Initial values are keyed by (seed, parameter name).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trireme/models/block.h"
+#include "trireme/models/layer_factory.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+
+struct BertConfig {
+  int layers = 12, heads = 12;
+  std::int64_t width = 768;
+  std::int64_t block = 128;  // sequence length
+  std::int64_t vocab = 30522;
+  /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
+  double dropout = 0;
+  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  std::uint64_t seed = 1;
+};
+
+/// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
+Blocks make_bert(const BertConfig& config,
+                 std::shared_ptr<const LayerFactory> layers = local_layers());
+
+/// Parameters of that model; the tied output counts once.
+std::int64_t num_parameters(const BertConfig& config);
+/// Of the two neighbouring blocks that have most together; the head's counts its tied embedding.
+std::int64_t largest_neighbours(const BertConfig& config);
+/// Floating-point operations of one training step over `tokens` tokens.
+double training_flops(const BertConfig& config, std::int64_t tokens);
+/// Bytes of activations kept between forward and backward of one micro-batch of `sequences`.
+std::int64_t activation_bytes(const BertConfig& config, std::int64_t sequences);
+
+}  // namespace models
+using models::BertConfig;
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,52 @@
+// The layer norm of a transformer's block: its two leaves and how it is called. Internal to
+// models/.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/models/block.h"
+#include "trireme/models/layer_factory.h"
+#include "trireme/tensor/functions.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+
+/// The type of the residual stream, and of norms: at least fp32.
+inline at::ScalarType stream_type(at::ScalarType compute) {
+  return compute == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+struct Norm {
+  at::Tensor weight, bias;
+  at::ScalarType out_type;
+  double epsilon;
+  Norm(std::int64_t width, bool with_bias, at::ScalarType compute, double own_epsilon = 1e-5)
+      : out_type(compute), epsilon(own_epsilon) {
+    weight = constant_leaf({width}, 1.0, stream_type(compute));
+    if (with_bias) bias = constant_leaf({width}, 0.0, stream_type(compute));
+  }
+  /// In the compute type.
+  at::Tensor forward(const at::Tensor& x) const {
+    return tensor::layer_norm(x, weight, bias, epsilon, out_type);
+  }
+  /// In the stream's type.
+  at::Tensor forward_stream(const at::Tensor& x) const {
+    return tensor::layer_norm(x, weight, bias, epsilon, stream_type(out_type));
+  }
+  /// x + update, and its norm.
+  std::pair<at::Tensor, at::Tensor> add_forward(const at::Tensor& x,
+                                                const at::Tensor& update) const {
+    return tensor::add_layer_norm(x, update, weight, bias, epsilon);
+  }
+  void append_parameters(const std::string& name, std::vector<NamedTensor>& out) const {
+    out.push_back({name + ".weight", weight, false});
+    if (bias.defined()) out.push_back({name + ".bias", bias, false});
+  }
+};
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

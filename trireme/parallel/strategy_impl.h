@@ -1,0 +1,112 @@
+// Strategy::Impl: what a Strategy holds; its parts are in strategy_step.cc, strategy_evaluation.cc
+// and strategy_state.cc. Internal to strategy*.cc.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/parallel/agreement.h"
+#include "trireme/parallel/batch_statistics.h"
+#include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/data/local_sync.h"
+#include "trireme/parallel/lanes.h"
+#include "trireme/parallel/offload.h"
+#include "trireme/parallel/parameter_store.h"
+#include "trireme/parallel/pipeline/stage.h"
+#include "trireme/parallel/scalar_tree.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/sharded_sync.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/parallel/sync_plan.h"
+
+namespace trireme {
+inline namespace v0 {
+
+struct Strategy::Impl {
+  Impl(const parallel::Seat& own_seat, const models::Blocks& own_model, StrategyOptions own_options,
+       std::unique_ptr<optim::Optimizer> own_optimizer);
+
+  void offload_masters();
+  parallel::StoreOptions store_options();
+  std::unique_ptr<parallel::ParameterSync> make_sync();
+  parallel::Replica replica();
+  /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
+  bool steps_alone() const { return local != nullptr && local->local(); }
+  /// All ranks show what they train together while the result lives.
+  std::shared_ptr<void> common_weights() { return local != nullptr ? local->show() : nullptr; }
+  observe::TracedScope traced(const char* what) const {
+    return {seat.trace.get(), *seat.world->waiter(), what};
+  }
+  Work enter_gate();
+
+  // strategy_step.cc
+  StepResult run(const Batch& batch, const Loss& loss);
+  /// Nothing of the step was applied on any rank, which may go on.
+  void drop();
+  /// What the ranks of a group do in a step: for each round of micro-batches all blocks forward,
+  /// and back. Every rank of the group has the same, also where its last round is empty.
+  std::vector<parallel::Use> order_of(std::size_t rounds, bool backward) const;
+  /// A block's weights are here while it runs forward, and again from where backward comes to it
+  /// until backward comes to the block before.
+  parallel::Stage::Enter pins(bool backward);
+  std::size_t rounds_of(std::uint32_t micro_batches) const;
+  double compute(const MicroBatch& micro, const Loss& loss, parallel::Ballot& ballot);
+  void compute_all(const Batch& batch, const Loss& loss, parallel::ScalarTree& losses,
+                   parallel::Ballot& ballot);
+  std::string wrong_share() const;
+  bool start_lanes(const Batch& batch, std::span<const std::uint32_t> leaves, std::size_t begin);
+  std::string why_one_lane() const;
+  void compute_in_lanes(std::span<const MicroBatch> micros, std::uint32_t first, const Loss& loss,
+                        parallel::ScalarTree& losses, parallel::Ballot& ballot);
+  void apply(StepResult& result);
+  double clipping(double norm) const;
+  void update(double scale);
+  void settle_own(parallel::Ballot& ballot);
+  void apply_own(StepResult& result, double own_squares, double all_squares);
+
+  // strategy_evaluation.cc
+  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
+  std::size_t evaluation_rounds(const std::vector<Batch>& batches) const;
+  models::Value infer(const MicroBatch& micro);
+
+  // strategy_state.cc
+  std::string weights_hash();
+  std::vector<NamedShard> content() const;
+  at::Tensor gathered_master(std::uint32_t parameter, const std::vector<NamedShard>& masters) const;
+  std::vector<NamedShard> state();
+  std::string metadata() const;
+  void restored(const std::string& metadata);
+
+  parallel::Seat seat;
+  parallel::SyncPlan plan;
+  StrategyOptions options;
+  std::optional<parallel::MappedState> mapped;  // outlives what lies in it
+  parallel::ParameterStore store;
+  parallel::Stage stage;
+  const models::Blocks model;  // what lanes are built from
+  parallel::BatchStatistics statistics;
+  std::unique_ptr<parallel::Lanes> lanes;
+  // Of the lanes' copies of the model; they are there as soon as the lanes are.
+  std::map<const parallel::Stage*, std::unique_ptr<parallel::BatchStatistics>> lane_statistics;
+  std::string lanes_note;        // why there are none, though they were asked for
+  bool has_run = false;          // a micro-batch has been computed
+  std::uint32_t microbatch = 0;  // the one that is computed now
+  std::int64_t step = 0;
+  std::uint32_t total = 0;
+  bool failed = false;  // a step has thrown: the others know
+  double learning_rate = 0;
+  parallel::ShardGroups groups;          // empty where nothing is sharded
+  parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
+  std::unique_ptr<parallel::ParameterSync> sync;
+  parallel::Pin backward_pin;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::GradientHooks hooks;
+  int exceptions = std::uncaught_exceptions();
+};
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,301 @@
+#include <array>
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/parallel/overflow.h"
+#include "trireme/parallel/strategy_impl.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace {
+
+using parallel::Ballot;
+using parallel::ScalarTree;
+
+void refuse(Ballot& ballot, int exit_code, const std::string& reason) {
+  if (!ballot.ok) return;
+  ballot.ok = false;
+  ballot.exit_code = exit_code;
+  ballot.reason = reason;
+}
+
+// A scalar under autograd.
+at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::int64_t step,
+                       const Loss& loss, const parallel::Stage::Enter& enter = {}) {
+  at::Tensor sum = loss(blocks.forward(micro, step, enter), micro);
+  if (sum.numel() != 1)
+    throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
+                      {.operation = "step", .advice = "Return the summed loss, a scalar."});
+  return sum;
+}
+
+void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
+  if (std::isfinite(value)) return;
+  refuse(ballot, 21,
+         "the loss of micro-batch " + std::to_string(micro.index) + " is " + std::to_string(value));
+}
+
+}  // namespace
+
+std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool backward) const {
+  std::vector<parallel::Use> order;
+  const auto blocks = static_cast<std::uint16_t>(stage.members().size());
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::uint16_t block = 0; block < blocks; ++block)
+      order.push_back({block, round, parallel::Phase::Forward});
+    for (std::uint16_t block = blocks; backward && block-- > 0;)
+      order.push_back({block, round, parallel::Phase::Backward});
+  }
+  return order;
+}
+
+// Of the rank of this group that has most.
+std::size_t Strategy::Impl::rounds_of(std::uint32_t micro_batches) const {
+  const int first = seat.world->rank() / plan.assignment.members * plan.assignment.members;
+  return leaves_of(plan.assignment, micro_batches, first).size();
+}
+
+parallel::Stage::Enter Strategy::Impl::pins(bool backward) {
+  return [this, backward](std::size_t index) {
+    const auto block = static_cast<std::uint16_t>(index);
+    auto pin = std::make_shared<parallel::Pin>(
+        sync->acquire({block, microbatch, parallel::Phase::Forward}));
+    const std::uint64_t first_node = parallel::next_node();
+    return [this, block, backward, pin, first_node](const models::Value& value) {
+      *pin = {};
+      if (!backward) return;
+      parallel::before_backward(value, first_node, [this, block] {
+        backward_pin = {};
+        backward_pin = sync->acquire({block, microbatch, parallel::Phase::Backward});
+      });
+    };
+  };
+}
+
+// Forward and backward of one micro-batch; the summed loss.
+double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
+  const at::Tensor sum = [&] {
+    const auto span = traced("forward");
+    return summed_loss(stage, micro, step, loss,
+                       plan.sharded() ? pins(true) : parallel::Stage::Enter());
+  }();
+  const double value = sum.item<double>();
+  refuse_not_finite(value, micro, ballot);
+  const auto span = traced("backward");
+  sum.backward();
+  statistics.capture();
+  return value;
+}
+
+// Every rank goes through all its micro-batches, whatever happens in one: the others count on its
+// part of each reduction, and learn in the vote what was wrong.
+void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTree& losses,
+                                 Ballot& ballot) {
+  const auto leaves = leaves_of(plan.assignment, total, seat.world->rank());
+  if (batch.micro.size() != leaves.size())
+    refuse(ballot, 23,
+           "it was given " + std::to_string(batch.micro.size()) + " micro-batches, its share is " +
+               std::to_string(leaves.size()));
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (ballot.ok && start_lanes(batch, leaves, i)) {
+      const auto rest = std::span(batch.micro).subspan(i);
+      return compute_in_lanes(rest, leaves[i], loss, losses, ballot);
+    }
+    microbatch = leaves[i];
+    sync->begin_micro(microbatch, 1);
+    double value = 0;
+    try {
+      if (ballot.ok && batch.micro[i].index != microbatch)
+        refuse(ballot, 23,
+               "it was given micro-batch " + std::to_string(batch.micro[i].index) +
+                   " in the place of " + std::to_string(microbatch) + wrong_share());
+      if (ballot.ok) {
+        value = compute(batch.micro[i], loss, ballot);
+        ballot.count += batch.micro[i].count;
+      }
+    } catch (...) {
+      const ErrorReport report = describe(std::current_exception());
+      refuse(ballot, report.exit_code, report.sentence);
+    }
+    backward_pin = {};
+    sync->end_micro();
+    losses.add(value);
+    has_run = true;
+  }
+}
+
+std::string Strategy::Impl::wrong_share() const {
+  if (!plan.sharded()) return {};
+  return "; under " + plan.sync + " micro-batches are dealt out in turn (Job::assignment)";
+}
+
+// Whether the rest of this step's micro-batches goes to lanes. The first micro-batch of all runs
+// without them: it shows whether a block draws from the one generator that all threads share.
+bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32_t> leaves,
+                                 std::size_t begin) {
+  if (options.lanes == 1 || leaves.size() - begin < 2 || !lanes_note.empty()) return false;
+  for (std::size_t i = begin; i < leaves.size(); ++i)
+    if (batch.micro[i].index != leaves[i]) return false;  // refused where it is computed
+  if (lanes) return true;
+  lanes_note = why_one_lane();
+  if (!lanes_note.empty() || !has_run) return false;
+  lanes = std::make_unique<parallel::Lanes>(model, options.seed, store.leaves(), options.lanes,
+                                            seat.world->waiter());
+  for (int lane = 0; lane < lanes->count(); ++lane)
+    lane_statistics[&lanes->stage(lane)] =
+        std::make_unique<parallel::BatchStatistics>(lanes->stage(lane));
+  return true;
+}
+
+// Empty: nothing is in the way.
+std::string Strategy::Impl::why_one_lane() const {
+  if (plan.assignment.members > 1)
+    return "under " + plan.sync + " the ranks compute one micro-batch each at a time";
+  for (const auto& [name, buffer] : store.buffers())
+    if (!statistics.covers(buffer))
+      return "\"" + name + "\" is a buffer, which micro-batches change in their order";
+  if (seat.world->transport_name() == "sim") return "simulated ranks are threads already";
+  if (!stage.drawing_block().empty())
+    return "block \"" + stage.drawing_block() +
+           "\" draws from LibTorch's default generator, one for the whole process";
+  return {};
+}
+
+// The micro-batches from number `first` on.
+void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::uint32_t first,
+                                      const Loss& loss, ScalarTree& losses, Ballot& ballot) {
+  const std::uint64_t position = tensor::default_generator_position();
+  std::vector<std::vector<double>> pairs(micros.size());
+  const auto compute = [&](parallel::Stage& blocks, std::size_t task) {
+    const at::Tensor sum = summed_loss(blocks, micros[task], step, loss);
+    sum.backward();
+    pairs[task] = lane_statistics.at(&blocks)->take();
+    return sum.item<double>();
+  };
+  const parallel::Lanes::Sink sink = {
+      .begin =
+          [&](std::size_t task) {
+            microbatch = first + static_cast<std::uint32_t>(task);
+            sync->begin_micro(microbatch, 1);
+          },
+      .gradient =
+          [&](std::size_t leaf, at::Tensor gradient) {
+            sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
+          },
+      .end =
+          [&](std::size_t task, double value, const std::exception_ptr& error) {
+            if (error) {
+              const ErrorReport report = describe(error);
+              refuse(ballot, report.exit_code, report.sentence);
+            } else {
+              refuse_not_finite(value, micros[task], ballot);
+              ballot.count += micros[task].count;
+              statistics.capture(pairs[task]);
+            }
+            sync->end_micro();
+            losses.add(value);
+          }};
+  const auto span = traced("lanes");
+  lanes->run(micros.size(), compute, sink);
+  if (position != tensor::default_generator_position())
+    refuse(ballot, 20,
+           "LibTorch's default generator was drawn from while lanes computed, so the numbers "
+           "depend on their timing; set train.lanes = 1");
+}
+
+void Strategy::Impl::apply(StepResult& result) {
+  sync->settle();
+  const double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
+  const bool clips = options.clip > 0 && result.count > 0;
+  if (clips)
+    result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
+  // A finite norm says that everything under it is.
+  if (!clips || !std::isfinite(result.gradient_norm))
+    parallel::refuse_overflow(
+        *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
+        *seat.world, seat.host, static_cast<long>(step));
+  statistics.fold(*seat.world, plan.assignment, total);
+  update(scale * clipping(result.gradient_norm));
+}
+
+// 1 where the norm is within bounds (or none was taken).
+double Strategy::Impl::clipping(double norm) const {
+  if (options.clip <= 0 || norm <= options.clip) return 1;
+  return options.clip / (norm + 1e-6);  // as torch clip_grad_norm_
+}
+
+void Strategy::Impl::update(double scale) {
+  const auto span = traced("optimizer");
+  optimizer->apply(learning_rate, scale);
+  sync->publish().wait();
+}
+
+// Before the vote, in a step of this rank's own: what the others have to know of its gradient.
+void Strategy::Impl::settle_own(Ballot& ballot) {
+  if (!steps_alone()) return;
+  sync->settle();
+  if (options.clip > 0) ballot.squares = sync->squared_norm();
+  if (options.clip > 0 && std::isfinite(ballot.squares)) return;
+  if (const std::int64_t parameter = sync->first_overflow(); parameter >= 0)
+    refuse(ballot, 21,
+           "its gradient of " + store.parameters()[static_cast<std::size_t>(parameter)].name +
+               " is finite in every micro-batch, but their sum is not");
+}
+
+// local_sync.h says why N/count.
+void Strategy::Impl::apply_own(StepResult& result, double own_squares, double all_squares) {
+  const double ranks = seat.world->size();
+  const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
+  result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
+  statistics.fold_own();
+  update(scale * clipping(std::sqrt(own_squares) * scale));
+  statistics.reload();  // copies that were averaged have other buffers
+}
+
+void Strategy::Impl::drop() {
+  sync->drop();
+  statistics.drop();
+  for (const auto& [stage_of_lane, own] : lane_statistics) own->drop();
+}
+
+StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
+  const auto span = traced("step");
+  const TimePoint start = seat.world->waiter()->now();
+  const Duration waited = seat.world->time_waited();
+  step = batch.step;
+  total = batch.total;
+  seat.set_step(static_cast<long>(step));
+  sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
+  ScalarTree losses(total, plan.assignment, seat.world->rank());
+  Ballot ballot;
+  compute_all(batch, loss, losses, ballot);
+  ballot.stop_signal = seat.stop_signal();
+  const Work reduced = sync->finish();
+  const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
+  if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
+  settle_own(ballot);
+  const parallel::Vote vote(*seat.world, ballot);
+  const std::array<Work, 3> works = {reduced, loss_sum, vote.work()};
+  {
+    const auto wait = traced("wait for gradients");
+    Work::all(works).wait();
+  }
+  const parallel::Verdict verdict = vote.result();
+  throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
+  StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
+  result.loss = losses.sum() / static_cast<double>(std::max<std::int64_t>(result.count, 1));
+  if (steps_alone()) {
+    apply_own(result, ballot.squares, verdict.squares);
+  } else {
+    apply(result);
+  }
+  result.communication = seat.world->time_waited() - waited;
+  result.learning_rate = learning_rate;
+  result.total = seat.world->waiter()->now() - start;
+  return result;
+}
+
+}  // namespace v0
+}  // namespace trireme

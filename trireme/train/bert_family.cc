@@ -1,0 +1,60 @@
+#include "trireme/models/bert.h"
+#include "trireme/train/model_family.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+config::Value whole(std::int64_t value) { return value; }
+
+std::vector<config::Key> keys() {
+  std::vector<config::Key> keys = {
+      {"model.layers", whole(4), "Transformer layers.", 1, 1e4, {}, true},
+      {"model.heads", whole(4), "Attention heads; divides the width.", 1, 1e4, {}, true},
+      {"model.width", whole(128), "Channels of the residual stream.", 1, 1e6, {}, true},
+      {"model.block", whole(64), "Sequence length, in tokens.", 1, 1e6, {}, true},
+      {"model.dropout",
+       0.0,
+       "Share of the embeddings' and of each layer's additions that is dropped in training.",
+       0,
+       0.9,
+       {},
+       true}};
+  for (config::Key& key : text_keys()) keys.push_back(std::move(key));
+  return keys;
+}
+
+TrainingModel make(const config::Config& config) {
+  const models::BertConfig bert{.layers = static_cast<int>(config.integer("model.layers")),
+                                .heads = static_cast<int>(config.integer("model.heads")),
+                                .width = config.integer("model.width"),
+                                .block = config.integer("model.block"),
+                                .vocab = 257,  // bytes and the mask
+                                .dropout = config.number("model.dropout"),
+                                .precision = config.text("train.precision"),
+                                .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+  return {.description = "BERT encoder, " + std::to_string(bert.layers) + " layers, " +
+                         std::to_string(bert.heads) + " heads, " + std::to_string(bert.width) +
+                         " wide, sequences of " + std::to_string(bert.block) +
+                         " bytes, 15 % of them hidden",
+          .blocks = models::make_bert(bert),
+          .loss = token_loss(),
+          .data = masked_text_source(bert.block, bert.seed),
+          .figures =
+              [bert](std::int64_t samples) {
+                return ModelFigures{.parameters = models::num_parameters(bert),
+                                    .largest_neighbours = models::largest_neighbours(bert),
+                                    .activation_bytes = models::activation_bytes(bert, samples),
+                                    .flops = models::training_flops(bert, samples * bert.block)};
+              },
+          .correct = class_matches()};
+}
+
+}  // namespace
+
+ModelFamily bert_family() { return {.name = "bert", .keys = keys(), .make = make}; }
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// DataSource: what a job trains on: bytes from files, and the samples in them.
+//
+// The launcher loads the bytes once and shares them among the ranks of its host
+// (input/shared_corpus.h); each rank makes its datasets from the shared bytes. Immutable, thread
+// safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/input/corpus.h"
+#include "trireme/input/dataset.h"
+#include "trireme/input/shared_corpus.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// What a loss is averaged over and a sample is called, for people and for events.
+struct DataWords {
+  std::string sample = "sequence";    // batch.global counts them
+  std::string items = "tokens";       // a mean loss counts them: tokens | samples
+  std::string unit = "nats a byte";   // of a loss
+  std::string counted = "bytes";      // items, as eval says it
+  std::int64_t items_per_sample = 1;  // 64 tokens of a sequence
+};
+
+using SharedBytes = std::shared_ptr<const input::SharedCorpus>;
+
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  /// Reads data.path: the bytes to train on and those held out. Throws ConfigError where they are
+  /// not there or not of this kind.
+  virtual input::Corpus load(const std::string& path) const = 0;
+  /// "data/x.bin: 4,000 images to train on, 2,000 held out".
+  virtual std::string describe(const input::Corpus& corpus) const = 0;
+  /// Samples of the shared bytes, which they keep alive.
+  virtual std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const = 0;
+  virtual std::shared_ptr<const Dataset> validation(const SharedBytes& bytes) const = 0;
+  virtual const DataWords& words() const = 0;
+};
+
+/// Bytes of text, in windows of `block`, each with the byte that follows it: fields "tokens" and
+/// "targets" [b, block]. `seed` decides the windows.
+std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t seed);
+/// The same windows with some bytes hidden (input/masked_text.h): 257 tokens, 256 is the mask;
+/// "targets" are what is hidden, -1 elsewhere.
+std::shared_ptr<const DataSource> masked_text_source(std::int64_t block, std::uint64_t seed);
+/// CIFAR-10's images (input/images.h): fields "images" [b, 3, 32, 32] and "targets" [b]. `seed`
+/// decides order and augmentation.
+std::shared_ptr<const DataSource> image_source(bool augment, std::uint64_t seed);
+/// The keys of each beside data.path, for ModelFamily::keys.
+std::vector<config::Key> text_keys();
+std::vector<config::Key> image_keys();
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

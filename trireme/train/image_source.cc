@@ -1,0 +1,63 @@
+#include "trireme/input/images.h"
+#include "trireme/observe/progress.h"
+#include "trireme/train/data_source.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+class ImageSource final : public DataSource {
+ public:
+  ImageSource(bool augment, std::uint64_t seed)
+      : augment_(augment),
+        seed_(seed),
+        words_{.sample = "image",
+               .items = "samples",
+               .unit = "nats an image",
+               .counted = "images",
+               .items_per_sample = 1} {}
+
+  input::Corpus load(const std::string& path) const override { return input::load_images(path); }
+  std::string describe(const input::Corpus& corpus) const override {
+    const auto count = [](const std::string& records) {
+      return observe::grouped(static_cast<long>(records.size()) / input::kImageRecord);
+    };
+    return corpus.source + ": " + count(corpus.train) + " images to train on, " +
+           count(corpus.validation) + " held out";
+  }
+  std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const override {
+    return std::make_shared<ImageDataset>(
+        bytes->train(), bytes,
+        ImageDataset::Options{.endless = true, .augment = augment_, .seed = seed_});
+  }
+  std::shared_ptr<const Dataset> validation(const SharedBytes& bytes) const override {
+    return std::make_shared<ImageDataset>(bytes->validation(), bytes, ImageDataset::Options{});
+  }
+  const DataWords& words() const override { return words_; }
+
+ private:
+  const bool augment_;
+  const std::uint64_t seed_;
+  const DataWords words_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DataSource> image_source(bool augment, std::uint64_t seed) {
+  return std::make_shared<ImageSource>(augment, seed);
+}
+
+std::vector<config::Key> image_keys() {
+  return {{"data.augment",
+           true,
+           "Images to train on are mirrored at random and moved by up to 4 pixels.",
+           0,
+           1,
+           {},
+           true}};
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

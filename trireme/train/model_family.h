@@ -1,0 +1,74 @@
+// ModelFamily: a name that model.name can have, its keys, and how a configuration becomes a model,
+// its loss and its data. The one place where `trireme train` learns of a model.
+//
+// The families of this release are registered from the start; a program registers its own before it
+// reads a configuration. Registering is not thread safe, reading is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/models/block.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/train/data_source.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// What a plan says of a model.
+struct ModelFigures {
+  std::int64_t parameters = 0;
+  std::int64_t largest_neighbours = 0;  // parameters of the two neighbouring blocks that have most
+  std::int64_t activation_bytes = 0;    // kept from forward to backward, of one micro-batch
+  double flops = 0;                     // of a training step over one micro-batch; 0: not known
+};
+
+/// A model as a configuration describes it.
+struct TrainingModel {
+  std::string description;  // "gpt, 4 layers, ...", for the plan
+  models::Blocks blocks;
+  Loss loss;  // summed over a micro-batch's items
+  std::shared_ptr<const DataSource> data;
+  /// For a micro-batch of so many samples. Empty: parameters are counted by building the blocks.
+  std::function<ModelFigures(std::int64_t samples)> figures = {};
+  /// A micro-batch's correct answers, summed as the loss is; empty: validation tells no accuracy.
+  Loss correct = {};
+  /// Bytes of text that it reads to write the next one (generate); 0: it writes no text.
+  std::int64_t context = 0;
+};
+
+struct ModelFamily {
+  std::string name;
+  /// Of model.* (always part of the identity) and of data.*, beside model.name and data.path.
+  std::vector<config::Key> keys;
+  std::function<TrainingModel(const config::Config& config)> make;
+};
+
+/// Throws ConfigError where the name is taken, or a key is of another table.
+void register_model(ModelFamily family);
+/// nullptr where there is none of that name.
+const ModelFamily* find_model(const std::string& name);
+/// Those of this release first, gpt (the default) before all.
+std::vector<std::string> model_names();
+
+/// The model that model.name says, its figures filled in.
+TrainingModel make_model(const config::Config& config);
+/// Parameters of blocks, counted by building one after the other; a tied one counts once.
+ModelFigures count_parameters(const models::Blocks& blocks);
+
+/// For TrainingModel::correct: how many rows of logits [b, classes] are highest at field "targets".
+Loss class_matches();
+
+/// The families of this release.
+ModelFamily gpt_family();
+ModelFamily resnet18_family();
+ModelFamily bert_family();
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/sum.h>
+
+#include "trireme/input/images.h"
+#include "trireme/models/resnet.h"
+#include "trireme/train/model_family.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+std::vector<config::Key> keys() {
+  std::vector<config::Key> keys = {{"model.width",
+                                    std::int64_t{64},
+                                    "Channels of the first stage; doubled in each of the others.",
+                                    1,
+                                    4096,
+                                    {},
+                                    true}};
+  for (config::Key& key : image_keys()) keys.push_back(std::move(key));
+  return keys;
+}
+
+TrainingModel make(const config::Config& config) {
+  const models::ResnetConfig resnet{
+      .width = config.integer("model.width"),
+      .side = input::kImageSide,
+      .classes = input::kImageClasses,
+      .precision = config.text("train.precision"),
+      .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+  return {.description =
+              "ResNet-18 for 32 x 32 images, " + std::to_string(resnet.width) + " channels wide",
+          .blocks = models::make_resnet(resnet),
+          .loss = token_loss(),  // of one token an image: its class
+          .data = image_source(config.boolean("data.augment"), resnet.seed),
+          .figures =
+              [resnet](std::int64_t images) {
+                return ModelFigures{.parameters = models::num_parameters(resnet),
+                                    .largest_neighbours = models::largest_neighbours(resnet),
+                                    .activation_bytes = models::activation_bytes(resnet, images),
+                                    .flops = models::training_flops(resnet, images)};
+              },
+          .correct = class_matches()};
+}
+
+}  // namespace
+
+Loss class_matches() {
+  return [](const models::Value& output, const MicroBatch& micro) {
+    return at::sum(at::eq(at::argmax(output.at(0), -1), micro.field("targets")));
+  };
+}
+
+ModelFamily resnet18_family() { return {.name = "resnet18", .keys = keys(), .make = make}; }
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
