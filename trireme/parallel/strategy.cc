@@ -139,7 +139,8 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_sync() {
         parallel::ShardedSyncOptions{.assignment = plan.assignment,
                                      .rank = seat.world->rank(),
                                      .bucket_bytes = options.bucket_bytes,
-                                     .before_launch = [this] { return enter_gate(); }});
+                                     .before_launch = [this] { return enter_gate(); },
+                                     .on_event = seat.on_shard_event});
   }
   auto plain = std::make_unique<parallel::PlainSync>(
       *seat.world, store.uses(), store.parameter_of(), store.slices(),

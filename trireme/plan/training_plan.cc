@@ -58,7 +58,6 @@ int ceil_log2(std::int64_t value) {
 }
 
 // Measured (docs/design/007-predicted-memory.md).
-constexpr double kTemporaries = 0.31;             // of the activations
 constexpr std::int64_t kKernels = 20'000'000;     // oneDNN, MKL: code, generated code, workspaces
 constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
 
@@ -108,7 +107,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.moving = moving_bytes(job, master, compute);
   memory.activations = job.activations_per_micro * plan.lanes;
   memory.temporaries =
-      static_cast<std::int64_t>(kTemporaries * static_cast<double>(memory.activations));
+      static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
   // Each lane may hold its micro-batch's gradients until their turn to be added.
   if (plan.lanes > 1) memory.temporaries += n * (job.precision == "bf16" ? 2 : master) * plan.lanes;
   memory.program = job.program;

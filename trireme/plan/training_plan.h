@@ -57,9 +57,10 @@ struct Job {
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes
-  std::int64_t program = 0, text = 0;             // bytes, as in Memory
-  std::string sync = "plain";                     // zero1 | zero2 | zero3 | hybrid
-  int owners = 1;                                 // ranks that share one copy
+  double temporaries = 0.31;           // of forward and backward, over the activations; as measured
+  std::int64_t program = 0, text = 0;  // bytes, as in Memory
+  std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
+  int owners = 1;                      // ranks that share one copy
   Exchange exchange;
   std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
   int ranks = 1, lanes = 1, kernel_threads = 1;

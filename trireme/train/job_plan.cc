@@ -56,6 +56,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sample = words.sample;
   job.steps = settings.steps;
   job.activations_per_micro = figures.activation_bytes;
+  job.temporaries = figures.temporaries;
   job.ranks = ranks;
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =

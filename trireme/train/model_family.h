@@ -25,7 +25,8 @@ struct ModelFigures {
   std::int64_t parameters = 0;
   std::int64_t largest_neighbours = 0;  // parameters of the two neighbouring blocks that have most
   std::int64_t activation_bytes = 0;    // kept from forward to backward, of one micro-batch
-  double flops = 0;                     // of a training step over one micro-batch; 0: not known
+  double temporaries = 0.31;  // what else forward and backward hold, over activation_bytes
+  double flops = 0;           // of a training step over one micro-batch; 0: not known
 };
 
 /// A model as a configuration describes it.

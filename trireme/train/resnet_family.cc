@@ -40,6 +40,7 @@ TrainingModel make(const config::Config& config) {
                 return ModelFigures{.parameters = models::num_parameters(resnet),
                                     .largest_neighbours = models::largest_neighbours(resnet),
                                     .activation_bytes = models::activation_bytes(resnet, images),
+                                    .temporaries = 0.6,  // measured (docs/design/007)
                                     .flops = models::training_flops(resnet, images)};
               },
           .correct = class_matches()};
