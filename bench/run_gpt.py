@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A training step of this tree against PyTorch's DistributedDataParallel, interleaved; prints ratios.
+"""A training step of this tree against PyTorch's, interleaved; prints ratios.
 
-    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15]
-                     [--shape small|base] [--precisions fp32 bf16] [--compile] [--json FILE]
+    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--ranks 2]
+                     [--shape small|base] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
 
-Same GPT, data, precision, and 2 ranks with one thread each; with --compile also DDP under torch.compile.
+Same GPT, data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
+runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2 zero3.
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
 """
@@ -20,6 +21,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
 PRECISIONS = ("fp32", "bf16")
+# peer -> what runs against it, and its name in the table
+PEERS = {"ddp": ("plain", "DDP"), "compiled": ("plain", "DDP under torch.compile"),
+         "zero1": ("zero1", "ZeroRedundancyOptimizer"), "fsdp2": ("zero3", "FSDP2")}
 # Over bench/gpt.toml: (layers, heads, width, block, global batch). "base" has GPT-2's smallest size.
 SHAPES = {"small": (6, 6, 384, 256, 8), "base": (12, 12, 768, 128, 4)}
 
@@ -33,7 +37,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--shape", choices=SHAPES, default="small", help="10.9 or 85 million parameters")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--compile", action="store_true", help="DDP under torch.compile, too")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
     parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
 
@@ -51,7 +55,7 @@ def write_data(path):
 
 
 def commands(options, data, out):
-    """(who, precision) -> command."""
+    """(who, precision) -> command; who: a parallel.sync of this tree's, or "peer" and its name."""
     found = {}
     layers, heads, width, block, batch = SHAPES[options.shape]
     own = {"model.layers": layers, "model.heads": heads, "model.width": width, "model.block": block,
@@ -60,15 +64,16 @@ def commands(options, data, out):
     shape = ["--layers", str(layers), "--heads", str(heads), "--width", str(width), "--block", str(block),
              "--global-batch", str(batch)]
     for precision in options.precisions:
-        found["trireme", precision] = [
-            str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
-            "--ranks", str(options.ranks), "--data", str(data), "--out", str(out), "--json",
-            "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}", *own_shape]
-        found["ddp", precision] = [
-            options.python, str(HERE / "peers" / "ddp_gpt.py"), "--data", str(data), "--ranks",
-            str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
-        if options.compile:
-            found["compiled", precision] = found["ddp", precision] + ["--compile"]
+        for peer in options.peers:
+            sync = PEERS[peer][0]
+            found[sync, precision] = [
+                str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
+                "--ranks", str(options.ranks), "--data", str(data), "--out", f"{out}-{sync}-{precision}", "--json",
+                "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}",
+                "--set", f"parallel.sync={sync}", *own_shape]
+            found[f"peer {peer}", precision] = [
+                options.python, str(HERE / "peers" / "torch_gpt.py"), "--parallel", peer, "--data", str(data),
+                "--ranks", str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
     return found
 
 
@@ -96,7 +101,6 @@ def measure(options):
         for number in range(options.rounds):
             out = pathlib.Path(folder) / f"run-{number}"
             for key, command in commands(options, data, out).items():
-                command = [f"{word}-{key[1]}" if word == str(out) else word for word in command]
                 print(f"round {number + 1} of {options.rounds}: {' '.join(key)}", file=sys.stderr, flush=True)
                 seconds, exposed, loss = run(command)
                 figure = figures.setdefault(" ".join(key), {"steps": [], "losses": [], "exposed": []})
@@ -109,27 +113,23 @@ def measure(options):
     return figures
 
 
-def table(figures, precisions):
-    rows = ["| precision | Trireme, step | of it communication | DDP, step | DDP / Trireme | "
-            "loss at the end, Trireme | DDP |",
-            "|---|---:|---:|---:|---:|---:|---:|"]
-    for precision in precisions:
-        own, peer = figures[f"trireme {precision}"], figures[f"ddp {precision}"]
-        rows.append(f"| {precision} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
-                    f"{peer['median']:.3f} s | "
-                    f"{peer['median'] / own['median']:.2f}x | {own['losses'][-1]:.3f} | "
-                    f"{peer['losses'][-1]:.3f} |")
-    for precision in precisions:
-        if f"compiled {precision}" in figures:
-            own, peer = figures[f"trireme {precision}"]["median"], figures[f"compiled {precision}"]["median"]
-            rows.append(f"\n{precision}, DDP under torch.compile: {peer:.3f} s, {peer / own:.2f}x")
+def table(figures, options):
+    rows = ["| precision | sync | Trireme, step | of it communication | against | its step | its / Trireme | "
+            "loss at the end | its |", "|---|---|---:|---:|---|---:|---:|---:|---:|"]
+    for precision in options.precisions:
+        for peer in options.peers:
+            sync, name = PEERS[peer]
+            own, theirs = figures[f"{sync} {precision}"], figures[f"peer {peer} {precision}"]
+            rows.append(f"| {precision} | {sync} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
+                        f"{name} | {theirs['median']:.3f} s | {theirs['median'] / own['median']:.2f}x | "
+                        f"{own['losses'][-1]:.3f} | {theirs['losses'][-1]:.3f} |")
     return "\n".join(rows)
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures, options.precisions))
+    print(table(figures, options))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
 

@@ -178,6 +178,30 @@ class ShowGossip(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+class ShowZero3(unittest.TestCase):
+    def test_moments(self):
+        done = run("show", "zero3", "--ranks", "3", "--blocks", "2", "--json")
+        if not WITH_LIBTORCH:
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("without LibTorch", done.stderr)
+            return
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        names = [event["name"] for event in events if event.get("rank") == 2]
+        self.assertEqual(names, ["F0", "F1", "B1", "B0", "end"])
+        cut = run("show", "zero3", "--step", typed="\n")
+        self.assertEqual(cut.stdout.count("Enter: the next moment"), 2)
+        wrong = run("show", "zero3", "--ranks", "9")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("2 to 8", wrong.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+            done = run("show", "zero3", "--svg", str(svg), "--html", str(html))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertTrue(svg.read_text().startswith("<svg"))
+            self.assertIn("</html>", html.read_text())
+
+
 class ShowPartition(unittest.TestCase):
     GRAPHS = pathlib.Path(__file__).parent / "graphs"
 

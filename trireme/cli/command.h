@@ -16,6 +16,8 @@ void add_generate(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
+/// Below `show`, which comes before it.
+void add_show_zero3(CLI::App& app, Invocation& invocation);
 
 }  // namespace cli
 }  // namespace v0

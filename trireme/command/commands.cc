@@ -26,6 +26,15 @@ void add_missing(CLI::App& app, Invocation& invocation) {
       };
     });
   }
+  // Below a command that is here.
+  CLI::App* zero3 = app.get_subcommand("show")->add_subcommand("zero3")->group("")->allow_extras();
+  zero3->set_help_flag();
+  zero3->callback([&invocation] {
+    invocation.action = []() -> int {
+      throw ConfigError("this trireme was built without LibTorch, which show zero3 needs",
+                        {.operation = "show", .advice = "Build it with `make build`."});
+    };
+  });
 }
 
 }  // namespace

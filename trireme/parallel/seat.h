@@ -11,6 +11,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/observe/trace.h"
 #include "trireme/parallel/data/plain_sync.h"
+#include "trireme/parallel/data/shard_event.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -28,6 +29,7 @@ struct Seat {
   std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
   int local_size = 0;  // ranks on each host, where all hosts have as many; 0: not known
   ReduceTerms reduce = tree_reduce;
+  OnShardEvent on_shard_event = {};  // of zero2, zero3 and hybrid; nothing is told where empty
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 };
 Seat seat_of(Job& job);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -38,7 +39,8 @@ ShardedSync::ShardedSync(ShardGroups groups, ParameterStore& store, ShardedSyncO
       exchange_(*groups_.exchange, buckets_) {
   TRIREME_CHECK(owners() == store.ownership().owners());
   TRIREME_CHECK(owner() == store.owner());
-  if (store.shards_weights()) gather_ = std::make_unique<UnitGather>(*groups_.gather, store);
+  if (store.shards_weights())
+    gather_ = std::make_unique<UnitGather>(*groups_.gather, store, options_.on_event);
   for (const ShardBuckets::Bucket& bucket : buckets_.buckets) {
     slot_begin_.push_back(slot_bytes_);
     slot_bytes_ += interleaved() ? bucket.of(owner()) * size_of(bucket.sum) : bucket.bytes();
@@ -186,6 +188,7 @@ Pin ShardedSync::acquire(Use use) {
   if (use.phase == Phase::Backward) enter_backward(use.block);
   next_use_ = at + 1;
   if (!gather_) return {};
+  if (options_.on_event) options_.on_event({.kind = ShardEvent::Kind::Use, .use = use});
   gather_->acquire(at);
   return Pin([this, at] { gather_->release(at); });
 }
@@ -312,9 +315,18 @@ void ShardedSync::launch_leaves(std::uint32_t bucket) {
                        : 0);
   BufferPool::Lease lease = std::exchange(staged_[bucket], {});
   const void* mine = lease.data.get();
+  const ShardBuckets::Bucket& layout = buckets_.buckets[bucket];
+  const std::size_t pieces = std::accumulate(from.begin(), from.end(), std::size_t{0});
+  const std::size_t bytes =
+      (present_ ? layout.bytes() : 0) + pieces * layout.of(owner()) * size_of(layout.sum);
+  const auto tell = [this, bucket, bytes](ShardEvent::Kind kind) {
+    if (options_.on_event) options_.on_event({.kind = kind, .number = bucket, .bytes = bytes});
+  };
+  tell(ShardEvent::Kind::Send);
   exchange_.launch(bucket, mine, present_ ? 1 : 0, from, std::move(lease),
-                   [this, bucket, round = round_](std::span<const void* const> pieces) {
-                     fold_leaves(bucket, round, pieces);
+                   [this, bucket, tell, round = round_](std::span<const void* const> received) {
+                     fold_leaves(bucket, round, received);
+                     tell(ShardEvent::Kind::Fold);
                    });
 }
 

@@ -24,6 +24,7 @@
 #include "trireme/parallel/data/leaf_exchange.h"
 #include "trireme/parallel/data/leaf_plan.h"
 #include "trireme/parallel/data/parameter_sync.h"
+#include "trireme/parallel/data/shard_event.h"
 #include "trireme/parallel/parameter_store.h"
 #include "trireme/parallel/unit_gather.h"
 
@@ -43,6 +44,7 @@ struct ShardedSyncOptions {
   std::int64_t bucket_bytes = 4 << 20;
   /// Called once per step, in begin(); its Work is part of finish().
   std::function<Work()> before_launch = {};
+  OnShardEvent on_event = {};
 };
 
 class ShardedSync final : public ParameterSync {

@@ -6,8 +6,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-UnitGather::UnitGather(comm::Communicator& group, ParameterStore& store)
-    : group_(group), store_(store) {
+UnitGather::UnitGather(comm::Communicator& group, ParameterStore& store, OnShardEvent on_event)
+    : group_(group), store_(store), on_event_(std::move(on_event)) {
   TRIREME_CHECK(group.size() == store.ownership().owners());
 }
 
@@ -40,6 +40,8 @@ void UnitGather::issue(std::size_t use) {
     const auto counts = layout.counts();
     held.arrived =
         group_.all_gather_v(in, out, counts, {.label = "weights of block " + std::to_string(unit)});
+    if (on_event_)
+      on_event_({.kind = ShardEvent::Kind::Gather, .number = unit, .bytes = layout.bytes});
   }
 }
 
@@ -78,6 +80,10 @@ void UnitGather::release(std::size_t use) {
     store_.hide(unit);
     pool_.give(std::move(held->second.buffer));
     held_.erase(held);
+    if (on_event_)
+      on_event_({.kind = ShardEvent::Kind::Free,
+                 .number = unit,
+                 .bytes = store_.ownership().units()[unit].bytes});
   }
 }
 

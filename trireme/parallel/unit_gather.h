@@ -18,6 +18,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/parallel/data/buffer_pool.h"
+#include "trireme/parallel/data/shard_event.h"
 #include "trireme/parallel/parameter_store.h"
 
 namespace trireme {
@@ -27,7 +28,7 @@ namespace parallel {
 class UnitGather {
  public:
   /// `group`: its own communicator, for nothing else, one rank per owner of the store.
-  UnitGather(comm::Communicator& group, ParameterStore& store);
+  UnitGather(comm::Communicator& group, ParameterStore& store, OnShardEvent on_event = {});
   ~UnitGather();
 
   /// `uses` are blocks, in order. Issues the first.
@@ -50,6 +51,7 @@ class UnitGather {
 
   comm::Communicator& group_;
   ParameterStore& store_;
+  OnShardEvent on_event_;
   BufferPool pool_;
   std::vector<std::uint16_t> uses_;
   std::size_t issued_ = 0;              // uses before it are

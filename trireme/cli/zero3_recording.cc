@@ -1,0 +1,244 @@
+#include "trireme/cli/zero3_recording.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/simulate.h"
+#include "trireme/models/mlp.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/strategy.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+using parallel::ShardEvent;
+using Kind = ShardEvent::Kind;
+
+// Wide enough that a matrix is cut into as many chunks as there may be ranks.
+constexpr std::int64_t kWidth = 192;
+constexpr int kMostRanks = 8, kMostBlocks = 8, kMostRounds = 4;
+
+// From a rank's events to its moments.
+class Moments {
+ public:
+  explicit Moments(std::vector<Zero3Moment>& out, int rounds) : out_(out), rounds_(rounds) {}
+
+  void take(const ShardEvent& event) {
+    switch (event.kind) {
+      case Kind::Gather:
+        whole_.push_back(event.number);
+        weights_ += event.bytes;
+        break;
+      case Kind::Free:
+        whole_.erase(std::find(whole_.begin(), whole_.end(), event.number));
+        weights_ -= event.bytes;
+        freed_.push_back(event.number);
+        break;
+      case Kind::Send:
+        buckets_ += event.bytes;
+        if (!out_.empty()) out_.back().sent.push_back(event.number);
+        break;
+      case Kind::Fold:
+        buckets_ -= event.bytes;
+        if (!out_.empty()) out_.back().added.push_back(event.number);
+        break;
+      case Kind::Use:
+        begin(name_of(event.use), event.use.block);
+    }
+    if (out_.empty()) return;
+    Zero3Moment& now = out_.back();
+    if (event.kind == Kind::Gather) now.whole.push_back(event.number);
+    now.weight_bytes = std::max(now.weight_bytes, weights_);
+    now.bucket_bytes = std::max(now.bucket_bytes, buckets_);
+  }
+  void end() { begin("end", -1); }
+
+ private:
+  void begin(std::string name, int block) {
+    out_.push_back({.name = std::move(name),
+                    .block = block,
+                    .whole = whole_,
+                    .freed = std::exchange(freed_, {}),
+                    .weight_bytes = weights_,
+                    .bucket_bytes = buckets_});
+  }
+  std::string name_of(const parallel::Use& use) {
+    const bool forward = use.phase == parallel::Phase::Forward;
+    if (forward && use.block == 0) ++round_;
+    std::string name = (forward ? "F" : "B") + std::to_string(use.block);
+    if (rounds_ > 1) name += "." + std::to_string(round_ - 1);
+    return name;
+  }
+
+  std::vector<Zero3Moment>& out_;
+  const int rounds_;
+  int round_ = 0;
+  std::vector<std::uint32_t> whole_, freed_;
+  std::size_t weights_ = 0, buckets_ = 0;
+};
+
+void check(const char* what, int value, int least, int most) {
+  if (value >= least && value <= most) return;
+  throw ConfigError(
+      std::to_string(value) + " " + what,
+      {.operation = "show",
+       .advice = "Use " + std::to_string(least) + " to " + std::to_string(most) + "."});
+}
+
+std::string kilobytes(std::size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f", static_cast<double>(bytes) / 1e3);
+  return text;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+bool contains(const std::vector<std::uint32_t>& numbers, int number) {
+  return std::find(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(number)) !=
+         numbers.end();
+}
+
+std::string list(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (const std::uint32_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+constexpr std::size_t kLabel = 12;
+
+}  // namespace
+
+std::size_t Zero3Recording::peak(int rank) const {
+  std::size_t most = 0;
+  for (const Zero3Moment& moment : moments[static_cast<std::size_t>(rank)])
+    most = std::max(most, moment.weight_bytes + moment.bucket_bytes);
+  return most;
+}
+
+Zero3Recording record_zero3(const Zero3Options& options) {
+  check("ranks", options.ranks, 2, kMostRanks);
+  check("blocks", options.blocks, 2, kMostBlocks);
+  check("micro-batches a rank", options.rounds, 1, kMostRounds);
+  const auto parameters = static_cast<std::size_t>(kWidth * kWidth + kWidth);
+  Zero3Recording recording{.ranks = options.ranks,
+                           .blocks = options.blocks,
+                           .rounds = options.rounds,
+                           .block_bytes = parameters * sizeof(float)};
+  recording.model_bytes = recording.block_bytes * static_cast<std::size_t>(options.blocks);
+  recording.own_bytes = recording.model_bytes / static_cast<std::size_t>(options.ranks);
+  recording.moments.resize(static_cast<std::size_t>(options.ranks));
+  const models::Blocks model = models::make_mlp(
+      {.widths = std::vector<std::int64_t>(static_cast<std::size_t>(options.blocks) + 1, kWidth)});
+  const auto total = static_cast<std::uint32_t>(options.ranks * options.rounds);
+  comm::SimulationOptions simulation;
+  simulation.network.seed = options.seed;
+  comm::simulate(options.ranks, simulation, [&](comm::SimulatedRank& rank) {
+    Moments moments(recording.moments[static_cast<std::size_t>(rank.rank)], options.rounds);
+    kernel::Assignment assignment;
+    parallel::Seat seat{.world = rank.world.get()};
+    seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+    seat.on_shard_event = [&](const ShardEvent& event) { moments.take(event); };
+    Strategy strategy(
+        seat, model,
+        {.sync = "zero3", .bucket_bytes = static_cast<std::int64_t>(recording.block_bytes)},
+        optim::make_optimizer(Sgd{}));
+    Batch batch{.total = total, .global_count = total};
+    for (const std::uint32_t i : leaves_of(assignment, total, rank.rank))
+      batch.micro.push_back(
+          {.index = i, .count = 1, .fields = {{"features", at::full({1, kWidth}, 0.01)}}});
+    strategy.step(batch, [](const models::Value& output, const MicroBatch&) {
+      return output.at(0).pow(2).sum();
+    });
+    moments.end();
+  });
+  return recording;
+}
+
+std::string name_of(const Zero3Recording& recording) {
+  return "ZeRO-3 of " + std::to_string(recording.blocks) + " blocks on " +
+         std::to_string(recording.ranks) + " ranks, " + std::to_string(recording.rounds) +
+         (recording.rounds == 1 ? " micro-batch" : " micro-batches") + " each";
+}
+
+std::string heading(const Zero3Recording& recording) {
+  return name_of(recording) + "\nweights: " + kilobytes(recording.block_bytes) + " kB a block, " +
+         kilobytes(recording.model_bytes) + " kB in all, of which a rank keeps " +
+         kilobytes(recording.own_bytes) + " kB\n";
+}
+
+std::string grid(const Zero3Recording& recording, int rank, std::size_t moments) {
+  const auto& all = recording.moments[static_cast<std::size_t>(rank)];
+  const std::span<const Zero3Moment> mine(all.data(), std::min(moments, all.size()));
+  const std::size_t width = recording.rounds > 1 ? 6 : 5;
+  const auto row = [&](const std::string& label, auto cell) {
+    std::string text = padded(label, kLabel);
+    for (const Zero3Moment& moment : mine) text += padded(cell(moment), width);
+    return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  };
+  std::string text = row("rank " + std::to_string(rank), [](const auto& m) { return m.name; });
+  for (int block = 0; block < recording.blocks; ++block)
+    text += row("block " + std::to_string(block), [&](const Zero3Moment& moment) -> std::string {
+      if (moment.block == block) return "##";
+      return contains(moment.whole, block) ? "==" : ".";
+    });
+  text += row("sends", [](const auto& m) { return list(m.sent); });
+  text += row("adds up", [](const auto& m) { return list(m.added); });
+  text += row("weights kB", [](const auto& m) { return kilobytes(m.weight_bytes); });
+  return text + row("buckets kB", [](const auto& m) { return kilobytes(m.bucket_bytes); });
+}
+
+std::string text_of(const Zero3Recording& recording) {
+  std::string text = heading(recording) + "\n";
+  text += grid(recording, 0, recording.moments[0].size());
+  text +=
+      "\n##: the block computes, all its weights are here; ==: all are here or on their way;\n"
+      ".: the own part alone. A bucket holds a block's gradients, which its owners add up.\n"
+      "At most beside the own part:";
+  for (int rank = 0; rank < recording.ranks; ++rank)
+    text += (rank > 0 ? ", " : " ") + std::string("rank ") + std::to_string(rank) + " " +
+            kilobytes(recording.peak(rank)) + " kB";
+  return text + "\n";
+}
+
+std::string json_of(const Zero3Recording& recording) {
+  using Json = nlohmann::ordered_json;
+  const Json head = {{"event", "show"},
+                     {"sync", "zero3"},
+                     {"ranks", recording.ranks},
+                     {"blocks", recording.blocks},
+                     {"rounds", recording.rounds},
+                     {"block_bytes", recording.block_bytes},
+                     {"own_bytes", recording.own_bytes}};
+  std::string text = head.dump() + "\n";
+  for (int rank = 0; rank < recording.ranks; ++rank) {
+    for (const Zero3Moment& moment : recording.moments[static_cast<std::size_t>(rank)]) {
+      const Json line = {{"event", "moment"},
+                         {"rank", rank},
+                         {"name", moment.name},
+                         {"block", moment.block},
+                         {"whole", moment.whole},
+                         {"freed", moment.freed},
+                         {"sent", moment.sent},
+                         {"added", moment.added},
+                         {"weight_bytes", moment.weight_bytes},
+                         {"bucket_bytes", moment.bucket_bytes}};
+      text += line.dump() + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// ShardEvent: what ZeRO-3 does to a rank's memory, told while it does it to whoever asked
+// (Seat::on_shard_event); `trireme show zero3` draws these.
+//
+// In order, one at a time: Gather (a block's whole weights are on their way), Use (a block's turn
+// has come: it waits for its weights, those of the next one are asked for, it computes), Free (a
+// block's weights are gone again), Send (a bucket's leaves are on their way to their owners), Fold
+// (this rank's part of a bucket has been added up).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "trireme/parallel/data/parameter_sync.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+struct ShardEvent {
+  enum class Kind : std::uint8_t { Gather, Use, Free, Send, Fold };
+  Kind kind = Kind::Use;
+  Use use = {};              // Use
+  std::uint32_t number = 0;  // the block of Gather and Free, the bucket of Send and Fold
+  std::size_t bytes = 0;     // taken by Gather and Send, given back by Free and Fold
+};
+
+using OnShardEvent = std::function<void(const ShardEvent&)>;
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme
