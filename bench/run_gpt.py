@@ -2,9 +2,9 @@
 """A training step of this tree against PyTorch's, interleaved; prints ratios.
 
     bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--ranks 2]
-                     [--shape small|base] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
+                     [--shape small|base|bert|resnet18] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
 
-Same GPT, data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
+Same model (a GPT, BERT's encoder, ResNet-18), data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
 runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2 zero3.
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -24,8 +25,13 @@ PRECISIONS = ("fp32", "bf16")
 # peer -> what runs against it, and its name in the table
 PEERS = {"ddp": ("plain", "DDP"), "compiled": ("plain", "DDP under torch.compile"),
          "zero1": ("zero1", "ZeroRedundancyOptimizer"), "fsdp2": ("zero3", "FSDP2")}
-# Over bench/gpt.toml: (layers, heads, width, block, global batch). "base" has GPT-2's smallest size.
-SHAPES = {"small": (6, 6, 384, 256, 8), "base": (12, 12, 768, 128, 4)}
+# shape -> model, and what is set over bench/MODEL.toml. "base" has GPT-2's smallest size.
+SHAPES = {
+    "small": ("gpt", {"layers": 6, "heads": 6, "width": 384, "block": 256, "global-batch": 8}),
+    "base": ("gpt", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 4}),
+    "bert": ("bert", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 8}),
+    "resnet18": ("resnet18", {"width": 64, "global-batch": 64}),
+}
 
 
 def parse():
@@ -35,11 +41,19 @@ def parse():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--shape", choices=SHAPES, default="small", help="10.9 or 85 million parameters")
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="GPT of 10.9 or 85 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
     parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
+
+
+def write_images(folder):
+    """CIFAR-10's records with made-up pixels: how long a step takes does not depend on them."""
+    generator = random.Random(1)
+    folder.mkdir()
+    for name, count in (("data_batch_1.bin", 512), ("test_batch.bin", 64)):
+        (folder / name).write_bytes(b"".join(bytes([i % 10]) + generator.randbytes(3 * 32 * 32) for i in range(count)))
 
 
 def write_data(path):
@@ -57,17 +71,17 @@ def write_data(path):
 def commands(options, data, out):
     """(who, precision) -> command; who: a parallel.sync of this tree's, or "peer" and its name."""
     found = {}
-    layers, heads, width, block, batch = SHAPES[options.shape]
-    own = {"model.layers": layers, "model.heads": heads, "model.width": width, "model.block": block,
-           "batch.global": batch, "batch.micro": batch // options.ranks}
+    model, numbers = SHAPES[options.shape]
+    batch = numbers["global-batch"]
+    own = {f"model.{key}": value for key, value in numbers.items() if key != "global-batch"}
+    own |= {"batch.global": batch, "batch.micro": batch // options.ranks}
     own_shape = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
-    shape = ["--layers", str(layers), "--heads", str(heads), "--width", str(width), "--block", str(block),
-             "--global-batch", str(batch)]
+    shape = ["--model", model] + [word for key, value in numbers.items() for word in (f"--{key}", str(value))]
     for precision in options.precisions:
         for peer in options.peers:
             sync = PEERS[peer][0]
             found[sync, precision] = [
-                str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
+                str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / f"{model}.toml"),
                 "--ranks", str(options.ranks), "--data", str(data), "--out", f"{out}-{sync}-{precision}", "--json",
                 "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}",
                 "--set", f"parallel.sync={sync}", *own_shape]
@@ -96,8 +110,8 @@ def run(command):
 def measure(options):
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        write_data(data)
+        data = pathlib.Path(folder) / "data"
+        write_images(data) if SHAPES[options.shape][0] == "resnet18" else write_data(data)
         for number in range(options.rounds):
             out = pathlib.Path(folder) / f"run-{number}"
             for key, command in commands(options, data, out).items():

@@ -1,6 +1,6 @@
-"""PyTorch over Gloo on the GPT of bench/gpt.toml; one JSON line a step.
+"""PyTorch over Gloo on the model of bench/gpt.toml, bert.toml or resnet18.toml; one JSON line a step.
 
-    torch_gpt.py --data FILE [--parallel ddp|compiled|zero1|fsdp2] [--ranks 2] [--steps 15]
+    torch_gpt.py --data FILE [--model gpt|bert|resnet18] [--parallel ddp|compiled|zero1|fsdp2] [--ranks 2] [--steps 15]
                  [--precision fp32|bf16] [--global-batch 8]
 
 ddp: DistributedDataParallel; compiled: under torch.compile (its first step takes minutes); zero1: DDP with
@@ -8,7 +8,7 @@ ZeroRedundancyOptimizer; fsdp2: fully_shard on every layer and on the whole, wei
 (ZeRO-3), in bf16 with its MixedPrecisionPolicy (bf16 weights, fp32 gradient sums).
 
 Each rank is a process with one thread on a core of its own. Model, initial values, optimizer, its
-numbers and the clipping are those of `trireme train bench/gpt.toml`; bf16 is autocast where not said.
+numbers and the clipping are those of `trireme train bench/MODEL.toml`; bf16 is autocast where not said.
 """
 import argparse
 import json
@@ -25,7 +25,13 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from gpt_model import Gpt, make_optimizer  # noqa: E402
+import bert_model  # noqa: E402
+import gpt_model  # noqa: E402
+import resnet_model  # noqa: E402
+
+MASK = 256  # the token that bert reads where a byte is hidden
+RECORD = 1 + 3 * 32 * 32  # of CIFAR-10's binary version
+
 
 def batches(path, sequences, block, rank, seed=1):
     """Windows of block + 1 bytes at random places of the file: tokens and targets [sequences, block]."""
@@ -38,18 +44,60 @@ def batches(path, sequences, block, rank, seed=1):
         yield windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 
+def masked(path, sequences, block, rank):
+    """Windows of which 15 % of the bytes are hidden: tokens, and targets that are -1 elsewhere."""
+    generator = torch.Generator().manual_seed(77 + rank)
+    asked = max(1, (15 * block + 50) // 100)
+    for tokens, _ in batches(path, sequences, block, rank):
+        where = torch.rand(tokens.shape, generator=generator).argsort(1)[:, :asked]
+        targets = torch.full_like(tokens, -1).scatter(1, where, tokens.gather(1, where))
+        yield tokens.scatter(1, where, MASK), targets
+
+
+def images(path, count, rank):
+    """Records at random, normalised: images [count, 3, 32, 32] and labels."""
+    with open(os.path.join(path, "data_batch_1.bin"), "rb") as file:
+        records = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).view(-1, RECORD)
+    generator = torch.Generator().manual_seed(1000 + rank)
+    while True:
+        chosen = records[torch.randint(len(records), (count,), generator=generator)]
+        pixels = chosen[:, 1:].view(-1, 3, 32, 32).float() / 255
+        yield (pixels - 0.47) / 0.25, chosen[:, 0].long()
+
+
+def subject(options, rank):
+    """The model, its optimizer, the batches of this rank, and what its gradient is clipped to (None: not)."""
+    share = options.global_batch // options.ranks
+    if options.model == "resnet18":
+        model = resnet_model.Resnet18(options.width)
+        return model, resnet_model.make_optimizer, images(options.data, share, rank), None
+    shape = {"layers": options.layers, "heads": options.heads, "width": options.width, "block": options.block}
+    if options.model == "bert":
+        model, source = bert_model.Bert(**shape), masked(options.data, share, options.block, rank)
+    else:
+        model, source = gpt_model.Gpt(**shape), batches(options.data, share, options.block, rank)
+    return model, gpt_model.make_optimizer, source, 1.0
+
+
+def units(model):
+    """Modules that FSDP2 shards one by one: layers, or residual blocks."""
+    if hasattr(model, "layer"):
+        return list(model.layer)
+    return [block for name, stage in model.named_children() if name.startswith("layer") for block in stage]
+
+
 def sharded(model, options):
     """As the manual of FSDP2 has it: each layer a unit of its own, the rest in the root's."""
     policy = MixedPrecisionPolicy()
     if options.precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     mesh = dist.init_device_mesh("cpu", (options.ranks,))
-    for layer in model.layer:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    for unit in units(model):
+        fully_shard(unit, mesh=mesh, mp_policy=policy)
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def parallelised(model, options):
+def parallelised(model, make_optimizer, options):
     if options.parallel == "fsdp2":
         return sharded(model, options), make_optimizer(model)
     parallel = DistributedDataParallel(model)
@@ -57,8 +105,9 @@ def parallelised(model, options):
         parallel = torch.compile(parallel)
     optimizer = make_optimizer(model)
     if options.parallel == "zero1":
-        defaults = {key: optimizer.defaults[key] for key in ("lr", "betas", "weight_decay")}
-        optimizer = ZeroRedundancyOptimizer(optimizer.param_groups, torch.optim.AdamW, **defaults)
+        numbers = ("lr", "betas", "momentum", "weight_decay")
+        defaults = {key: optimizer.defaults[key] for key in numbers if key in optimizer.defaults}
+        optimizer = ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), **defaults)
     return parallel, optimizer
 
 
@@ -68,16 +117,16 @@ def train(rank, options, store):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
     torch.manual_seed(1)
-    model = Gpt(layers=options.layers, heads=options.heads, width=options.width, block=options.block)
-    parallel, optimizer = parallelised(model, options)
-    source = batches(options.data, options.global_batch // options.ranks, options.block, rank)
+    model, make_optimizer, source, clip = subject(options, rank)
+    parallel, optimizer = parallelised(model, make_optimizer, options)
     for step in range(options.steps):
         start = time.perf_counter()
         tokens, targets = next(source)
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16" and options.parallel != "fsdp2"):
             loss = parallel(tokens, targets)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         optimizer.zero_grad()
         mean = loss.detach().clone()
@@ -96,6 +145,7 @@ def main():
     parser.add_argument("--global-batch", type=int, default=8)
     for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
