@@ -144,6 +144,7 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
     make_plan(total);
   } else {
     rounds_ = 0;
+    total_ = 0;  // the next step is planned anew, also where it is as long as the one before
   }
   round_ends_.clear();
   for (std::size_t i = 0; i < order_.size(); ++i) {

@@ -328,6 +328,34 @@ TEST(Strategy, EverySyncResumesFromEveryOther) {
   }
 }
 
+// A validation between two steps of the same length: what it leaves is no step's plan.
+TEST(Strategy, EverySyncGoesOnAfterAValidation) {
+  const auto trained = [](int ranks, const Sync& sync, bool validates) {
+    std::string hash;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, tiny_gpt(), {.sync = sync.name, .shard = sync.shard},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (int step = 0; step < 4; ++step) {
+        strategy.step(batch_of(step, 6, rank.rank, assignment), token_loss());
+        if (validates) strategy.evaluate({batch_of(100, 4, rank.rank, rank.size)}, token_loss());
+      }
+      const std::string own = strategy.weights_hash();
+      if (rank.rank == 0) hash = own;
+    });
+    return hash;
+  };
+  const std::string wanted = trained(1, {}, false);
+  for (const auto& [ranks, sync] : {std::pair<int, Sync>{3, {}},
+                                    {2, {"zero1"}},
+                                    {3, {"zero2"}},
+                                    {3, {"zero3"}},
+                                    {4, {"hybrid", 2}}})
+    EXPECT_EQ(trained(ranks, sync, true), wanted) << sync.name;
+}
+
 TEST(Strategy, StateInAMappedFileChangesNoBit) {
   for (const Sync& sync : {Sync{}, {"zero1"}, {"zero3"}}) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
