@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A training step of this tree against PyTorch's DistributedDataParallel, interleaved; prints ratios.
+"""A training step of this tree against PyTorch's, interleaved; prints ratios.
 
-    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15]
-                     [--shape small|base] [--precisions fp32 bf16] [--compile] [--json FILE]
+    bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--ranks 2]
+                     [--shape small|base|bert|resnet18] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
 
-Same GPT, data, precision, and 2 ranks with one thread each; with --compile also DDP under torch.compile.
+Same model (a GPT, BERT's encoder, ResNet-18), data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
+runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2 zero3.
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
 """
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -20,8 +22,16 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
 PRECISIONS = ("fp32", "bf16")
-# Over bench/gpt.toml: (layers, heads, width, block, global batch). "base" has GPT-2's smallest size.
-SHAPES = {"small": (6, 6, 384, 256, 8), "base": (12, 12, 768, 128, 4)}
+# peer -> what runs against it, and its name in the table
+PEERS = {"ddp": ("plain", "DDP"), "compiled": ("plain", "DDP under torch.compile"),
+         "zero1": ("zero1", "ZeroRedundancyOptimizer"), "fsdp2": ("zero3", "FSDP2")}
+# shape -> model, and what is set over bench/MODEL.toml. "base" has GPT-2's smallest size.
+SHAPES = {
+    "small": ("gpt", {"layers": 6, "heads": 6, "width": 384, "block": 256, "global-batch": 8}),
+    "base": ("gpt", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 4}),
+    "bert": ("bert", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 8}),
+    "resnet18": ("resnet18", {"width": 64, "global-batch": 64}),
+}
 
 
 def parse():
@@ -31,11 +41,19 @@ def parse():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--shape", choices=SHAPES, default="small", help="10.9 or 85 million parameters")
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="GPT of 10.9 or 85 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--compile", action="store_true", help="DDP under torch.compile, too")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
     parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
+
+
+def write_images(folder):
+    """CIFAR-10's records with made-up pixels: how long a step takes does not depend on them."""
+    generator = random.Random(1)
+    folder.mkdir()
+    for name, count in (("data_batch_1.bin", 512), ("test_batch.bin", 64)):
+        (folder / name).write_bytes(b"".join(bytes([i % 10]) + generator.randbytes(3 * 32 * 32) for i in range(count)))
 
 
 def write_data(path):
@@ -51,24 +69,25 @@ def write_data(path):
 
 
 def commands(options, data, out):
-    """(who, precision) -> command."""
+    """(who, precision) -> command; who: a parallel.sync of this tree's, or "peer" and its name."""
     found = {}
-    layers, heads, width, block, batch = SHAPES[options.shape]
-    own = {"model.layers": layers, "model.heads": heads, "model.width": width, "model.block": block,
-           "batch.global": batch, "batch.micro": batch // options.ranks}
+    model, numbers = SHAPES[options.shape]
+    batch = numbers["global-batch"]
+    own = {f"model.{key}": value for key, value in numbers.items() if key != "global-batch"}
+    own |= {"batch.global": batch, "batch.micro": batch // options.ranks}
     own_shape = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
-    shape = ["--layers", str(layers), "--heads", str(heads), "--width", str(width), "--block", str(block),
-             "--global-batch", str(batch)]
+    shape = ["--model", model] + [word for key, value in numbers.items() for word in (f"--{key}", str(value))]
     for precision in options.precisions:
-        found["trireme", precision] = [
-            str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"),
-            "--ranks", str(options.ranks), "--data", str(data), "--out", str(out), "--json",
-            "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}", *own_shape]
-        found["ddp", precision] = [
-            options.python, str(HERE / "peers" / "ddp_gpt.py"), "--data", str(data), "--ranks",
-            str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
-        if options.compile:
-            found["compiled", precision] = found["ddp", precision] + ["--compile"]
+        for peer in options.peers:
+            sync = PEERS[peer][0]
+            found[sync, precision] = [
+                str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / f"{model}.toml"),
+                "--ranks", str(options.ranks), "--data", str(data), "--out", f"{out}-{sync}-{precision}", "--json",
+                "--set", f"train.steps={options.steps}", "--set", f"train.precision={precision}",
+                "--set", f"parallel.sync={sync}", *own_shape]
+            found[f"peer {peer}", precision] = [
+                options.python, str(HERE / "peers" / "torch_gpt.py"), "--parallel", peer, "--data", str(data),
+                "--ranks", str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
     return found
 
 
@@ -91,12 +110,11 @@ def run(command):
 def measure(options):
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        write_data(data)
+        data = pathlib.Path(folder) / "data"
+        write_images(data) if SHAPES[options.shape][0] == "resnet18" else write_data(data)
         for number in range(options.rounds):
             out = pathlib.Path(folder) / f"run-{number}"
             for key, command in commands(options, data, out).items():
-                command = [f"{word}-{key[1]}" if word == str(out) else word for word in command]
                 print(f"round {number + 1} of {options.rounds}: {' '.join(key)}", file=sys.stderr, flush=True)
                 seconds, exposed, loss = run(command)
                 figure = figures.setdefault(" ".join(key), {"steps": [], "losses": [], "exposed": []})
@@ -109,27 +127,23 @@ def measure(options):
     return figures
 
 
-def table(figures, precisions):
-    rows = ["| precision | Trireme, step | of it communication | DDP, step | DDP / Trireme | "
-            "loss at the end, Trireme | DDP |",
-            "|---|---:|---:|---:|---:|---:|---:|"]
-    for precision in precisions:
-        own, peer = figures[f"trireme {precision}"], figures[f"ddp {precision}"]
-        rows.append(f"| {precision} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
-                    f"{peer['median']:.3f} s | "
-                    f"{peer['median'] / own['median']:.2f}x | {own['losses'][-1]:.3f} | "
-                    f"{peer['losses'][-1]:.3f} |")
-    for precision in precisions:
-        if f"compiled {precision}" in figures:
-            own, peer = figures[f"trireme {precision}"]["median"], figures[f"compiled {precision}"]["median"]
-            rows.append(f"\n{precision}, DDP under torch.compile: {peer:.3f} s, {peer / own:.2f}x")
+def table(figures, options):
+    rows = ["| precision | sync | Trireme, step | of it communication | against | its step | its / Trireme | "
+            "loss at the end | its |", "|---|---|---:|---:|---|---:|---:|---:|---:|"]
+    for precision in options.precisions:
+        for peer in options.peers:
+            sync, name = PEERS[peer]
+            own, theirs = figures[f"{sync} {precision}"], figures[f"peer {peer} {precision}"]
+            rows.append(f"| {precision} | {sync} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
+                        f"{name} | {theirs['median']:.3f} s | {theirs['median'] / own['median']:.2f}x | "
+                        f"{own['losses'][-1]:.3f} | {theirs['losses'][-1]:.3f} |")
     return "\n".join(rows)
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures, options.precisions))
+    print(table(figures, options))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
 

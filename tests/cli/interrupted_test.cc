@@ -32,6 +32,8 @@ class Interrupted : public ::testing::Test {
     return folder_.file(run + "/checkpoint/" + latest + "/" + file);
   }
   void expect_stopped_and_resumed(int signal, int code);
+  // Once the run has a checkpoint; the others must end at once.
+  void kill_rank_1(Command::Running& running, const std::string& run = "run");
 
   Folder folder_;
   const std::string long_ = tiny_config(folder_, "steps = 100000\nvalidate_every = 0\n");
@@ -59,6 +61,27 @@ void Interrupted::expect_stopped_and_resumed(int signal, int code) {
   const CommandResult resumed = trireme({"train", "--resume", "run", "--ranks", "2", "--set", end});
   EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+}
+
+void Interrupted::kill_rank_1(Command::Running& running, const std::string& run) {
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  while (!fs::exists(folder_.file(run + "/checkpoint/latest"))) {
+    ASSERT_FALSE(running.wait_for("error", 0.05)) << running.output();
+  }
+  pid_t victim = 0;
+  for (const pid_t child : descendants(running.pid())) {
+    if (environment_of(child, "TRIREME_RANK") == "1") victim = child;
+  }
+  ASSERT_NE(victim, 0) << "no rank 1 among the launcher's processes";
+  const auto killed = std::chrono::steady_clock::now();
+  kill(victim, SIGKILL);
+  const CommandResult result = running.wait(20);
+  const double took =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
+  EXPECT_LT(took, 2.0);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1"));
+  EXPECT_EQ(result.left_behind, 0);
 }
 
 TEST_F(Interrupted, ByCtrlC) { expect_stopped_and_resumed(SIGINT, 130); }
@@ -129,25 +152,27 @@ TEST_F(Interrupted, KilledRankIsNamedAndTheCheckpointStays) {
                                   "checkpoint.every=5"})
                      .in(folder_.path())
                      .start();
-  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
-  while (!fs::exists(folder_.file("run/checkpoint/latest"))) {
-    ASSERT_FALSE(running.wait_for("error", 0.05)) << running.output();
-  }
-  pid_t victim = 0;
-  for (const pid_t child : descendants(running.pid())) {
-    if (environment_of(child, "TRIREME_RANK") == "1") victim = child;
-  }
-  ASSERT_NE(victim, 0) << "no rank 1 among the launcher's processes";
-  const auto killed = std::chrono::steady_clock::now();
-  kill(victim, SIGKILL);
-  const CommandResult result = running.wait(20);
-  const double took =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
-  EXPECT_LT(took, 2.0);
-  EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("rank 1"));
-  EXPECT_EQ(result.left_behind, 0);
+  kill_rank_1(running);
   hash("run");
+}
+
+TEST_F(Interrupted, AKilledRankOfZeroIsResumedBitForBitOnOtherLayouts) {
+  const std::string config = tiny_config(folder_, "steps = 600\nvalidate_every = 0\nclip = 0.5\n");
+  ASSERT_EQ(trireme({"train", config, "--out", "whole"}).code, 0);
+  for (const char* sync : {"zero2", "zero3"}) {
+    const std::string run = std::string("run-") + sync;
+    auto running =
+        trireme_command({"train", config, "--ranks", "3", "--out", run, "--set",
+                         std::string("parallel.sync=") + sync, "--set", "checkpoint.every=10"})
+            .in(folder_.path())
+            .start();
+    kill_rank_1(running, run);
+    EXPECT_NE(hash(run), hash("whole"));
+    const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", "2", "--set",
+                                           "parallel.sync=zero1", "--set", "checkpoint.every=0"});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_EQ(hash(run), hash("whole")) << sync;
+  }
 }
 
 TEST_F(Interrupted, FullDiskKeepsTheOldCheckpoint) {

@@ -27,8 +27,7 @@ class Relatives : public ::testing::TestWithParam<std::string> {
   }
   Folder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Every, Relatives,
-                         ::testing::Values("local_sgd", "diloco", "easgd", "gossip"));
+INSTANTIATE_TEST_SUITE_P(Every, Relatives, ::testing::Values("local_sgd", "diloco"));
 
 // Saved after step 10 of rounds of 4 steps: who goes on from there on as many ranks has the same
 // bits as who was never stopped; other numbers of ranks go on, too.

@@ -6,6 +6,7 @@
 #include <ATen/Functions.h>
 
 #include <sstream>
+#include <tuple>
 
 #include "trireme/job/job.h"
 #include "trireme/models/mlp.h"
@@ -33,12 +34,14 @@ Batch batch_of(std::int64_t step, const Job& job) {
   return batch;
 }
 
-// argv: parallel.sync, steps (0: without end, saying so after a few).
+// argv: parallel.sync, steps (0: without end, saying so after a few), lanes.
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
-  Strategy strategy(job, models::make_mlp({.widths = {12, 64, 5}}),
-                    StrategyOptions{.sync = argv[1], .clip = 1, .local = {.steps = 3}},
-                    AdamW{.learning_rate = 1e-2});
+  Strategy strategy(
+      job, models::make_mlp({.widths = {12, 64, 5}}),
+      StrategyOptions{
+          .sync = argv[1], .clip = 1, .lanes = std::stoi(argv[3]), .local = {.steps = 3}},
+      AdamW{.learning_rate = 1e-2});
   const Loss loss = [](const models::Value& output, const MicroBatch& micro) {
     return (output.at(0) - micro.field("features").narrow(1, 0, 5).sin()).pow(2).sum();
   };
@@ -67,13 +70,13 @@ std::string result_of(const ProcessRun& run, std::size_t rank) {
   return result;
 }
 
-TEST_P(RelativesAsProcesses, GiveTheSameBitsOverEveryTransportAndAlgorithm) {
+TEST_P(RelativesAsProcesses, GiveTheSameBitsOverEveryTransportAndAlgorithmAndInLanes) {
   std::string expected;
-  for (const auto& [transport, algorithm] :
-       {std::pair{"shm", "auto"}, {"tcp", "auto"}, {"tcp", "ring"}}) {
+  for (const auto& [transport, algorithm, lanes] :
+       {std::tuple{"shm", "auto", "1"}, {"tcp", "auto", "1"}, {"tcp", "ring", "2"}}) {
     const ProcessRun run = run_processes(
         3, "train",
-        {.transport = transport, .algorithm = algorithm, .arguments = {GetParam(), "8"}});
+        {.transport = transport, .algorithm = algorithm, .arguments = {GetParam(), "8", lanes}});
     ASSERT_EQ(run.exit_code, 0) << run.describe();
     if (expected.empty()) expected = result_of(run, 0);
     EXPECT_NE(expected.find("HASH "), std::string::npos) << run.describe();
@@ -84,7 +87,7 @@ TEST_P(RelativesAsProcesses, GiveTheSameBitsOverEveryTransportAndAlgorithm) {
 
 TEST_P(RelativesAsProcesses, AKilledRankEndsTheJob) {
   for (const char* transport : {"shm", "tcp"}) {
-    ProcessOptions options{.transport = transport, .arguments = {GetParam(), "0"}};
+    ProcessOptions options{.transport = transport, .arguments = {GetParam(), "0", "1"}};
     options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
       if (rank == 1 && line == "running") testing::send_signal(running.pids[1], SIGKILL);
     };

@@ -19,6 +19,7 @@ struct Layout {
   int ranks = 1;
   std::string transport = "shm";
   std::vector<std::string> arguments = {};  // of the body
+  std::chrono::seconds time_limit{100};
 };
 
 /// "case algorithm" -> "weights hash, loss hash", as the ranks print it:
@@ -30,8 +31,7 @@ struct Results {
 };
 
 inline Results train_layout(const Layout& layout) {
-  testing::ProcessOptions options{.time_limit = std::chrono::seconds(100),
-                                  .transport = layout.transport};
+  testing::ProcessOptions options{.time_limit = layout.time_limit, .transport = layout.transport};
   options.arguments = layout.arguments;
   const testing::ProcessRun run = testing::run_processes(layout.ranks, "train", options);
   Results results;

@@ -22,7 +22,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
   command.add_option(
       "--algorithm", options.algorithm,
       "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | double_tree | "
-      "halving_doubling | hierarchical");
+      "halving_doubling | hierarchical | mpi-native");
   command.add_option("--link", options.link,
                      "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
   command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");

@@ -7,6 +7,7 @@
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/native_run.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
 #include "trireme/comm/registry.h"
@@ -32,7 +33,9 @@ Communicator::Communicator(std::shared_ptr<Engine> engine)
       chooser_(std::make_shared<const Chooser>(
           Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
-  choose(engine_->options().algorithm, 0, 1);  // refuse an unknown name now
+  // Refuse now what never works. A float's sum: what a job reduces most.
+  const std::string& usual = engine_->options().algorithm;
+  choose(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
 
 Communicator::~Communicator() { engine_->close(); }
@@ -78,9 +81,34 @@ void Communicator::place(Operation& operation, const OpOptions& options) const {
           });
 }
 
+// Why the network cannot reduce this by itself; empty: it can.
+std::string Communicator::why_not_native(const Reduced& what) const {
+  const net::Transport& transport = engine_->transport();
+  const bool exact = what.op == ReduceOp::Min || what.op == ReduceOp::Max ||
+                     !kernel::can_divide(what.dtype);  // integers
+  if (!transport.can_reduce(DType::F32)) {
+    return std::string(transport_name()) == "mpi"
+               ? name() + " is a group of the job, and MPI reduces over the whole"
+               : "it needs transport mpi, and " + name() + " has " + std::string(transport_name());
+  }
+  if (!transport.can_reduce(what.dtype))
+    return "MPI cannot reduce " + std::string(trireme::name_of(what.dtype));
+  if (!exact && engine_->options().reproducible)
+    return "MPI adds floats in an order of its own, and this job is reproducible";
+  return {};
+}
+
 // The same on all ranks, since it depends on nothing but the call, the group and the transport.
-std::string Communicator::choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
-                                 bool wide) const {
+std::string Communicator::choose(std::string_view wanted, const Reduced& what) const {
+  const std::size_t bytes = what.bytes;
+  const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
+  if (wanted == kMpiNative || (wanted.empty() && engine_->options().algorithm == kMpiNative)) {
+    const std::string reason = size() == 1 ? std::string() : why_not_native(what);
+    if (reason.empty()) return size() == 1 ? "naive" : std::string(kMpiNative);
+    require(wanted.empty(), "all_reduce",
+            [&] { return "algorithm mpi-native cannot be used here: " + reason; });
+    wanted = "auto";
+  }
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == nccl::kNative && engine_->options().gpu) wanted = "auto";  // on the CPU
   if (wanted == nccl::kNative) {
@@ -92,7 +120,7 @@ std::string Communicator::choose(std::string_view wanted, std::size_t bytes, std
          .advice = "Use comm.transport nccl where there are GPUs, or algorithm auto."});
   }
   if (wanted == "auto") {
-    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, total, wide);
+    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, what.total, wide);
   }
   if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
     throw ConfigError("algorithm direct needs memory that ranks share; transport " +
@@ -102,7 +130,7 @@ std::string Communicator::choose(std::string_view wanted, std::size_t bytes, std
                        .advice = "Use algorithm auto or ring, or transport shm."});
   }
   if (wanted != "direct" && !find_algorithm(OpKind::AllReduce, wanted)) {
-    std::string names = "auto, direct";
+    std::string names = "auto, direct, mpi-native";
     for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce))
       names += ", " + entry->name;
     throw ConfigError(
@@ -126,8 +154,8 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.algorithm = choose(options.algorithm, inout.bytes(), operation.total,
-                               kernel::accumulates_wide(combine_of(op), inout.dtype));
+  operation.algorithm =
+      choose(options.algorithm, {op, inout.dtype, inout.bytes(), operation.total});
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
   return submit(std::move(operation), options);
@@ -154,8 +182,7 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
-  operation.algorithm = choose(options.algorithm, out.bytes(), total,
-                               kernel::accumulates_wide(kernel::Combine::Sum, out.dtype));
+  operation.algorithm = choose(options.algorithm, {ReduceOp::Sum, out.dtype, out.bytes(), total});
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
   return submit(std::move(operation), options);

@@ -97,7 +97,7 @@ class Gpu;
 struct CommunicatorOptions {
   std::string name = "world";
   /// auto | direct | a registered one (registry.h) | nccl-native: GPU memory is reduced by NCCL's
-  /// own order of additions, CPU memory as by auto.
+  /// own order of additions, CPU memory as by auto | mpi-native (native_run.h): by MPI's own.
   std::string algorithm = "auto";
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
@@ -227,8 +227,14 @@ class Communicator final {
   bool may_be_direct(OpKind kind, const OpOptions& options) const;
   Work submit(Operation operation, const OpOptions& options);
   void place(Operation& operation, const OpOptions& options) const;
-  std::string choose(std::string_view wanted, std::size_t bytes, std::uint32_t total,
-                     bool wide = false) const;
+  struct Reduced {
+    ReduceOp op = ReduceOp::Sum;
+    DType dtype = DType::F32;
+    std::size_t bytes = 0;
+    std::uint32_t total = 1;  // leaves
+  };
+  std::string choose(std::string_view wanted, const Reduced& what) const;
+  std::string why_not_native(const Reduced& what) const;
   std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;

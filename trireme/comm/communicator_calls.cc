@@ -245,8 +245,7 @@ Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
     return Work::all(works);
   }
   const auto algorithm = [&](std::size_t bytes, DType dtype) {
-    return choose(options.algorithm, bytes, static_cast<std::uint32_t>(size()),
-                  kernel::accumulates_wide(combine_of(op), dtype));
+    return choose(options.algorithm, {op, dtype, bytes, static_cast<std::uint32_t>(size())});
   };
   auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();

@@ -7,6 +7,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/inline_run.h"
+#include "trireme/comm/native_run.h"
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/phase.h"
 #include "trireme/comm/program_run.h"
@@ -169,9 +170,10 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   if (op.on_gpu) return can_map_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
   try {
-    if (!call->inlined && op.algorithm == "direct") {
+    if (call->inlined || op.algorithm == kMpiNative) {
+    } else if (op.algorithm == "direct") {
       call->direct = make_direct(*this, call);
-    } else if (!call->inlined) {
+    } else {
       call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
     }
   } catch (...) {  // an algorithm that is wrong, or no memory for what it needs
@@ -235,6 +237,7 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
     wait_for(Waits::Direct);
     return direct->run();
   }
+  if (!call->inlined && call->operation.algorithm == kMpiNative) return run_native(*this, call);
   if (call->operation.kind == OpKind::Allocate) {
     map_region(*call, payloads);
     if (broken()) return;

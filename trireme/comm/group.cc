@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/alone_transport.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/native_run.h"
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/sub_transport.h"
 
@@ -57,6 +58,7 @@ std::uint64_t Engine::group_id(std::span<const int> ranks, std::string_view name
 std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, std::uint64_t id) {
   CommunicatorOptions options = options_;
   options.name = std::move(name);
+  if (options.algorithm == kMpiNative) options.algorithm = "auto";  // the network reduces over all
   options.host_of_rank.clear();
   options.world_ranks.clear();
   for (const int rank : ranks) {

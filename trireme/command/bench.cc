@@ -15,6 +15,7 @@
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
+#include "trireme/comm/native_run.h"
 #include "trireme/comm/registry.h"
 #include "trireme/command/bench_report.h"
 #include "trireme/command/command.h"
@@ -118,7 +119,8 @@ void measure_all(comm::Communicator& world, const Options& options) {
 }
 
 int run_rank(const Invocation& invocation, const Options& options) {
-  Job job(invocation.argc, invocation.argv, {.transport = options.transport});
+  Job job(invocation.argc, invocation.argv,
+          {.transport = options.transport, .reproducible = options.algorithm != comm::kMpiNative});
   if (options.tune) {
     tune(job, options);
   } else {
@@ -154,9 +156,11 @@ int run_simulated(const Options& options) {
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
   const bool reduces = kind == comm::OpKind::AllReduce;
-  std::string names = reduces ? "auto, direct" : "auto";
+  std::string names = reduces ? "auto, direct, mpi-native" : "auto";
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) names += ", " + entry->name;
-  if (name == "auto" || (reduces && name == "direct") || comm::find_algorithm(kind, name)) return;
+  if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
+      comm::find_algorithm(kind, name))
+    return;
   refuse(std::string(comm::name_of(kind)) + " has no algorithm " + name,
          "Choose one of " + names + ".");
 }
@@ -260,6 +264,7 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
+  add_bench_scale(*bench, invocation);
   CLI::App* command = bench->add_subcommand("comm", "Latency and bandwidth of collectives");
   command->add_option("COLLECTIVE", options->collectives, "all-reduce, broadcast, ...")
       ->capture_default_str();

@@ -33,6 +33,8 @@ void add_show_partition(CLI::App& show, Invocation& invocation);
 void add_show_gossip(CLI::App& show, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
+/// `bench scale`, below `bench`.
+void add_bench_scale(CLI::App& bench, Invocation& invocation);
 void add_launch(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);
 

@@ -70,6 +70,7 @@ void read_events(const std::string& path, ComparedRun& run) {
     run.step_seconds.push_back(event.value("step_seconds", 0.0));
     run.per_second.push_back(
         event.value("tokens_per_second", event.value("samples_per_second", 0.0)));
+    run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
   }
   if (run.training.empty()) {
     const bool there = std::filesystem::exists(path);

@@ -15,7 +15,8 @@ struct ComparedRun {
   std::string name, folder;
   std::map<std::string, std::string> keys;                      // as TOML writes the values
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
-  std::vector<double> step_seconds, per_second;                 // of every step: time, tokens/s
+  // Of every step: time, tokens/s, and what of the time was waiting for others.
+  std::vector<double> step_seconds, per_second, communication_seconds;
 };
 /// Throws ConfigError where `folder` holds no config.toml or no events.
 ComparedRun read_run(const std::string& folder);

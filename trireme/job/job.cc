@@ -273,7 +273,8 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .epoch = env.epoch,
       .timeout = options.timeout,
       .patience = options.timeout + options.timeout_user_code,
-      .sockets = options.sockets};
+      .sockets = options.sockets,
+      .rate = options.rate};
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);

@@ -44,6 +44,9 @@ struct JobOptions {
   std::shared_ptr<observe::Trace> trace = nullptr;
   /// TCP connections between two ranks, which share its large messages (TRIREME_COMM_SOCKETS).
   int sockets = 1;
+  /// The most bytes a second that a TCP connection sends; 0: all it can. To leave room for others,
+  /// or to see what a slow network does to a job (TRIREME_COMM_RATE).
+  std::int64_t rate = 0;
   /// By which ranks on other hosts reach this one: an interface ("eth0") or a subnet
   /// ("10.0.0.0/8"). Empty: the interface towards the coordinator. (TRIREME_COMM_INTERFACE)
   std::string interface = {};

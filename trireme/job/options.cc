@@ -50,6 +50,22 @@ void take_sockets(const launch::Getenv& get, int& value) {
        .advice = "For example: TRIREME_COMM_SOCKETS=2"});
 }
 
+void take_rate(const launch::Getenv& get, std::int64_t& value) {
+  const auto text = get("TRIREME_COMM_RATE");
+  std::string given = std::to_string(value);
+  if (text && !text->empty() && value == JobOptions().rate) {
+    given = *text;
+    char* end = nullptr;
+    const double rate = std::strtod(given.c_str(), &end);
+    value = *end == '\0' && rate >= 0 && rate <= 1e15 ? static_cast<std::int64_t>(rate) : -1;
+  }
+  if (value >= 0) return;
+  throw ConfigError("'" + given + "' is no number of bytes a second",
+                    {.operation = "config",
+                     .label = "comm.rate",
+                     .advice = "For example: TRIREME_COMM_RATE=1e9"});
+}
+
 // mpirun may have bound each rank to cores of its own; where it has not, the ranks share.
 bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; }
 
@@ -64,6 +80,7 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   take_seconds(get, "TRIREME_TIMEOUT_USER_CODE", standard.timeout_user_code,
                options.timeout_user_code);
   take_sockets(get, options.sockets);
+  take_rate(get, options.rate);
   const std::initializer_list<std::string_view> known = {"auto",  "shm", "tcp",
                                                          "mixed", "mpi", "nccl"};
   if (std::find(known.begin(), known.end(), options.transport) == known.end()) {

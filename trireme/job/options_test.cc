@@ -50,6 +50,13 @@ TEST(Options, SocketsAreANumberInBounds) {
   EXPECT_THROW(resolve_options({.sockets = 0}, from({})), ConfigError);
 }
 
+TEST(Options, ARateIsANumberOfBytes) {
+  EXPECT_EQ(resolve_options({}, from({{"TRIREME_COMM_RATE", "1e9"}})).rate, 1'000'000'000);
+  EXPECT_EQ(resolve_options({.rate = 5}, from({{"TRIREME_COMM_RATE", "1e9"}})).rate, 5);
+  for (const char* wrong : {"1GB", "-1", "1e300"})
+    EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_RATE", wrong}})), ConfigError) << wrong;
+}
+
 TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
   launch::RankEnvironment rank;
   rank.cores = 3;

@@ -33,6 +33,7 @@ struct ConnectOptions {
   Duration patience = std::chrono::minutes(31);
   std::vector<bool> skip = {};  // tcp: peers without a connection; empty: none
   int sockets = 1;              // tcp: a pair of ranks, equal on all; large messages share them
+  std::int64_t rate = 0;  // tcp: the most bytes a second that a connection sends; 0: all it can
 };
 
 /// All ranks on this host, as processes or threads (each with its own waiter).

@@ -129,6 +129,7 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
       if (kind != SocketKind::Tcp) continue;
       set_patience(socket.get(), options.patience);
       bound_local_queue(socket.get());
+      bound_rate(socket.get(), options.rate);
     }
   }
   return sockets;

@@ -160,6 +160,13 @@ void bound_local_queue(int socket) {
   setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kLocalQueueBytes, sizeof kLocalQueueBytes);
 }
 
+void bound_rate(int socket, std::int64_t bytes_per_second) {
+  if (bytes_per_second <= 0) return;
+  const auto rate = static_cast<std::uint64_t>(bytes_per_second);
+  if (setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) != 0)
+    throw_system_error("SO_MAX_PACING_RATE");
+}
+
 void throw_system_error(const std::string& call) {
   throw ResourceError(call + " failed: " + std::strerror(errno),
                       {.operation = "net",

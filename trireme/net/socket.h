@@ -44,6 +44,8 @@ void set_patience(int socket, Duration patience);
 /// network's delay and is left.
 inline constexpr int kLocalQueueBytes = 128 << 10;
 void bound_local_queue(int socket);
+/// TCP: the system sends no more a second (SO_MAX_PACING_RATE); 0: no bound.
+void bound_rate(int socket, std::int64_t bytes_per_second);
 
 /// errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "trireme/base/buffer.h"
+#include "trireme/base/check.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 
@@ -30,6 +31,9 @@ struct Tag {
 /// A send of at most this many bytes ends without its receive being posted, as long as few are
 /// under way; a larger one may wait for it.
 inline constexpr std::size_t kEagerBytes = 4096;
+
+/// What a network may compute by itself.
+enum class Reduction : std::uint8_t { Sum, Min, Max, Product };
 
 /// A registration. Every rank numbers its own from 0 in the order of its calls, so ranks that
 /// register in the same order may use one id for all.
@@ -83,6 +87,17 @@ class Transport {
   /// True once it is known that nothing more will come from `peer` (its process ended, its socket
   /// closed). For those who wait for mapped memory; a pending Work with the peer fails by itself.
   virtual bool lost(int peer) const noexcept = 0;
+  /// Whether the network itself reduces elements of `dtype` (MPI's own all-reduce).
+  virtual bool can_reduce(DType dtype) const noexcept {
+    (void)dtype;
+    return false;
+  }
+  /// The network's own all-reduce over all ranks, in place, in whatever order it adds. All ranks
+  /// call it alike, and again when it has ended. Only where can_reduce().
+  virtual Work reduce(Reduction, const Buffer& inout) {
+    TRIREME_CHECK(can_reduce(inout.dtype));
+    return {};
+  }
   /// Every pending and every later Work fails now, here, with `error`; peers are not told.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };

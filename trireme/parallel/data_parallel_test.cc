@@ -470,7 +470,7 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
     torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
     torch::optim::SGD foreign(other.parameters(), torch::optim::SGDOptions(0.1));
     torch::optim::LBFGS lbfgs(net.parameters());
-    for (const char* sync : {"zero3", "hybrid"}) {
+    for (const char* sync : {"zero3", "hybrid", "local_sgd", "gossip"}) {
       try {
         DataParallel parallel(seat, net, sgd, {.sync = sync});
         ADD_FAILURE() << sync;
@@ -478,7 +478,7 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
         EXPECT_NE(std::string(error.what()).find("list of blocks"), std::string::npos);
       }
     }
-    EXPECT_THROW(DataParallel(seat, net, sgd, {.sync = "gossip"}), ConfigError);
+    EXPECT_THROW(DataParallel(seat, net, sgd, {.sync = "server"}), ConfigError);
     EXPECT_THROW(DataParallel(seat, net, lbfgs, {.sync = "zero1"}), ConfigError);
     EXPECT_THROW(DataParallel(seat, net, foreign), ConfigError);
     EXPECT_THROW(DataParallel(seat, net, lbfgs), ConfigError);

@@ -332,7 +332,7 @@ TEST(Relatives, RepeatBitForBitWhateverTheNetworkDoes) {
   for (const std::string& sync : relatives()) {
     for (const int ranks : {2, 3, 5}) {
       const Outcome one = train_on(ranks, 6, maker(sync, {.steps = 2}));
-      for (std::uint64_t seed = 2; seed < 9; ++seed)
+      for (std::uint64_t seed = 2; seed < 6; ++seed)
         EXPECT_EQ(train_on(ranks, 6, maker(sync, {.steps = 2}), seed), one)
             << sync << ", seed " << seed;
     }
@@ -344,6 +344,23 @@ TEST(Relatives, LearnInBf16WithMastersOfTheirOwn) {
     const Outcome outcome =
         train_on(3, 60, maker(sync, {.steps = 4}, AdamW{.learning_rate = 1e-2}, "bf16"));
     EXPECT_LT(mean_of_last(outcome.losses, 8), outcome.losses.front() / 5) << sync;
+  }
+}
+
+// Moments and bf16's masters move into a file before anything keeps their addresses.
+TEST(Relatives, StateInAMappedFileChangesNoBit) {
+  for (const std::string& sync : relatives()) {
+    const auto hash_in = [&](const std::string& folder) {
+      const Outcome outcome = train_on(2, 5, [&](testing::RankContext& rank) {
+        return std::make_unique<Strategy>(
+            parallel::Seat{.world = rank.world.get()}, perceptron("bf16"),
+            StrategyOptions{
+                .sync = sync, .precision = "bf16", .offload = folder, .local = {.steps = 2}},
+            optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      });
+      return outcome.hash;
+    };
+    EXPECT_EQ(hash_in(::testing::TempDir()), hash_in("")) << sync;
   }
 }
 

@@ -64,6 +64,10 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
                options.sync + "\": parts of gradients are not compressed",
            "Use plain, or comm.compression = \"none\".");
+  if (plan.sharded() && !options.overlap)
+    refuse("parallel.overlap = false with parallel.sync = \"" + options.sync +
+               "\", whose memory depends on it",
+           "Leave it out, or use plain.");
   if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
@@ -144,6 +148,7 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_sync() {
   auto plain = std::make_unique<parallel::PlainSync>(
       *seat.world, store.uses(), store.parameter_of(), store.slices(),
       parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                 .overlap = options.overlap,
                                  .reduce = seat.reduce,
                                  .before_launch = [this] { return enter_gate(); },
                                  .compression = options.compression,

@@ -42,6 +42,9 @@ struct StrategyOptions {
   double clip = 0;                 // global gradient norm; 0 = off
   std::uint64_t seed = 1;
   std::int64_t bucket_bytes = 4 << 20;
+  /// Reduce gradients while backward still runs. False, under plain: after it, to see what that is
+  /// worth. Changes no bit.
+  bool overlap = true;
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
   std::string compression = "none";

@@ -65,6 +65,7 @@ struct Outcome {
 struct Sync {
   std::string name = "plain";
   int shard = 0;
+  bool overlap = true;
 };
 
 Outcome train(testing::RankContext& rank, const std::string& precision, int steps,
@@ -77,7 +78,8 @@ Outcome train(testing::RankContext& rank, const std::string& precision, int step
                      .shard = sync.shard,
                      .precision = precision,
                      .clip = 0.5,
-                     .bucket_bytes = bucket_bytes},
+                     .bucket_bytes = bucket_bytes,
+                     .overlap = sync.overlap},
                     optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
@@ -382,6 +384,7 @@ TEST(Strategy, TheBucketSizeDoesNotShow) {
   const Outcome one = train_on(1, "fp32");
   EXPECT_EQ(train_on(3, "fp32", "ring", 1 << 20), one);
   EXPECT_EQ(train_on(3, "fp32", "naive", 1), one);
+  EXPECT_EQ(train_on(3, "fp32", "auto", 2048, {.overlap = false}), one);
 }
 
 TEST(Strategy, ARankThatFailsIsNamedOnAllAndNothingIsApplied) {
@@ -591,6 +594,14 @@ TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
     EXPECT_NE(compressed.hash, plain.hash) << spec << " changed nothing";
     EXPECT_NEAR(compressed.losses.back(), plain.losses.back(), 0.25) << spec;
   }
+}
+
+TEST(Strategy, RefusesToReduceShardsAfterBackward) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt(),
+                          {.sync = "zero1", .overlap = false}, optim::make_optimizer(Sgd{})),
+                 ConfigError);
+  });
 }
 
 TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {

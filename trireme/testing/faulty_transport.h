@@ -68,6 +68,10 @@ class FaultyTransport final : public net::Transport {
     hook_(Call::Notify, peer);
     inner_->notify(peer);
   }
+  bool can_reduce(DType dtype) const noexcept override { return inner_->can_reduce(dtype); }
+  Work reduce(net::Reduction reduction, const Buffer& inout) override {
+    return inner_->reduce(reduction, inout);
+  }
   bool lost(int peer) const noexcept override { return inner_->lost(peer); }
   void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
 

@@ -25,7 +25,7 @@ config::Value text(const char* value) { return std::string(value); }
 
 // Those that the program has registered itself as well.
 std::vector<std::string> names_of_algorithms() {
-  std::vector<std::string> names = {"auto", "direct"};
+  std::vector<std::string> names = {"auto", "direct", "mpi-native", "nccl-native"};
   for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
     names.push_back(entry->name);
   }
@@ -260,6 +260,10 @@ void add_parallel_keys(config::Schema& schema) {
        0,
        0,
        {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
+  schema.add(
+      {"parallel.overlap", true,
+       "Reduce gradients while backward still runs; false (plain): after it, to see what that "
+       "is worth. Changes no bit."});
   add_local_keys(schema);
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
@@ -279,6 +283,8 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
+  schema.add({"comm.rate", 0.0,
+              "The most bytes a second that a TCP connection sends; 0 = all it can.", 0, 1e15});
   schema.add({"comm.interface", text(""),
               "By which ranks on other hosts reach this one: an interface or a subnet."});
   schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
@@ -462,6 +468,7 @@ Settings::Settings(const config::Config& config) {
               .clip = number("train.clip"),
               .seed = seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
+              .overlap = config.boolean("parallel.overlap"),
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
               .lanes = static_cast<int>(integer("train.lanes")),
@@ -495,6 +502,7 @@ Settings::Settings(const config::Config& config) {
          .reproducible = config.boolean("train.reproducible"),
          .identity = identity,
          .sockets = static_cast<int>(integer("comm.sockets")),
+         .rate = static_cast<std::int64_t>(number("comm.rate")),
          .interface = config.text("comm.interface")};
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -169,6 +170,109 @@ TEST_P(Mpirun, AKilledRankEndsAll) {
     EXPECT_NE(outcome.exit_code, 0) << outcome.text;
     EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.text;
   }
+}
+
+constexpr comm::OpOptions kNative{.algorithm = "mpi-native"};
+
+// Rank r brings r + 2 everywhere, in `count` elements; all bits are known, whatever the order.
+template <class T>
+bool native_gives(Job& job, ReduceOp op, std::size_t count, T expected) {
+  std::vector<T> x(count, static_cast<T>(job.rank() + 2));
+  job.world().all_reduce(Buffer::of(std::span(x)), op, kNative).wait();
+  return x == std::vector<T>(count, expected);
+}
+
+TRIREME_PROCESS(native) {  // 3 ranks: 2, 3, 4
+  Job job(argc, argv, {.reproducible = false});
+  const auto all = [&]<class T>(T) {
+    for (const std::size_t count : {1u, 1000u, 1'100'000u})
+      if (!native_gives<T>(job, Sum, count, 9) || !native_gives<T>(job, Min, count, 2) ||
+          !native_gives<T>(job, Max, count, 4) || !native_gives<T>(job, Product, count, 24))
+        return false;
+    return true;
+  };
+  if (!all(double()) || !all(float()) || !all(std::int64_t()) || !all(std::int32_t()) ||
+      !all(std::uint8_t()))
+    return 3;
+  if (!native_gives<float>(job, Mean, 5000, 3)) return 4;
+  // Among other calls, several under way; and leaves of which rank 2 has fewer.
+  std::vector<float> a(300'000, 1), b(300'000, 1), own(100, float(job.rank())), every(300);
+  const std::array works = {
+      job.world().all_reduce(Buffer::of(std::span(a)), Sum, kNative),
+      job.world().all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(every))),
+      job.world().all_reduce(Buffer::of(std::span(b)), Sum, kNative)};
+  Work::all(works).wait();
+  if (a != std::vector<float>(300'000, 3) || b != a || every[299] != 2) return 5;
+  constexpr std::uint32_t kLeaves = 8;
+  std::vector<std::vector<float>> leaves;
+  std::vector<comm::Term> terms;
+  for (const auto& node :
+       kernel::maximal_nodes(kernel::contiguous_share(kLeaves, 3, job.rank()), kLeaves)) {
+    leaves.emplace_back(100, float(node.count));
+    terms.push_back({Buffer::of(std::span(leaves.back())), node.first, node.count});
+  }
+  std::vector<float> sum(100);
+  job.world().all_reduce(terms, kLeaves, Buffer::of(std::span(sum)), kNative).wait();
+  if (sum != std::vector<float>(100, kLeaves)) return 6;
+  std::printf("rank %d of %d is done\n", job.rank(), job.size());
+  return 0;
+}
+
+TEST_P(Mpirun, MpisOwnAllReduceGivesEveryType) {
+  const Outcome outcome = mpirun(GetParam(), 3, "native", "TRIREME_COMM_TRANSPORT=mpi");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  for (const char* rank : {"rank 0", "rank 1", "rank 2"})
+    EXPECT_THAT(outcome.text, HasSubstr(std::string(rank) + " of 3 is done"));
+}
+
+// The job's default, which groups and 16-bit floats do not follow; argv[1]: "reproducible" or not.
+TRIREME_PROCESS(native_default) {
+  Job job(argc, argv, {.algorithm = "mpi-native", .reproducible = std::string(argv[1]) == "yes"});
+  std::vector<BFloat16> halves(5000, BFloat16{0x3F80});  // 1
+  all_reduce(job.world(), halves, Sum);
+  if (halves[4999].bits != 0x4000) return 3;  // 2
+  const auto group = job.world().split(0, job.rank());
+  std::vector<double> x(5000, 1);
+  all_reduce(*group, x, Sum);
+  all_reduce(job.world(), x, Sum);
+  if (x != std::vector<double>(5000, 4)) return 4;
+  try {
+    group->all_reduce(Buffer::of(std::span(x)), Sum, kNative).wait();
+  } catch (const ConfigError& error) {
+    std::printf("rank %d: %s\n", job.rank(), error.what());
+    return 0;
+  }
+  return 5;
+}
+
+TEST_P(Mpirun, MpisOwnAllReduceAsTheJobsDefault) {
+  const Outcome outcome =
+      mpirun(GetParam(), 2, "native_default", "TRIREME_COMM_TRANSPORT=mpi", "no");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("is a group of the job, and MPI reduces over the whole"));
+  const Outcome refused =
+      mpirun(GetParam(), 2, "native_default", "TRIREME_COMM_TRANSPORT=mpi", "yes");
+  EXPECT_EQ(refused.exit_code, 2) << refused.text;
+  EXPECT_THAT(refused.text, HasSubstr("this job is reproducible"));
+  const Outcome shm = mpirun(GetParam(), 2, "native_default", "TRIREME_COMM_TRANSPORT=shm", "no");
+  EXPECT_EQ(shm.exit_code, 2) << shm.text;
+  EXPECT_THAT(shm.text, HasSubstr("it needs transport mpi, and world has shm"));
+}
+
+TRIREME_PROCESS(native_killed) {
+  Job job(argc, argv, {.reproducible = false});
+  std::vector<float> x(3'000'000);
+  for (int call = 0;; ++call) {
+    const Work work = job.world().all_reduce(Buffer::of(std::span(x)), Sum, kNative);
+    if (job.rank() == 2 && call == 5) raise(SIGKILL);
+    work.wait();
+  }
+}
+
+TEST_P(Mpirun, ARankKilledInMpisOwnAllReduceEndsAll) {
+  const Outcome outcome = mpirun(GetParam(), 3, "native_killed", "TRIREME_COMM_TRANSPORT=mpi");
+  EXPECT_NE(outcome.exit_code, 0) << outcome.text;
+  EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.text;
 }
 
 TRIREME_PROCESS(caller) {  // argv[1]: the caller's library; argv[2]: its thread level

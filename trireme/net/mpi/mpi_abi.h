@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define TRIREME_MPI_ABI 1
+#define TRIREME_MPI_ABI 2
 /* The largest message: a frame's head and a chunk. */
 #define TRIREME_MPI_BYTES ((size_t)(24 + (128 << 10)))
 
@@ -19,6 +19,10 @@ extern "C" {
 #endif
 
 typedef struct TriremeMpiGroup TriremeMpiGroup;
+
+/* Of reduce(). */
+enum TriremeMpiType { kTriremeF64, kTriremeF32, kTriremeI64, kTriremeI32, kTriremeU8 };
+enum TriremeMpiReduction { kTriremeSum, kTriremeMin, kTriremeMax, kTriremeProduct };
 
 typedef struct TriremeMpi {
   int abi;
@@ -36,6 +40,11 @@ typedef struct TriremeMpi {
   /* Begins to gather `bytes` of every rank at `all`; gathered() is 1 when they are there. */
   int (*gather)(TriremeMpiGroup* group, const void* mine, size_t bytes, void* all);
   int (*gathered)(TriremeMpiGroup* group);
+  /* Begins MPI's all-reduce of `count` elements in place, one at a time; reduced() is 1 when it has
+   * ended. */
+  int (*reduce)(TriremeMpiGroup* group, void* inout, int count, enum TriremeMpiType type,
+                enum TriremeMpiReduction reduction);
+  int (*reduced)(TriremeMpiGroup* group);
   /* Sends head and body as one message: 1; or takes nothing: 0. */
   int (*send)(TriremeMpiGroup* group, int peer, const void* head, size_t head_bytes,
               const void* body, size_t body_bytes);

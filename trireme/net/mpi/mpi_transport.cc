@@ -3,16 +3,20 @@
 //
 // MPI has no descriptor to sleep on: while something is pending a timer wakes the waiter, soon
 // after something has moved and then ever later. A rank that leaves says so in a last frame;
-// nothing else tells, but mpirun ends all processes when one dies.
+// nothing else tells, but mpirun ends all processes when one dies. MPI's own all-reduce goes
+// through a copy, too, for the same reason, in pieces.
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/messenger.h"
 #include "trireme/net/mpi/mpi_library.h"
@@ -29,8 +33,39 @@ constexpr FrameKind kGoodbye{0x40};  // the last frame of a rank that leaves
 constexpr Duration kFirstPause = std::chrono::microseconds(20);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
 constexpr Duration kLongestGoodbye = std::chrono::seconds(1);
+constexpr std::size_t kReducedAtOnce = 8u << 20;
 constexpr std::size_t kChunk = TRIREME_MPI_BYTES - sizeof(Frame);
 static_assert(sizeof(Frame) == 24 && kChunk >= kEagerLimit);
+
+std::optional<TriremeMpiType> mpi_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::F64:
+      return kTriremeF64;
+    case DType::F32:
+      return kTriremeF32;
+    case DType::I64:
+      return kTriremeI64;
+    case DType::I32:
+      return kTriremeI32;
+    case DType::U8:
+      return kTriremeU8;
+    default:  // MPI 3 has no 16-bit floats
+      return std::nullopt;
+  }
+}
+
+TriremeMpiReduction mpi_reduction(Reduction reduction) noexcept {
+  switch (reduction) {
+    case Reduction::Sum:
+      return kTriremeSum;
+    case Reduction::Min:
+      return kTriremeMin;
+    case Reduction::Max:
+      return kTriremeMax;
+    default:
+      return kTriremeProduct;
+  }
+}
 
 class MpiCore final : public ProgressSource {
  public:
@@ -50,12 +85,18 @@ class MpiCore final : public ProgressSource {
     }
   }
 
+  // What MPI still writes to stays.
+  ~MpiCore() override {
+    if (reducing_) staging_.release();
+  }
+
   Messenger& messenger() noexcept { return messenger_; }
   const std::shared_ptr<Waiter>& waiter() const noexcept { return waiter_; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool pending() const noexcept override {
-    return messenger_.pending() || unsent_.load(std::memory_order_relaxed);
+    return messenger_.pending() || unsent_.load(std::memory_order_relaxed) ||
+           reducing_.load(std::memory_order_relaxed);
   }
   int descriptor() const noexcept override { return timer_.get(); }
 
@@ -65,7 +106,7 @@ class MpiCore final : public ProgressSource {
     time.it_value.tv_nsec = pause_.count();
     timerfd_settime(timer_.get(), 0, &time, nullptr);
     timed_ = true;
-    pause_ = std::min(2 * pause_, kLongestPause);
+    pause_ = reducing_ ? kFirstPause : std::min(2 * pause_, kLongestPause);  // MPI moves when asked
   }
 
   bool poll() override {
@@ -73,6 +114,7 @@ class MpiCore final : public ProgressSource {
     if (timed_ && read(timer_.get(), &expired, sizeof expired) > 0) timed_ = false;
     if (broken_) return false;
     bool moved = receive();
+    if (reducing_.load(std::memory_order_relaxed)) moved |= go_on_reducing();
     for (int peer = 0; peer < size_ && !broken_; ++peer) {
       if (peer != rank_ && messenger_.has_output(peer)) moved |= messenger_.pump(peer);
     }
@@ -81,10 +123,25 @@ class MpiCore final : public ProgressSource {
     return moved;
   }
 
+  Work reduce(Reduction reduction, const Buffer& inout) {
+    TRIREME_CHECK(!reducing_);
+    if (broken_) return Work::failed(error_ ? error_ : closed(rank_));
+    reduced_.emplace(Reduced{inout, mpi_reduction(reduction), WorkSource(waiter_)});
+    const Work work = reduced_->source.work();
+    next_piece();
+    return work;
+  }
+
+  void abort(const std::exception_ptr& error) noexcept {
+    messenger_.abort(error);
+    if (!error_) error_ = error;
+    if (reduced_) std::exchange(reduced_, std::nullopt)->source.fail(error);
+  }
+
   // Lets everything out and waits until the peers have said goodbye too: a communicator may be
   // freed only when nothing more comes.
   void leave() {
-    messenger_.abort(closed(rank_));
+    abort(closed(rank_));
     if (receiving_) broken_ = true;  // let go of inside a continuation: a message is in our hands
     const TimePoint deadline = waiter_->now() + kLongestGoodbye;
     for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
@@ -96,14 +153,60 @@ class MpiCore final : public ProgressSource {
         all &= said_[at] && (goodbye_[at] || peer == rank_);
       }
       receive();
+      if (reducing_) go_on_reducing();
       count_unsent();
-      all &= !unsent_.load(std::memory_order_relaxed);
+      all &= !unsent_.load(std::memory_order_relaxed) && !reducing_;
       if (all) group_->set_clean();
     }
     broken_ = true;
   }
 
  private:
+  struct Reduced {
+    Buffer inout;
+    TriremeMpiReduction reduction;
+    WorkSource source;
+    std::size_t begin = 0, count = 0;  // elements of the piece that MPI has
+  };
+
+  void next_piece() {
+    Reduced& one = *reduced_;
+    const std::size_t width = size_of(one.inout.dtype);
+    one.begin += one.count;
+    one.count = std::min(one.inout.count - one.begin, kReducedAtOnce / width);
+    if (one.count == 0) return std::exchange(reduced_, std::nullopt)->source.complete();
+    if (!staging_) staging_ = std::make_unique<std::byte[]>(kReducedAtOnce);
+    std::memcpy(staging_.get(), piece(one), one.count * width);
+    if (functions_.reduce(group_->get(), staging_.get(), static_cast<int>(one.count),
+                          *mpi_type(one.inout.dtype), one.reduction) != 0)
+      return fail();
+    reducing_ = true;
+  }
+
+  static std::byte* piece(const Reduced& one) {
+    return static_cast<std::byte*>(one.inout.data) + one.begin * size_of(one.inout.dtype);
+  }
+
+  // True where a piece has ended. A peer may leave when it has its own result, while the rest of
+  // ours is on its way; but not for long.
+  bool go_on_reducing() {
+    const int ended = functions_.reduced(group_->get());
+    if (ended < 0) fail();
+    if (ended > 0) {
+      reducing_ = false;
+      if (!reduced_) return true;  // given up meanwhile
+      std::memcpy(piece(*reduced_), staging_.get(),
+                  reduced_->count * size_of(reduced_->inout.dtype));
+      next_piece();
+    } else if (ended == 0 && reduced_ && left_ && waiter_->now() > *left_ + kLongestGoodbye) {
+      std::exchange(reduced_, std::nullopt)
+          ->source.fail(std::make_exception_ptr(
+              PeerLost("a rank has left the group in the middle of a reduction",
+                       {.rank = rank_, .operation = "mpi", .advice = "See the other ranks."})));
+    }
+    return ended > 0;
+  }
+
   class MpiLink final : public Link {
    public:
     MpiLink(MpiCore& core, int peer) : core_(core), peer_(peer) {}
@@ -191,6 +294,7 @@ class MpiCore final : public ProgressSource {
       default:
         if (frame.kind != kGoodbye) return false;
         goodbye_[static_cast<std::size_t>(peer)] = true;
+        if (!left_) left_ = waiter_->now();
         messenger_.lose(peer, "it has left the group");
         return true;
     }
@@ -198,7 +302,7 @@ class MpiCore final : public ProgressSource {
 
   void fail() {
     if (std::exchange(broken_, true)) return;
-    messenger_.abort(group_->failure());
+    abort(group_->failure());
   }
 
   const std::unique_ptr<MpiGroup> group_;
@@ -211,6 +315,11 @@ class MpiCore final : public ProgressSource {
   std::vector<bool> goodbye_;                                           // heard of the peer
   std::vector<bool> said_ = std::vector<bool>(goodbye_.size(), false);  // told the peer
   std::atomic<bool> unsent_{false};
+  std::optional<Reduced> reduced_;        // under way
+  std::atomic<bool> reducing_{false};     // MPI has a piece of it in `staging_`
+  std::unique_ptr<std::byte[]> staging_;  // kReducedAtOnce bytes, from the first reduction on
+  std::optional<TimePoint> left_;         // when the first peer did
+  std::exception_ptr error_;              // of abort()
   Duration pause_ = kFirstPause;
   bool timed_ = false, broken_ = false, any_held_ = false, receiving_ = false;
 };
@@ -248,7 +357,11 @@ class MpiTransport final : public Transport {
   bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
-  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
+  bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
+  Work reduce(Reduction reduction, const Buffer& inout) override {
+    return core_->reduce(reduction, inout);
+  }
+  void abort(std::exception_ptr error) noexcept override { core_->abort(error); }
 
  private:
   const std::shared_ptr<MpiCore> core_;

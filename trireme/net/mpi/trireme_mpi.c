@@ -25,7 +25,7 @@ struct TriremeMpiGroup {
   MPI_Comm communicator;
   int rank, size;
   Peer* peers;
-  MPI_Request gathering;
+  MPI_Request gathering, reducing;
   int turn; /* the peer to look at first */
 };
 
@@ -105,7 +105,7 @@ static int set_up(TriremeMpiGroup* group) {
   MPI_Comm_set_errhandler(group->communicator, MPI_ERRORS_RETURN);
   MPI_Comm_rank(group->communicator, &group->rank);
   MPI_Comm_size(group->communicator, &group->size);
-  group->gathering = MPI_REQUEST_NULL;
+  group->gathering = group->reducing = MPI_REQUEST_NULL;
   group->peers = calloc((size_t)group->size, sizeof *group->peers);
   if (group->peers == NULL) return -1;
   for (int peer = 0; peer < group->size; ++peer) {
@@ -149,6 +149,21 @@ static int gather(TriremeMpiGroup* group, const void* mine, size_t bytes, void* 
 static int gathered(TriremeMpiGroup* group) {
   int done = 0;
   if (check(MPI_Test(&group->gathering, &done, MPI_STATUS_IGNORE), "MPI_Iallgather")) return -1;
+  return done;
+}
+
+static int reduce(TriremeMpiGroup* group, void* inout, int count, enum TriremeMpiType type,
+                  enum TriremeMpiReduction reduction) {
+  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_FLOAT, MPI_INT64_T, MPI_INT32_T, MPI_UINT8_T};
+  const MPI_Op operations[] = {MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD};
+  return check(MPI_Iallreduce(MPI_IN_PLACE, inout, count, types[type], operations[reduction],
+                              group->communicator, &group->reducing),
+               "MPI_Iallreduce");
+}
+
+static int reduced(TriremeMpiGroup* group) {
+  int done = 0;
+  if (check(MPI_Test(&group->reducing, &done, MPI_STATUS_IGNORE), "MPI_Iallreduce")) return -1;
   return done;
 }
 
@@ -258,6 +273,8 @@ __attribute__((visibility("default"))) const TriremeMpi* trireme_mpi(void) {
       .size = size_of,
       .gather = gather,
       .gathered = gathered,
+      .reduce = reduce,
+      .reduced = reduced,
       .send = send_message,
       .unsent = unsent,
       .receive = receive,

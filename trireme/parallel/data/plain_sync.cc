@@ -189,7 +189,7 @@ void PlainSync::arrived(std::uint32_t bucket) {
 }
 
 void PlainSync::launch_ready() {
-  if (!order_known_ || micro_ < plan_->steps.size()) return;
+  if (!options_.overlap || !order_known_ || micro_ < plan_->steps.size()) return;
   while (next_ < order_.size() &&
          buckets_[order_[next_]].arrived ==
              static_cast<int>(layout_.buckets[order_[next_]].entries.size())) {

@@ -33,6 +33,7 @@ Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, s
 
 struct PlainSyncOptions {
   std::int64_t bucket_bytes = 4 << 20;
+  bool overlap = true;  // false: nothing is reduced before finish()
   ReduceTerms reduce = tree_reduce;
   /// Called once per step, in the hook's thread, before this rank launches its first bucket; its
   /// Work is part of finish().

@@ -1,0 +1,157 @@
+"""PyTorch over Gloo on the model of bench/gpt.toml, bert.toml or resnet18.toml; one JSON line a step.
+
+    torch_gpt.py --data FILE [--model gpt|bert|resnet18] [--parallel ddp|compiled|zero1|fsdp2] [--ranks 2] [--steps 15]
+                 [--precision fp32|bf16] [--global-batch 8]
+
+ddp: DistributedDataParallel; compiled: under torch.compile (its first step takes minutes); zero1: DDP with
+ZeroRedundancyOptimizer; fsdp2: fully_shard on every layer and on the whole, weights freed after forward
+(ZeRO-3), in bf16 with its MixedPrecisionPolicy (bf16 weights, fp32 gradient sums).
+
+Each rank is a process with one thread on a core of its own. Model, initial values, optimizer, its
+numbers and the clipping are those of `trireme train bench/MODEL.toml`; bf16 is autocast where not said.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bert_model  # noqa: E402
+import gpt_model  # noqa: E402
+import resnet_model  # noqa: E402
+
+MASK = 256  # the token that bert reads where a byte is hidden
+RECORD = 1 + 3 * 32 * 32  # of CIFAR-10's binary version
+
+
+def batches(path, sequences, block, rank, seed=1):
+    """Windows of block + 1 bytes at random places of the file: tokens and targets [sequences, block]."""
+    with open(path, "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(seed * 1000 + rank)
+    while True:
+        starts = torch.randint(len(data) - block - 1, (sequences,), generator=generator)
+        windows = torch.stack([data[start:start + block + 1] for start in starts]).long()
+        yield windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def masked(path, sequences, block, rank):
+    """Windows of which 15 % of the bytes are hidden: tokens, and targets that are -1 elsewhere."""
+    generator = torch.Generator().manual_seed(77 + rank)
+    asked = max(1, (15 * block + 50) // 100)
+    for tokens, _ in batches(path, sequences, block, rank):
+        where = torch.rand(tokens.shape, generator=generator).argsort(1)[:, :asked]
+        targets = torch.full_like(tokens, -1).scatter(1, where, tokens.gather(1, where))
+        yield tokens.scatter(1, where, MASK), targets
+
+
+def images(path, count, rank):
+    """Records at random, normalised: images [count, 3, 32, 32] and labels."""
+    with open(os.path.join(path, "data_batch_1.bin"), "rb") as file:
+        records = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).view(-1, RECORD)
+    generator = torch.Generator().manual_seed(1000 + rank)
+    while True:
+        chosen = records[torch.randint(len(records), (count,), generator=generator)]
+        pixels = chosen[:, 1:].view(-1, 3, 32, 32).float() / 255
+        yield (pixels - 0.47) / 0.25, chosen[:, 0].long()
+
+
+def subject(options, rank):
+    """The model, its optimizer, the batches of this rank, and what its gradient is clipped to (None: not)."""
+    share = options.global_batch // options.ranks
+    if options.model == "resnet18":
+        model = resnet_model.Resnet18(options.width)
+        return model, resnet_model.make_optimizer, images(options.data, share, rank), None
+    shape = {"layers": options.layers, "heads": options.heads, "width": options.width, "block": options.block}
+    if options.model == "bert":
+        model, source = bert_model.Bert(**shape), masked(options.data, share, options.block, rank)
+    else:
+        model, source = gpt_model.Gpt(**shape), batches(options.data, share, options.block, rank)
+    return model, gpt_model.make_optimizer, source, 1.0
+
+
+def units(model):
+    """Modules that FSDP2 shards one by one: layers, or residual blocks."""
+    if hasattr(model, "layer"):
+        return list(model.layer)
+    return [block for name, stage in model.named_children() if name.startswith("layer") for block in stage]
+
+
+def sharded(model, options):
+    """As the manual of FSDP2 has it: each layer a unit of its own, the rest in the root's."""
+    policy = MixedPrecisionPolicy()
+    if options.precision == "bf16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    mesh = dist.init_device_mesh("cpu", (options.ranks,))
+    for unit in units(model):
+        fully_shard(unit, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def parallelised(model, make_optimizer, options):
+    if options.parallel == "fsdp2":
+        return sharded(model, options), make_optimizer(model)
+    parallel = DistributedDataParallel(model)
+    if options.parallel == "compiled":
+        parallel = torch.compile(parallel)
+    optimizer = make_optimizer(model)
+    if options.parallel == "zero1":
+        numbers = ("lr", "betas", "momentum", "weight_decay")
+        defaults = {key: optimizer.defaults[key] for key in numbers if key in optimizer.defaults}
+        optimizer = ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), **defaults)
+    return parallel, optimizer
+
+
+def train(rank, options, store):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+    torch.manual_seed(1)
+    model, make_optimizer, source, clip = subject(options, rank)
+    parallel, optimizer = parallelised(model, make_optimizer, options)
+    for step in range(options.steps):
+        start = time.perf_counter()
+        tokens, targets = next(source)
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16" and options.parallel != "fsdp2"):
+            loss = parallel(tokens, targets)
+        loss.backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        if rank == 0:
+            print(json.dumps({"event": "step", "step": step, "loss": mean.item() / options.ranks,
+                              "step_seconds": time.perf_counter() - start}), flush=True)
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--global-batch", type=int, default=8)
+    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
+    parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(train, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+
+
+if __name__ == "__main__":
+    main()
