@@ -35,7 +35,12 @@ Communicator::Communicator(std::shared_ptr<Engine> engine)
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
   // Refuse now what never works. A float's sum: what a job reduces most.
   const std::string& usual = engine_->options().algorithm;
-  choose(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
+  try {
+    choose(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
+  } catch (...) {  // no destructor will: the engine would go on polling memory that goes
+    engine_->close();
+    throw;
+  }
 }
 
 Communicator::~Communicator() { engine_->close(); }

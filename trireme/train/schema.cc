@@ -25,10 +25,11 @@ config::Value text(const char* value) { return std::string(value); }
 
 // Those that the program has registered itself as well.
 std::vector<std::string> names_of_algorithms() {
-  std::vector<std::string> names = {"auto", "direct", "mpi-native", "nccl-native"};
+  std::vector<std::string> names = {"auto", "direct"};
   for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
     names.push_back(entry->name);
   }
+  names.insert(names.end(), {"mpi-native", "nccl-native"});
   return names;
 }
 
