@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "trireme/memory/recompute.h"
 #include "trireme/models/block.h"
 #include "trireme/tensor/batch.h"
+#include "trireme/tensor/random.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -42,13 +44,19 @@ class Stage {
   /// batch gives. Values are dropped after their last reader.
   models::Value forward(const MicroBatch& micro, std::int64_t step, const Enter& enter = {});
   void train(bool on);
+  /// From the next forward() on.
+  void recompute(const memory::RecomputePolicy& policy) noexcept { recompute_ = policy; }
   /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
   void seeds_generator(bool on) noexcept { seeds_generator_ = on; }
   /// The first block seen to draw from the default generator in forward(); empty: none.
   const std::string& drawing_block() const noexcept { return drawing_block_; }
 
  private:
+  models::Value run(std::size_t block, const std::vector<models::Value>& inputs,
+                    const tensor::StreamKey& key);
+
   std::vector<Member> members_;
+  memory::RecomputePolicy recompute_;
   std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after block i
   std::uint64_t seed_;
   bool seeds_generator_ = true;
