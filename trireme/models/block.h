@@ -22,10 +22,17 @@ namespace models {
 
 using Value = std::vector<at::Tensor>;
 
+/// What a tensor-parallel rank has of a tensor: of each of `sections` equal sections along `dim`,
+/// the elements n index / of ... n (index + 1) / of - 1 of its n. Everything where of = 1.
+struct Part {
+  int dim = 0, index = 0, of = 1, sections = 1;
+};
+
 struct NamedTensor {
   std::string name;  // local to the block: "weight", "attention.qkv.weight"
   at::Tensor tensor;
   bool decay = true;  // weight decay applies (matrices yes; biases, norms no)
+  Part part = {};
 };
 
 /// One block as the runtime sees it. Not thread safe: one lane uses it at a time.

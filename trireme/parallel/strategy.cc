@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/models/layer_factory.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
 
 namespace trireme {
@@ -89,7 +89,7 @@ StrategyOptions prepared(StrategyOptions options) {
 
 Loss token_loss() {
   return [](const models::Value& output, const MicroBatch& micro) {
-    return tensor::cross_entropy_sum(output.at(0), micro.field("targets"));
+    return models::current_layers()->cross_entropy_sum(output.at(0), micro.field("targets"));
   };
 }
 
