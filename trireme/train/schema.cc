@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
@@ -462,6 +463,7 @@ Settings::Settings(const config::Config& config) {
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
   parallel::check_compression(config.text("comm.compression"));
+  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
   if (precision == "fp64" && config.text("comm.compression") != "none") {
     throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
                           "\" with train.precision = \"fp64\": fp64 is for checking",

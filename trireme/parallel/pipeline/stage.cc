@@ -3,6 +3,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme {
