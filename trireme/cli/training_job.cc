@@ -51,9 +51,11 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   // The run's own configuration must mean the same from any folder.
-  for (const char* key : {"data.path", "train.kernel_table"}) {
+  for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule"}) {
     const std::string path = config.text(key), source = config.source(key);
-    if (path.empty()) continue;
+    const bool is_name = key == std::string_view("parallel.schedule") &&
+                         path.find_first_of("./") == std::string::npos;
+    if (path.empty() || is_name) continue;
     config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
   }
   const train::Settings settings(config);

@@ -87,9 +87,12 @@ void ParameterStore::add_block(const Stage::Member& member) {
                  ", the strategy's precision is " + options_.precision,
              "Build the model with the same precision.");
     const std::string owner = owner_of(name, ties_);
+    const bool is_new = !index_.contains(owner);
     const std::uint32_t index = find_or_add(owner, name, own);
+    if (is_new) parameters_[index].adopted = !is_here(owner);
     // The owner's values count, wherever it stands in the list.
-    if (name == owner) owned.emplace_back(index, own.tensor);
+    if (name == owner || (is_new && parameters_[index].adopted))
+      owned.emplace_back(index, own.tensor);
     use_of_leaf_.push_back(
         {static_cast<std::uint16_t>(block), static_cast<std::uint16_t>(uses_[block].size())});
     uses_[block].push_back({name, own.tensor.numel(), parameters_[index].master,
@@ -170,6 +173,7 @@ void ParameterStore::keep_own_part(std::uint32_t unit) {
 void ParameterStore::complete() {
   const c10::AutoGradMode no_grad(false);
   for (const auto& [alias, owner] : ties_) {
+    if (!is_here(alias)) continue;
     const auto found = index_.find(owner_of(alias, ties_));
     if (found == index_.end() || parameters_[found->second].unit < 0)
       refuse("tie: no parameter " + owner, "Name an existing parameter as the owner.");

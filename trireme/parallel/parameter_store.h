@@ -43,7 +43,8 @@ struct StoredParameter {
   std::int64_t count = 0;
   at::ScalarType compute{};
   DType master = DType::F32;
-  int unit = -1;  // -1: its owner's block was not seen yet
+  bool adopted = false;  // its owner is in another pipeline stage
+  int unit = -1;         // -1: its owner's block was not seen yet
   std::size_t member = 0;
 };
 
@@ -52,6 +53,9 @@ struct StoreOptions {
   std::string precision = "fp32";
   int owners = 1, owner = 0;
   bool shards_weights = false;
+  /// Of a pipeline stage: whether the block of the parameter so named is in it. Empty: all are. A
+  /// parameter that is tied to one elsewhere is kept here under the owner's name.
+  std::function<bool(const std::string& parameter)> here = {};
   /// Makes tensors equal to rank 0's on all ranks; collective. May be empty.
   std::function<void(const NamedTensors&)> replicate = {};
 };
@@ -109,6 +113,9 @@ class ParameterStore {
   std::vector<optim::ParameterInfo> infos() const;
 
  private:
+  bool is_here(const std::string& parameter) const {
+    return !options_.here || options_.here(parameter);
+  }
   std::uint32_t find_or_add(const std::string& owner, const std::string& name,
                             const models::NamedTensor& own);
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);

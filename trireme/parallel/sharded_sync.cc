@@ -451,7 +451,7 @@ void ShardedSync::settle() {
   }
 }
 
-double ShardedSync::squared_norm() {
+std::vector<double> ShardedSync::chunk_squares() {
   std::vector<std::size_t> counts;
   std::size_t total = 0;
   const auto& pieces_of = store_.ownership().pieces();
@@ -484,10 +484,11 @@ double ShardedSync::squared_norm() {
   }
   std::stable_sort(sources.begin(), sources.end(),
                    [](const Source& a, const Source& b) { return a.parameter < b.parameter; });
-  double sum = 0;
+  std::vector<double> squares;
+  squares.reserve(total);
   for (const Source& source : sources)
-    for (std::size_t i = 0; i < source.count; ++i) sum += source.begin[i];
-  return sum;
+    squares.insert(squares.end(), source.begin, source.begin + source.count);
+  return squares;
 }
 
 std::int64_t ShardedSync::first_overflow() {

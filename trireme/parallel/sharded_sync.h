@@ -60,7 +60,7 @@ class ShardedSync final : public ParameterSync {
   Work finish() override;
   std::optional<Refusal> refusal() const override;
   void settle() override;
-  double squared_norm() override;
+  std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override {}
   std::span<optim::OwnedSlice> owned() override { return slices_; }

@@ -37,7 +37,10 @@ struct StrategyOptions {
   /// zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
   std::string sync = "plain";
   int pipeline = 1, data = 0, context = 1, tensor = 1;  // data 0 = what is left
-  int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
+  /// Of a pipeline: a name (`trireme show schedule` lists them), or a file. Changes no bit.
+  std::string schedule = "1f1b";
+  int chunks = 0;  // stages that a rank of the pipeline holds; 0: as few as the schedule can have
+  int shard = 0;   // hybrid: consecutive ranks that share one copy; 0 = those of a host
   std::string precision = "fp32";  // fp64 | fp32 | bf16
   double clip = 0;                 // global gradient norm; 0 = off
   std::uint64_t seed = 1;
@@ -109,9 +112,9 @@ class Strategy final : public Saveable {
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
-  /// Forward only: the last block's value (generation). Under zero3 and hybrid, where no rank has a
-  /// full copy, collective: all ranks call it with micro-batches of one shape. Where ranks train
-  /// copies of their own, by this rank's.
+  /// Forward only: the last block's value (generation). Under zero3 and hybrid and in a pipeline,
+  /// where no rank has a full copy, collective: all ranks call it with micro-batches of one shape.
+  /// Where ranks train copies of their own, by this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
@@ -122,7 +125,7 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
-  /// False where ranks hold parts of the weights (zero3, hybrid): infer() is collective.
+  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline): infer() is collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
   /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the

@@ -63,12 +63,16 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.recompute = settings.strategy.recompute;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
+  job.pipeline = settings.strategy.pipeline;
+  job.schedule = settings.strategy.schedule;
+  job.chunks = settings.strategy.chunks;
+  const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
-      parallel::plan_sync(settings.strategy.sync, ranks, settings.strategy.shard, ranks);
+      parallel::plan_sync(settings.strategy.sync, data, settings.strategy.shard, data);
   job.sync = sync.sync;
   job.owners = sync.owners;
-  if (sync.local) job.exchange = exchange_of(settings, ranks);
+  if (sync.local) job.exchange = exchange_of(settings, data);
   job.largest_blocks = figures.largest_neighbours;
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
@@ -89,14 +93,17 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   } else {
     job.tuning = plan::read_tuning();
   }
-  const bool whole =
-      settings.strategy.data == ranks || settings.strategy.data * sync.owners == ranks;
+  const bool whole = settings.strategy.data == data || settings.strategy.data * sync.owners == data;
   if (settings.strategy.data > 0 && !whole) {
-    throw ConfigError("parallel.data = " + std::to_string(settings.strategy.data) + ", but " +
-                          std::to_string(ranks) + " ranks were asked for",
-                      {.operation = "plan",
-                       .advice = "Leave parallel.data at 0, or give --ranks " +
-                                 std::to_string(settings.strategy.data) + "."});
+    const int wanted = settings.strategy.data * job.pipeline;
+    throw ConfigError(
+        "parallel.data = " + std::to_string(settings.strategy.data) +
+            (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) + " are " +
+                                    std::to_string(wanted) + " ranks"
+                              : "") +
+            ", but " + std::to_string(ranks) + " ranks were asked for",
+        {.operation = "plan",
+         .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
   }
   return plan::make_plan(job);
 }

@@ -271,7 +271,15 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
-  for (const char* axis : {"pipeline", "context", "tensor", "expert"}) {
+  schema.add({"parallel.pipeline", whole(1),
+              "Ranks that hold one copy of the model, each some of its blocks.", 1, 9999});
+  schema.add({"parallel.schedule", text("1f1b"),
+              "Of a pipeline: the order of its passes, a name (`trireme show schedule`) or a file. "
+              "Changes no bit."});
+  schema.add({"parallel.chunks", whole(0),
+              "Of a pipeline: stages that a rank holds; 0 = as few as the schedule can have.", 0,
+              9999});
+  for (const char* axis : {"context", "tensor", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
   schema.add({"memory.offload", text(""),
@@ -311,8 +319,8 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key : {"parallel.schedule", "memory.limit", "server.count", "server.staleness",
-                          "server.replicas", "checkpoint.path"}) {
+  for (const char* key :
+       {"memory.limit", "server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -470,7 +478,10 @@ Settings::Settings(const config::Config& config) {
                       {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
   }
   strategy = {.sync = config.text("parallel.sync"),
+              .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
+              .schedule = config.text("parallel.schedule"),
+              .chunks = static_cast<int>(integer("parallel.chunks")),
               .shard = static_cast<int>(integer("parallel.shard")),
               .precision = precision,
               .clip = number("train.clip"),

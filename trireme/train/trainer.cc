@@ -224,8 +224,9 @@ class Trainer {
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
+    const int shares = job_.assignment().size();  // ranks of one pipeline have the same
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
-                                        job_.rank(), job_.size());
+                                        job_.rank() % shares, shares);
     strategy_.use_average(true);
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);

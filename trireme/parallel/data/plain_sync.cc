@@ -289,7 +289,7 @@ Buffer PlainSync::sum_of(std::size_t slice) const {
                           owned.master_dtype);
 }
 
-double PlainSync::squared_norm() { return fold_squares(slices_); }
+std::vector<double> PlainSync::chunk_squares() { return squares_of(slices_); }
 std::int64_t PlainSync::first_overflow() { return first_not_finite(slices_); }
 
 void PlainSync::settle() {

@@ -67,7 +67,7 @@ class PlainSync final : public ParameterSync {
   Work publish() override { return {}; }
 
   void settle() override;
-  double squared_norm() override;
+  std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override;
   std::size_t gradient_bytes() const override { return slots_.size() * slots_[0].bytes().size(); }
