@@ -1,5 +1,7 @@
 // Same training, pipelines: real processes, every kind of model, clipped and accumulated, against
 // one process, bit for bit.
+#include <csignal>
+
 #include "tests/numerics/same_training.h"
 #include "tests/numerics/training.h"
 
@@ -63,6 +65,51 @@ TEST(PipelineTraining, TwoRanksInAV) { expect_same({2, "shm", {"2", "zb-v"}}); }
 TEST(PipelineTraining, FourRanksShm) { expect_same({4, "shm", {"4", "zb-h1"}}); }
 TEST(PipelineTraining, TwoByTwoShm) { expect_same({4, "shm", {"2", "1f1b"}}); }
 TEST(PipelineTraining, TwoByThreeTcp) { expect_same({6, "tcp", {"2", "gpipe"}}); }
+
+// Between its receive and its send, in the step after shapes were agreed.
+TRIREME_PROCESS(dies) {
+  Job job(argc, argv);
+  const bool victim = job.rank() == std::stoi(argv[1]);
+  int passes = 0;
+  models::Blocks blocks;
+  blocks.add("embed", [] { return numerics::initialized<numerics::Embed>(1, "embed."); });
+  for (const char* name : {"one", "two"})
+    blocks.add(name, [&, name] {
+      return [&, name](const at::Tensor& x) {
+        if (victim && ++passes == 15 && name == std::string(argv[2])) std::raise(SIGKILL);
+        return x * 2;
+      };
+    });
+  blocks.add("head", [] { return numerics::initialized<numerics::Head>(1, "head."); });
+  Strategy strategy(job, blocks, {.pipeline = 4}, AdamW{});
+  const Case which{.name = "blocks-tied"};
+  try {
+    for (std::int64_t step = 0; step < 3; ++step)
+      strategy.step(numerics::batch_of(which, step, job), token_loss());
+  } catch (const PeerLost& error) {
+    std::printf("lost %d\n", error.peer());
+    std::fflush(stdout);
+    throw;
+  }
+  return 0;
+}
+
+TEST(PipelineFailures, ARankKilledBetweenReceiveAndSendIsNamed) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const auto& [victim, block] : {std::pair{1, "one"}, {2, "two"}}) {
+      testing::ProcessOptions options{.time_limit = std::chrono::seconds(60),
+                                      .transport = transport};
+      options.arguments = {std::to_string(victim), block};
+      const testing::ProcessRun run = testing::run_processes(4, "dies", options);
+      EXPECT_EQ(run.exit_code, 137) << run.describe();
+      for (int rank = 0; rank < 4; ++rank) {
+        if (rank == victim) continue;
+        EXPECT_EQ(run.ranks[rank].out, "lost " + std::to_string(victim) + "\n") << run.describe();
+        EXPECT_EQ(run.ranks[rank].exit_code, 160) << run.describe();
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "trireme/parallel/pipeline_runner.h"
 
+#include <ATen/ops/add.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
@@ -44,6 +45,8 @@ PipelineRunner::PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid&
     parts_.push_back(std::make_unique<Part>(
         Part{.model = &model, .sync = &sync.of_part(i), .passes = StagePasses(model.blocks)}));
     Part* part = parts_.back().get();
+    for (std::size_t leaf = 0; leaf < model.store.leaves().size(); ++leaf)
+      part->leaf_of[model.store.leaves()[leaf].unsafeGetTensorImpl()] = leaf;
     part->hooks = std::make_unique<GradientHooks>(
         model.store.leaves(), [this, part](std::size_t leaf, at::Tensor gradient) {
           take(*part, leaf, std::move(gradient));
@@ -152,6 +155,7 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
   Part& part = part_of(stage);
   part.micro = micro;
   part.keeps_waiting = true;
+  const tensor::DeferScope defer(part.waiting[micro].deferred);
   Parcel back = run_back(part, micro, gradients);
   part.keeps_waiting = false;
   return back;
@@ -159,17 +163,35 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
 
 void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
+  part.micro = micro;
   part.sync->begin_micro(leaves_[micro], 1);
-  if (auto waiting = part.waiting.extract(micro))
-    for (auto& [leaf, gradient] : waiting.mapped())
-      part.sync->gradient(part.model->store.use_of_leaf()[leaf], leaves_[micro],
-                          std::move(gradient));
+  if (auto waiting = part.waiting.extract(micro)) {
+    try {
+      if (ballot_->ok) compute_deferred(part, waiting.mapped());
+    } catch (...) {
+      refuse(std::current_exception());
+    }
+    for (auto& [leaf, gradient] : waiting.mapped().gradients) take(part, leaf, std::move(gradient));
+  }
   part.sync->end_micro();
+}
+
+// Several uses of a parameter in one block are added as autograd adds them: as they come.
+void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting) {
+  const c10::AutoGradMode no_grad(false);
+  for (tensor::DeferredGradient& one : waiting.deferred) {
+    const auto leaf = part.leaf_of.find(one.parameter.unsafeGetTensorImpl());
+    if (leaf == part.leaf_of.end()) continue;  // no parameter
+    at::Tensor& sum = waiting.gradients[leaf->second];
+    const at::Tensor gradient = one.compute();
+    sum = sum.defined() ? at::add(sum, gradient) : gradient;
+    one = {};  // lets go of its activations
+  }
 }
 
 void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
   if (part.keeps_waiting) {
-    part.waiting[part.micro].emplace_back(leaf, std::move(gradient));
+    part.waiting[part.micro].gradients[leaf] = std::move(gradient);
   } else {
     part.sync->gradient(part.model->store.use_of_leaf()[leaf], leaves_[part.micro],
                         std::move(gradient));

@@ -1,9 +1,10 @@
 // PipelineRunner: a step's micro-batches through this rank's pipeline stages, in the order of the
 // schedule.
 //
-// Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time; where
-// the schedule splits the backward pass (I, W) they wait for W. What goes wrong in a pass is put in
-// the ballot, and the schedule goes on without it. Not thread safe.
+// Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. Where
+// the schedule splits the backward pass, W computes those of our linear layers
+// (tensor/deferred.h); foreign layers compute theirs in I, and W hands them on. What goes wrong in
+// a pass is put in the ballot, and the schedule goes on without it. Not thread safe.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@
 #include "trireme/parallel/scalar_tree.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/tensor/batch.h"
+#include "trireme/tensor/deferred.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -63,10 +65,15 @@ class PipelineRunner final : private Passes {
     std::unique_ptr<GradientHooks> hooks;
     std::vector<bool> ran;                              // forward, by micro-batch
     std::vector<std::vector<double>> batch_statistics;  // by micro-batch
-    // Weight gradients that wait for W, by micro-batch: leaf and gradient.
-    std::map<std::uint32_t, std::vector<std::pair<std::size_t, at::Tensor>>> waiting;
-    bool keeps_waiting = false;  // gradients that come now do
-    std::uint32_t micro = 0;     // that runs back now
+    // What waits for W, by micro-batch.
+    struct Waiting {
+      std::map<std::size_t, at::Tensor> gradients;  // that came with I, by leaf
+      std::vector<tensor::DeferredGradient> deferred;
+    };
+    std::map<std::uint32_t, Waiting> waiting;
+    std::map<const void*, std::size_t> leaf_of;  // parameter's TensorImpl -> leaf
+    bool keeps_waiting = false;                  // gradients that come now do
+    std::uint32_t micro = 0;                     // that runs back now
   };
 
   Parcel forward(int stage, std::uint32_t micro, Parcel in) override;
@@ -80,6 +87,7 @@ class PipelineRunner final : private Passes {
   Part& part_of(int stage);
   bool is_last(const Part& part) const;
   void take(Part& part, std::size_t leaf, at::Tensor gradient);
+  void compute_deferred(Part& part, Part::Waiting& waiting);
   void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
 
   PipelinePlan& plan_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/parallel/block_profile.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
@@ -147,10 +148,41 @@ void Strategy::Impl::offload_masters() {
 
 parallel::ModelParts::Options Strategy::Impl::part_options(const models::Blocks& blocks) {
   return {.seed = options.seed,
-          .cut = parallel::even_cut(blocks.specs().size(), pipeline.stages()),
+          .cut = agreed_cut(blocks),
           .data = grid.of_stage,
           .pipeline = grid.pipeline,
           .store = [this](comm::Communicator& data) { return store_options(data); }};
+}
+
+// Rank 0's, which measures.
+std::vector<std::size_t> Strategy::Impl::agreed_cut(const models::Blocks& blocks) {
+  std::vector<std::size_t> cut = parallel::even_cut(blocks.specs().size(), pipeline.stages());
+  if (grid.pipeline == nullptr || !options.example) return cut;
+  if (seat.world->rank() == 0) {
+    try {
+      cut = measured_cut(blocks);
+    } catch (const std::exception& error) {  // what is wrong with a block shows in the first step
+      stages_note = std::string("stages have equal numbers of blocks: ") + error.what();
+    }
+  }
+  std::vector<std::int64_t> words(cut.begin(), cut.end());
+  seat.world->broadcast(Buffer::of(std::span(words)), 0, {.label = "pipeline stages"}).wait();
+  return {words.begin(), words.end()};
+}
+
+std::vector<std::size_t> Strategy::Impl::measured_cut(const models::Blocks& blocks) {
+  const std::vector<plan::BlockCost> costs =
+      parallel::profile_blocks(blocks, options.example(), options.seed, *seat.world->waiter());
+  double sum = 0;
+  for (const plan::BlockCost& cost : costs) sum += cost.seconds;
+  if (sum <= 0) return parallel::even_cut(costs.size(), pipeline.stages());  // a simulated clock
+  const plan::Partition partition = plan::partition_chain(costs, {.stages = pipeline.stages()});
+  stages_note = text_of(partition, costs);
+  std::vector<std::size_t> cut;
+  for (const plan::StageCost& stage : partition.stages)
+    cut.push_back(static_cast<std::size_t>(stage.first));
+  cut.push_back(costs.size());
+  return cut;
 }
 
 parallel::StoreOptions Strategy::Impl::store_options(comm::Communicator& data) {
@@ -277,6 +309,7 @@ bool Strategy::has_whole_weights() const {
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }
+std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {
   return static_cast<std::int64_t>(impl_->sync->gradient_bytes());
 }

@@ -40,7 +40,10 @@ struct StrategyOptions {
   /// Of a pipeline: a name (`trireme show schedule` lists them), or a file. Changes no bit.
   std::string schedule = "1f1b";
   int chunks = 0;  // stages that a rank of the pipeline holds; 0: as few as the schedule can have
-  int shard = 0;   // hybrid: consecutive ranks that share one copy; 0 = those of a host
+  /// A micro-batch to measure blocks with, so that stages take about equal times (asked on rank 0
+  /// alone). Empty: every stage has as many blocks. Changes no bit.
+  std::function<MicroBatch()> example = {};
+  int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
   std::string precision = "fp32";  // fp64 | fp32 | bf16
   double clip = 0;                 // global gradient norm; 0 = off
   std::uint64_t seed = 1;
@@ -132,6 +135,8 @@ class Strategy final : public Saveable {
   /// first step: a block shows in it whether it draws from the default generator.
   int lanes() const;
   std::string lanes_note() const;
+  /// Of a pipeline, on rank 0: its stages, what was measured of them and the imbalance; else empty.
+  std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
   /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.

@@ -37,6 +37,8 @@ struct Strategy::Impl {
 
   void offload_masters();
   parallel::ModelParts::Options part_options(const models::Blocks& blocks);
+  std::vector<std::size_t> agreed_cut(const models::Blocks& blocks);
+  std::vector<std::size_t> measured_cut(const models::Blocks& blocks);
   parallel::StoreOptions store_options(comm::Communicator& data);
   std::unique_ptr<parallel::StepSync> make_sync();
   std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part);
@@ -118,6 +120,7 @@ struct Strategy::Impl {
   parallel::Grid grid;
   parallel::SyncPlan plan;
   StrategyOptions options;
+  std::string stages_note;
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ModelParts parts;
   const models::Blocks model;  // what lanes are built from

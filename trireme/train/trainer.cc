@@ -19,6 +19,7 @@
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
@@ -100,7 +101,7 @@ class Trainer {
         settings_(resolved(folder_)),
         data_(settings_, spec),
         job_(entry.job(job_options(settings_, data_, spec_))),
-        strategy_(job_, settings_.model.blocks, settings_.strategy, settings_.optimizer),
+        strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)),
         early_stop_(settings_.patience, settings_.min_improvement) {
@@ -111,6 +112,8 @@ class Trainer {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     Report report(folder_, report_options(first));
     count_trigram();
+    if (const std::string note = strategy_.stages_note(); !note.empty())
+      report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     if (first > 0) report.line("continuing after step " + observe::grouped(first));
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
@@ -148,6 +151,16 @@ class Trainer {
  private:
   static Settings resolved(const RunFolder& folder) {
     return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
+  }
+
+  // Blocks are measured on a micro-batch of the validation's.
+  StrategyOptions strategy_options() const {
+    StrategyOptions options = settings_.strategy;
+    options.example = [this] {
+      const std::int64_t micro = settings_.batches.micro;
+      return fixed_batches(*data_.validation, micro, micro, micro, 0, 1).front().micro.front();
+    };
+    return options;
   }
 
   ReportOptions report_options(long first) const {
@@ -287,7 +300,10 @@ class Trainer {
     if (!trace) return;
     job_.activity("trace");
     const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
-    if (job_.rank() == 0) write_whole(spec_.trace, observe::chrome_json(traces));
+    if (job_.rank() != 0) return;
+    write_whole(spec_.trace, observe::chrome_json(traces));
+    if (settings_.strategy.pipeline > 1)
+      write_whole(folder_.passes(), recorded_passes(traces, job_.assignment().size()));
   }
 
   std::int64_t largest(std::int64_t mine) {
