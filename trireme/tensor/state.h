@@ -37,8 +37,9 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
-}  // namespace v0
 namespace models {
 using v0::NamedShard;
 }
+
+}  // namespace v0
 }  // namespace trireme
