@@ -85,8 +85,9 @@ Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory)
   const auto count = static_cast<std::size_t>(tied.count());
   const Buffer own{const_cast<void*>(held.slice.gradient),
                    static_cast<std::size_t>(held.slice.size()), tied.dtype};
-  if (own.count == count) return own;
   const ModelPart& part = *parts_.parts()[held.part];
+  // Where ranks share it, also one that owns all of it gives it to the others.
+  if (part.store.ownership().pieces().size() == 1) return own;
   std::vector<std::size_t> counts;
   for (const auto& pieces : part.store.ownership().pieces()) {
     counts.push_back(0);
