@@ -144,6 +144,17 @@ const std::vector<Model>& models_under_test() {
   return all;
 }
 
+TEST(Pipeline, RecomputationChangesNoBit) {
+  const Model& model = models_under_test().front();
+  const Outcome one = train_on(model, {});
+  for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b"}) {
+    for (const char* recompute : {"full", "every-2", "selective"}) {
+      Layout layout{.pipeline = 2, .schedule = schedule, .recompute = recompute};
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout) << ", " << recompute;
+    }
+  }
+}
+
 TEST(Pipeline, EndsWithTheBitsOfOneProcess) {
   for (const Model& model : models_under_test()) {
     const Outcome one = train_on(model, {});
@@ -209,15 +220,6 @@ TEST(Pipeline, MeasuringBlocksLeavesNoTrace) {
     return result;
   };
   EXPECT_EQ(hash(true), hash(false));
-}
-
-// A block's forward pass runs again within its backward one, also where weights wait for W.
-TEST(Pipeline, RecomputedActivationsChangeNoBit) {
-  const Model model{[] { return gpt(); }, token_loss()};
-  const Outcome one = train_on(model, {});
-  for (const Layout& layout :
-       {Layout{2, 1, "1f1b", 0, "plain", "full"}, {4, 1, "zb-h1", 0, "plain", "full"}})
-    EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
 }
 
 // Owners' parts of the tied embedding are cut differently in the stages that hold it; batches of 5
