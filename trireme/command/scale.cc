@@ -1,14 +1,8 @@
 #include "trireme/command/scale.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -20,7 +14,7 @@
 #include "trireme/command/command.h"
 #include "trireme/command/compare.h"
 #include "trireme/command/files.h"
-#include "trireme/launch/spawn.h"
+#include "trireme/command/own_run.h"
 #include "trireme/plan/link.h"
 
 namespace trireme {
@@ -47,27 +41,6 @@ std::string ranks_text(int ranks) {
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "trireme-scale-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr)
-      throw ResourceError(
-          "cannot make a folder in " + std::filesystem::temp_directory_path().string(),
-          {.operation = "bench scale", .advice = "Set TMPDIR to one with room."});
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
 struct Run {
   std::string name;  // of its folder
   int ranks = 1, steps = 1;
@@ -77,13 +50,8 @@ struct Run {
 
 std::vector<std::string> command_of(const Options& options, const Run& run,
                                     const std::string& folder) {
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                    "train",
-                                    options.config,
-                                    "--ranks",
-                                    std::to_string(run.ranks),
-                                    "--out",
-                                    folder};
+  std::vector<std::string> words = {"train", options.config, "--ranks", std::to_string(run.ranks),
+                                    "--out", folder};
   const auto set = [&](const std::string& assignment) {
     words.push_back("--set");
     words.push_back(assignment);
@@ -99,26 +67,13 @@ std::vector<std::string> command_of(const Options& options, const Run& run,
   return words;
 }
 
-int wait_for(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 ComparedRun train(const Options& options, const Run& run, const TemporaryFolder& folder) {
-  const std::string path = folder.path() + "/" + run.name, log = path + ".log";
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (output < 0)
-    throw ResourceError("cannot write " + log,
-                        {.operation = "bench scale", .advice = "Set TMPDIR to one with room."});
-  const launch::Process process =
-      launch::spawn({.command = command_of(options, run, path), .output = output, .error = output});
-  close(output);
-  const int code = wait_for(process.pid);
-  close(process.descriptor);
+  const std::string path = folder.file(run.name), log = run.name + ".log";
+  const int code = run_self(command_of(options, run, path), log, folder);
   if (code != 0) {
-    std::fputs(read_file(log, "bench scale", "Set TMPDIR to one with room.").c_str(), stderr);
+    const std::string said =
+        read_file(folder.file(log), "bench scale", "Set TMPDIR to one with room.");
+    std::fputs(said.c_str(), stderr);
     refuse(
         "training on " + ranks_text(run.ranks) + " ended with " + std::to_string(code) +
             "; what it printed is above",
@@ -195,7 +150,7 @@ class Scale {
   }
 
   const Options& options_;
-  const TemporaryFolder folder_;
+  const TemporaryFolder folder_{"bench scale"};
   std::map<std::string, std::string> keys_;
   std::int64_t batch_ = 0, micro_batches_ = 0;
   double compute_ = 0;

@@ -93,6 +93,9 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // throws for an unknown one
+  // Before the model is built, since building already computes.
+  if (seat.reproducible && !plan.local)
+    parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
   return plan;
 }
 
@@ -124,7 +127,8 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
       parts(own_model, pipeline, part_options(own_model)),
       model(own_model),
       sync((offload_masters(), make_sync())),
-      optimizer(std::move(own_optimizer)) {
+      optimizer(std::move(own_optimizer)),
+      not_finite(options.skip_not_finite, "train.skip_not_finite") {
   make_hooks();
   seat.assign(plan.assignment);
   learning_rate = optimizer->base_learning_rate();
