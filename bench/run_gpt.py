@@ -2,7 +2,7 @@
 """A training step of this tree against PyTorch's, interleaved; prints ratios.
 
     bench/run_gpt.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 15] [--ranks 2]
-                     [--shape small|base|bert|resnet18] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
+                     [--shape small|base|gpt2|bert|resnet18] [--precisions fp32 bf16] [--peers ddp zero1 fsdp2] [--json FILE]
 
 Same model (a GPT, BERT's encoder, ResNet-18), data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
 runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2 zero3.
@@ -25,10 +25,11 @@ PRECISIONS = ("fp32", "bf16")
 # peer -> what runs against it, and its name in the table
 PEERS = {"ddp": ("plain", "DDP"), "compiled": ("plain", "DDP under torch.compile"),
          "zero1": ("zero1", "ZeroRedundancyOptimizer"), "fsdp2": ("zero3", "FSDP2")}
-# shape -> model, and what is set over bench/MODEL.toml. "base" has GPT-2's smallest size.
+# shape -> model, and what is set over bench/MODEL.toml. "gpt2" is GPT-2's smallest size, "base" the same over bytes.
 SHAPES = {
     "small": ("gpt", {"layers": 6, "heads": 6, "width": 384, "block": 256, "global-batch": 8}),
     "base": ("gpt", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 4}),
+    "gpt2": ("gpt", {"layers": 12, "heads": 12, "width": 768, "block": 128, "vocab": 50257, "global-batch": 4}),
     "bert": ("bert", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 8}),
     "resnet18": ("resnet18", {"width": 64, "global-batch": 64}),
 }
@@ -41,7 +42,7 @@ def parse():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--shape", choices=SHAPES, default="small", help="GPT of 10.9 or 85 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="GPT of 10.9, 85 or 124 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
     parser.add_argument("--json", help="write the figures here")

@@ -75,7 +75,7 @@ def subject(options, rank):
     if options.model == "bert":
         model, source = bert_model.Bert(**shape), masked(options.data, share, options.block, rank)
     else:
-        model, source = gpt_model.Gpt(**shape), batches(options.data, share, options.block, rank)
+        model, source = gpt_model.Gpt(vocab=options.vocab, **shape), batches(options.data, share, options.block, rank)
     return model, gpt_model.make_optimizer, source, 1.0
 
 
@@ -143,7 +143,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--global-batch", type=int, default=8)
-    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
+    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256), ("vocab", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "tests/cli/command.h"
 
@@ -12,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 CommandResult scale(const Folder& folder, std::vector<std::string> more) {
   std::vector<std::string> words = {"bench", "scale", tiny_config(folder, "steps = 100\n")};
@@ -54,6 +58,31 @@ TEST(BenchScale, SaysWhatWasLeftOut) {
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("left out: 8 ranks have only 4 micro-batches to share"));
   EXPECT_THAT(result.out, HasSubstr("nothing hides communication"));
+}
+
+TEST(BenchScale, LeavesNothingBehindWhenItIsStopped) {
+  Folder folder;
+  const CommandResult result = [&] {
+    auto running = trireme_command({"bench", "scale", tiny_config(folder, "steps = 100\n"),
+                                    "--ranks", "1", "--simulate", "0", "--steps", "100000"})
+                       .in(folder.path())
+                       .with("TMPDIR", folder.path())
+                       .start();
+    EXPECT_TRUE(running.wait_for("1 rank, 100000 steps"));
+    const auto trains = [&] {
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+        if (entry.path().filename() == "events.jsonl" && entry.file_size() > 0) return true;
+      return false;
+    };
+    while (!trains()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    running.send(SIGINT);
+    return running.wait(30);
+  }();
+  EXPECT_EQ(result.code, 130) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped before all runs had ended"));
+  EXPECT_EQ(result.left_behind, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("trireme-scale"))) << entry.path();
 }
 
 TEST(BenchScale, RefusesWhatCannotTrain) {

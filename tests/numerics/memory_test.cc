@@ -1,125 +1,32 @@
-// Bytes per rank of every parallel.sync, measured (PSS: pages that ranks share count once) against
-// NUMERICS.md; and a model that only ZeRO-3 trains under a limit of memory.
-#include <gtest/gtest.h>
-#include <malloc.h>
+// Bytes per rank of every parallel.sync against NUMERICS.md, on a model so small that what is on
+// the move shows beside them (memory_large_test.cc has one where it does not); and a model that
+// only ZeRO-3 trains under a limit of memory.
+#include "tests/numerics/memory.h"
+
 #include <sys/resource.h>
-
-#include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
-
-#include <torch/nn/modules/linear.h>
-
-#include <ATen/Functions.h>
-
-#include "trireme/job/job.h"
-#include "trireme/models/module_block.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
-#include "trireme/testing/run_processes.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kWidth = 512, kBlocks = 16;
-constexpr std::uint32_t kMicroBatches = 8;
-constexpr std::int64_t kBlockParameters = kWidth * kWidth + kWidth;
-constexpr std::int64_t kBucketBytes = 1 << 20;
+constexpr numerics::MemoryShape kShape{512, 16};
 
-// The number in `file` after `key`, in bytes; the file counts kB.
-std::int64_t kilobytes(const char* file, const std::string& key) {
-  std::ifstream in(file);
-  std::string line;
-  while (std::getline(in, line))
-    if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
-  throw std::runtime_error(std::string(file) + " has no " + key);
-}
-std::int64_t pss() { return kilobytes("/proc/self/smaps_rollup", "Pss:"); }
-
-models::Blocks stack(std::int64_t blocks) {
-  models::Blocks model;
-  for (std::int64_t i = 0; i < blocks; ++i)
-    model.add_block(
-        {.name = "layer." + std::to_string(i),
-         .make =
-             [] {
-               auto linear = torch::nn::Linear(kWidth, kWidth);
-               return models::as_block(linear);
-             },
-         .reads = i == 0 ? std::vector<std::string>{"features"} : std::vector<std::string>{}});
-  return model;
-}
-
-Batch batch_of(std::int64_t step, const Job& job) {
-  Batch batch{.total = kMicroBatches, .global_count = kMicroBatches, .step = step};
-  for (const std::uint32_t i : leaves_of(job.assignment(), kMicroBatches, job.rank()))
-    batch.micro.push_back(
-        {.index = i, .count = 1, .fields = {{"features", at::full({1, kWidth}, 0.01)}}});
-  return batch;
-}
-
-std::unique_ptr<Strategy> train(Job& job, const std::string& sync, std::int64_t blocks) {
-  auto strategy = std::make_unique<Strategy>(
-      job, stack(blocks), StrategyOptions{.sync = sync, .bucket_bytes = kBucketBytes},
-      AdamW{.learning_rate = 1e-3});
-  const Loss loss = [](const models::Value& output, const MicroBatch&) {
-    return output.at(0).pow(2).sum();
-  };
-  for (std::int64_t step = 0; step < 2; ++step) strategy->step(batch_of(step, job), loss);
-  return strategy;
-}
-
-// Weights, open sums and two moments of fp32, as NUMERICS.md's table without the bf16 copy.
-double formula(const std::string& sync, int ranks) {
-  const auto log = [](double count) { return std::max(1.0, std::ceil(std::log2(count))); };
-  const double n = ranks, a = log(double(kMicroBatches) / n), all = log(kMicroBatches);
-  const double parameters = double(kBlocks * kBlockParameters);
-  if (ranks == 1 || sync == "plain") return parameters * (4 + 4 * a + 8);
-  if (sync == "zero1") return parameters * (4 + 4 * a + 8 / n);
-  if (sync == "zero2") return parameters * (4 + (4 * all + 8) / n);
-  return parameters * (4 + 4 * all + 8) / n;
-}
-
-// What is kept beside it: buckets that were filled, sent and received at a time, and two blocks.
+// What is kept beside the formula: buckets that were filled, sent and received at a time, and two
+// blocks.
 double moving(const std::string& sync, int ranks) {
   if (ranks == 1 || sync == "plain") return 0;
-  const double bucket = double(kBlockParameters) * 4;
+  const double bucket = double(kShape.block_parameters()) * 4;
   if (sync == "zero1") return 4 * bucket;
   return 8 * bucket + (sync == "zero3" ? 2 * bucket : 0);
 }
 
 TRIREME_PROCESS(measure) {
   Job job(argc, argv);
-  train(job, "zero3", 2).reset();  // kernels, workspaces, connections
-  train(job, "plain", 2).reset();
-  for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) {
-    malloc_trim(0);
-    job.world().barrier().wait();
-    const std::int64_t before = pss();
-    const auto strategy = train(job, sync, kBlocks);
-    malloc_trim(0);
-    job.world().barrier().wait();
-    const std::int64_t after = pss();
-    job.world().barrier().wait();
-    std::printf("MEMORY %s %lld\n", sync, static_cast<long long>(after - before));
-  }
-  return 0;
+  return numerics::print_memory(job, kShape);
 }
 
 void measure_on(int ranks) {
-  const testing::ProcessRun run = testing::run_processes(
-      ranks, "measure", {.time_limit = std::chrono::seconds(200), .transport = "shm"});
-  ASSERT_EQ(run.exit_code, 0) << run.describe();
-  std::map<std::string, double> mean;
-  for (const testing::ProcessOutcome& rank : run.ranks) {
-    std::istringstream lines(rank.out);
-    std::string word, sync;
-    double bytes = 0;
-    while (lines >> word >> sync >> bytes) mean[sync] += bytes / ranks;
-  }
-  for (const auto& [sync, bytes] : mean) {
-    const double wanted = formula(sync, ranks);
+  for (const auto& [sync, bytes] : numerics::measure_memory(ranks, std::chrono::seconds(200))) {
+    const double wanted = numerics::memory_formula(sync, ranks, kShape);
     std::printf(
         "%d ranks, %s: %.1f MB a rank, by the formula %.1f MB, on the move at most %.1f MB\n",
         ranks, sync.c_str(), bytes / 1e6, wanted / 1e6, moving(sync, ranks) / 1e6);
@@ -136,12 +43,12 @@ TEST(Memory, OfFourRanksIsTheFormulas) { measure_on(4); }
 // is 25 MB.
 TRIREME_PROCESS(limited) {
   Job job(argc, argv);
-  train(job, "zero3", 2).reset();
+  numerics::train_stack(job, "zero3", {kShape.width, 2}).reset();
   malloc_trim(0);
-  const auto data = static_cast<rlim_t>(kilobytes("/proc/self/status", "VmData:"));
+  const auto data = static_cast<rlim_t>(numerics::kilobytes("/proc/self/status", "VmData:"));
   const rlimit limit{data + 46'000'000, RLIM_INFINITY};
   if (setrlimit(RLIMIT_DATA, &limit) != 0) return 3;
-  const auto strategy = train(job, argv[1], kBlocks);
+  const auto strategy = numerics::train_stack(job, argv[1], kShape);
   std::printf("trained %lld parameters\n", static_cast<long long>(strategy->num_parameters()));
   job.world().barrier().wait();
   return 0;

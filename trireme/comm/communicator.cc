@@ -52,6 +52,7 @@ std::string_view Communicator::transport_name() const noexcept {
   return engine_->transport().name();
 }
 bool Communicator::can_map() const noexcept { return engine_->can_map(); }
+bool Communicator::reproducible() const noexcept { return engine_->options().reproducible; }
 std::shared_ptr<Waiter> Communicator::waiter() const { return engine_->transport().waiter(); }
 std::exception_ptr Communicator::failure() const noexcept { return engine_->failure(); }
 Duration Communicator::time_waited() const noexcept { return engine_->time_waited(); }

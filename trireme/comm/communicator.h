@@ -139,6 +139,8 @@ class Communicator final {
   std::string_view transport_name() const noexcept;
   /// True where ranks reach one another's arenas: the algorithm "direct" is possible.
   bool can_map() const noexcept;
+  /// Sums are the tree sum of NUMERICS.md, whatever the ranks; false: the fastest order.
+  bool reproducible() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
   /// Collective. Zeroed; reduced in place without a copy where the transport can map it. On a GPU:

@@ -169,11 +169,12 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   if (op.on_gpu) return can_map_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
+  // What headers carry and what the network adds itself goes no route.
+  const bool routed = !call->inlined && op.algorithm != kMpiNative;
   try {
-    if (call->inlined || op.algorithm == kMpiNative) {
-    } else if (op.algorithm == "direct") {
+    if (routed && op.algorithm == "direct") {
       call->direct = make_direct(*this, call);
-    } else {
+    } else if (routed) {
       call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
     }
   } catch (...) {  // an algorithm that is wrong, or no memory for what it needs

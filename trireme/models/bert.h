@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 #include "trireme/models/layer_factory.h"
 
@@ -39,8 +40,8 @@ std::int64_t num_parameters(const BertConfig& config);
 std::int64_t largest_neighbours(const BertConfig& config);
 /// Floating-point operations of one training step over `tokens` tokens.
 double training_flops(const BertConfig& config, std::int64_t tokens);
-/// Bytes of activations kept between forward and backward of one micro-batch of `sequences`.
-std::int64_t activation_bytes(const BertConfig& config, std::int64_t sequences);
+/// Of a micro-batch of `sequences`, block by block.
+std::vector<BlockActivations> block_activations(const BertConfig& config, std::int64_t sequences);
 
 }  // namespace models
 using models::BertConfig;

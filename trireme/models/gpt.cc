@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trireme/base/error.h"
 #include "trireme/models/norm.h"
-#include "trireme/tensor/convert.h"
+#include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
@@ -118,47 +117,11 @@ class Head final : public GptBlock {
   at::Tensor weight_;
 };
 
-void check(const GptConfig& config) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "config", .advice = advice});
-  };
-  if (config.layers < 1 || config.heads < 1 || config.width < 1 || config.block < 1 ||
-      config.vocab < 1) {
-    refuse("a GPT needs layers, heads, width, block and vocabulary of at least 1",
-           "Set model.layers, model.heads, model.width and model.block.");
-  }
-  if (!(config.dropout >= 0 && config.dropout < 1))
-    refuse("model.dropout is a probability below 1", "Use 0 to 0.5.");
-  if (config.width % config.heads != 0) {
-    refuse("model.width " + std::to_string(config.width) + " is not divisible by model.heads " +
-               std::to_string(config.heads),
-           "Every head takes width / heads channels.");
-  }
-}
-
 }  // namespace
 
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers) {
-  check(config);
-  const auto type = tensor::compute_type(config.precision);
-  Blocks blocks;
-  const auto add = [&]<class B>(const std::string& name, std::type_identity<B>) {
-    blocks.add_block({.name = name,
-                      .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
-                        const LayerContext context{
-                            .block = name, .seed = config.seed, .type = type};
-                        return std::make_shared<B>(config, context, *layers);
-                      },
-                      .reads = {},
-                      .writes = {}});
-  };
-  add("embed", std::type_identity<Embed>());
-  for (int i = 0; i < config.layers; ++i) {
-    add("layer." + std::to_string(i), std::type_identity<Layer>());
-  }
-  add("head", std::type_identity<Head>());
-  blocks.tie("head.weight", "embed.weight");
-  return blocks;
+  check_transformer(config, "a GPT");
+  return transformer_blocks<Embed, Layer, Head>(config, layers);
 }
 
 std::int64_t num_parameters(const GptConfig& config) {
@@ -184,7 +147,7 @@ double training_flops(const GptConfig& config, std::int64_t tokens) {
   return 3.0 * static_cast<double>(tokens) * (2.0 * matrices + attention);
 }
 
-std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences) {
+std::vector<BlockActivations> block_activations(const GptConfig& config, std::int64_t sequences) {
   const std::int64_t tokens = sequences * config.block;
   const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
@@ -198,7 +161,13 @@ std::int64_t activation_bytes(const GptConfig& config, std::int64_t sequences) {
       config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
-  return tokens * (config.layers * layer + head);
+  std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
+  for (int i = 0; i < config.layers; ++i)
+    blocks.push_back({.kept = tokens * layer,
+                      .probabilities = tokens * row * compute,
+                      .inputs = tokens * config.width * stream});
+  blocks.push_back({.kept = tokens * head, .inputs = tokens * config.width * stream});
+  return blocks;
 }
 
 }  // namespace models

@@ -204,15 +204,21 @@ double training_flops(const ResnetConfig& config, std::int64_t images) {
 }
 
 // Every convolution's output is kept for its norm, and every ReLU's output for the layers after it.
-std::int64_t activation_bytes(const ResnetConfig& config, std::int64_t images) {
+std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images) {
   const std::int64_t bytes = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
-  std::int64_t values = 3 * config.side * config.side;
+  std::vector<BlockActivations> blocks;
+  std::int64_t inputs = 3 * config.side * config.side;
   for (const BlockShape& block : shapes(config)) {
-    const std::size_t relus = block.name == "stem" ? 1 : 2;
+    const bool stem = block.name == "stem";
+    const std::size_t relus = stem ? 1 : 2;
+    std::int64_t values = stem ? inputs : 0;
     for (std::size_t i = 0; i < block.convs.size(); ++i)
       values += block.convs[i].outputs() * (i < relus ? 2 : 1);
+    blocks.push_back({.kept = images * values * bytes, .inputs = images * inputs * bytes});
+    inputs = block.convs[relus - 1].outputs();
   }
-  return images * values * bytes;
+  blocks.push_back({.inputs = images * inputs * bytes});  // the head
+  return blocks;
 }
 
 }  // namespace models

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 
+#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 
 namespace trireme {
@@ -36,8 +37,8 @@ std::int64_t num_parameters(const ResnetConfig& config);
 std::int64_t largest_neighbours(const ResnetConfig& config);
 /// Floating-point operations of one training step over `images` images.
 double training_flops(const ResnetConfig& config, std::int64_t images);
-/// Bytes of activations kept between forward and backward of one micro-batch of `images`.
-std::int64_t activation_bytes(const ResnetConfig& config, std::int64_t images);
+/// Of a micro-batch of `images`, block by block.
+std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images);
 
 }  // namespace models
 using models::ResnetConfig;

@@ -30,13 +30,14 @@ struct Lanes::Impl {
   // A copy of the model whose leaves alias the rank's weights, and its thread.
   struct Lane {
     Lane(Impl& owner, const models::Blocks& model, std::uint64_t seed,
-         const std::vector<at::Tensor>& weights)
+         const std::vector<at::Tensor>& weights, const memory::RecomputePolicy& recompute)
         : stage(model, seed),
           hooks(aliases(stage, weights), [this, &owner](std::size_t leaf, at::Tensor gradient) {
             owner.push(task, leaf, std::move(gradient));
           }) {
       stage.seeds_generator(false);
       stage.train(true);
+      stage.recompute(recompute);
     }
     Stage stage;
     std::size_t task = 0;  // the one that it computes
@@ -59,10 +60,10 @@ struct Lanes::Impl {
   }
 
   Impl(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& weights,
-       int count, std::shared_ptr<Waiter> own_waiter)
+       const LanesOptions& options, std::shared_ptr<Waiter> own_waiter)
       : waiter(std::move(own_waiter)) {
-    for (int i = 0; i < count; ++i)
-      lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights));
+    for (int i = 0; i < options.count; ++i)
+      lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options.recompute));
     for (const auto& lane : lanes) lane->thread = std::thread([this, &own = *lane] { work(own); });
   }
 
@@ -201,8 +202,8 @@ struct Lanes::Impl {
 };
 
 Lanes::Lanes(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& leaves,
-             int count, std::shared_ptr<Waiter> waiter)
-    : impl_(std::make_unique<Impl>(model, seed, leaves, count, std::move(waiter))) {}
+             const LanesOptions& options, std::shared_ptr<Waiter> waiter)
+    : impl_(std::make_unique<Impl>(model, seed, leaves, options, std::move(waiter))) {}
 
 Lanes::~Lanes() = default;
 

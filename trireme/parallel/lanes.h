@@ -29,6 +29,11 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
+struct LanesOptions {
+  int count = 1;
+  memory::RecomputePolicy recompute = {};
+};
+
 class Lanes {
  public:
   /// Called by the caller's thread, in order: begin(0), gradient(leaf, …) …, end(0, …), begin(1) …
@@ -41,10 +46,10 @@ class Lanes {
   /// Forward and backward of task number `task` on this lane's blocks; the summed loss.
   using Compute = std::function<double(Stage& stage, std::size_t task)>;
 
-  /// Builds `count` copies of the model; their parameters, in the order of `leaves`, get the
-  /// leaves' storage. Each lane's kernels have the process's number of threads.
+  /// Builds `options.count` copies of the model; their parameters, in the order of `leaves`, get
+  /// the leaves' storage. Each lane's kernels have the process's number of threads.
   Lanes(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& leaves,
-        int count, std::shared_ptr<Waiter> waiter);
+        const LanesOptions& options, std::shared_ptr<Waiter> waiter);
   ~Lanes();
   Lanes(const Lanes&) = delete;
 

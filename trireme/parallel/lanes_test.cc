@@ -70,7 +70,8 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
   std::vector<double> alone;
   std::map<std::size_t, double> sums_alone;
   for (int count : {1, 2, 4}) {
-    Lanes lanes(two_blocks(), 2, leaves, count, waiter);  // another seed: the weights are aliases
+    Lanes lanes(two_blocks(), 2, leaves, {.count = count},
+                waiter);  // another seed: the weights are aliases
     EXPECT_EQ(lanes.count(), count);
     for (std::size_t tasks : {0, 1, 7}) {
       seen.clear(), values.clear(), sums.clear();
@@ -87,7 +88,7 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
 }
 
 TEST_F(LanesTest, RunSideBySide) {
-  Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
+  Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
   std::atomic<int> inside{0};
   // Each of the two waits for the other: one after the other would never end.
   const auto together = [&](Stage& blocks, std::size_t task) {
@@ -101,7 +102,7 @@ TEST_F(LanesTest, RunSideBySide) {
 
 // A lane that looks for work just as a run begins must not take a task that another has.
 TEST_F(LanesTest, ComputeEachTaskOnceHoweverOftenARunBegins) {
-  Lanes lanes(two_blocks(), 1, leaves, 4, waiter);
+  Lanes lanes(two_blocks(), 1, leaves, {.count = 4}, waiter);
   std::size_t ended = 0;
   const Lanes::Sink sink{.end = [&](std::size_t, double, const std::exception_ptr&) { ++ended; }};
   for (int run = 0; run < 20'000; ++run) {
@@ -114,7 +115,7 @@ TEST_F(LanesTest, ComputeEachTaskOnceHoweverOftenARunBegins) {
 }
 
 TEST_F(LanesTest, AFailedMicroBatchReachesTheSinkAndTheOthersGoOn) {
-  Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
+  Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
   const auto failing = [](Stage& blocks, std::size_t task) {
     if (task == 1) throw std::runtime_error("no");
     return compute(blocks, task);
@@ -124,7 +125,7 @@ TEST_F(LanesTest, AFailedMicroBatchReachesTheSinkAndTheOthersGoOn) {
 }
 
 TEST_F(LanesTest, AnExceptionOfTheSinkComesOutAndTheLanesStayUsable) {
-  Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
+  Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
   Lanes::Sink sink = recording();
   sink.end = [](std::size_t, double, const std::exception_ptr&) {
     throw std::runtime_error("full");
@@ -160,7 +161,7 @@ class AsksTwice final : public Waiter {
 
 TEST_F(LanesTest, LoseNoGradientToAWaiterThatAsksTwice) {
   waiter = std::make_shared<AsksTwice>();
-  Lanes lanes(two_blocks(), 1, leaves, 2, waiter);
+  Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
   for (int run = 0; run < 100; ++run) lanes.run(4, compute, recording());  // counts them
   EXPECT_EQ(values.size(), 400u);
 }

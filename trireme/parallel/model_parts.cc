@@ -225,6 +225,9 @@ std::vector<at::Tensor> ModelParts::cold_memory() const {
 void ModelParts::refresh() {
   for (const auto& part : parts_) part->store.refresh();
 }
+void ModelParts::recompute(const memory::RecomputePolicy& policy) {
+  for (const auto& part : parts_) part->blocks.recompute(policy);
+}
 void ModelParts::train(bool on) {
   for (const auto& part : parts_) part->blocks.train(on);
 }

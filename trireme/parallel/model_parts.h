@@ -78,6 +78,7 @@ class ModelParts {
   std::vector<at::Tensor> cold_memory() const;
   void refresh();
   void train(bool on);
+  void recompute(const memory::RecomputePolicy& policy);
   void reload_statistics();
   void drop_statistics();
 

@@ -82,6 +82,7 @@ struct Layout {
   int pipeline = 1, data = 1;
   std::string schedule = "1f1b";
   int chunks = 0;
+  std::string recompute = "none";
 };
 
 struct Model {
@@ -101,7 +102,8 @@ Outcome train(testing::RankContext& rank, const Model& model, const Layout& layo
                      .chunks = layout.chunks,
                      .precision = model.precision,
                      .clip = 0.5,
-                     .bucket_bytes = 2048},
+                     .bucket_bytes = 2048,
+                     .recompute = layout.recompute},
                     optim::make_optimizer(model.optimizer));
   Outcome outcome;
   for (int step = 0; step < 5; ++step) {
@@ -138,6 +140,17 @@ const std::vector<Model>& models_under_test() {
       {[] { return gpt(); }, token_loss()},
       {mlp, squared_loss(), Sgd{.learning_rate = 1e-3, .momentum = 0.9}}};
   return all;
+}
+
+TEST(Pipeline, RecomputationChangesNoBit) {
+  const Model& model = models_under_test().front();
+  const Outcome one = train_on(model, {});
+  for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b"}) {
+    for (const char* recompute : {"full", "every-2", "selective"}) {
+      Layout layout{.pipeline = 2, .schedule = schedule, .recompute = recompute};
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout) << ", " << recompute;
+    }
+  }
 }
 
 TEST(Pipeline, EndsWithTheBitsOfOneProcess) {

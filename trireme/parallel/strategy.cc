@@ -92,7 +92,8 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
            "Leave it out, or use plain.");
   if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
-  tensor::compute_type(options.precision);  // throws for an unknown one
+  tensor::compute_type(options.precision);  // these two throw for an unknown one
+  memory::parse_recompute(options.recompute);
   // Before the model is built, since building already computes.
   if (seat.reproducible && !plan.local)
     parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
@@ -139,6 +140,7 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   make_helpers();
   if (local != nullptr) local->attach(replica(), [this] { parts.refresh(); });
   parts.train(true);
+  parts.recompute(memory::parse_recompute(options.recompute));
 }
 
 // Before anything has asked where they lie.

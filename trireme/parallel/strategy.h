@@ -57,6 +57,9 @@ struct StrategyOptions {
   /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
   /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
   std::string offload = {};
+  /// none | selective | full | every-K: activations that are computed again in backward instead of
+  /// kept (memory/recompute.h). Changes no bit.
+  std::string recompute = "none";
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;

@@ -53,6 +53,8 @@ struct Strategy::Impl {
     return {seat.trace.get(), *seat.world->waiter(), what};
   }
   Work enter_gate();
+  /// That this rank was blocked on communication so far, in all its groups.
+  Duration time_waited() const;
 
   // strategy_step.cc
   StepResult run(const Batch& batch, const Loss& loss);

@@ -137,8 +137,11 @@ bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32
   if (lanes) return true;
   lanes_note = why_one_lane();
   if (!lanes_note.empty() || !has_run) return false;
-  lanes = std::make_unique<parallel::Lanes>(model, options.seed, store().leaves(), options.lanes,
-                                            seat.world->waiter());
+  lanes = std::make_unique<parallel::Lanes>(
+      model, options.seed, store().leaves(),
+      parallel::LanesOptions{.count = options.lanes,
+                             .recompute = memory::parse_recompute(options.recompute)},
+      seat.world->waiter());
   for (int lane = 0; lane < lanes->count(); ++lane)
     lane_statistics[&lanes->stage(lane)] =
         std::make_unique<parallel::BatchStatistics>(lanes->stage(lane));
@@ -264,11 +267,18 @@ void Strategy::Impl::leave_out(const StepRefused& refused, StepResult& result) {
   result.loss = std::numeric_limits<double>::quiet_NaN();  // a pipeline's is not everywhere
 }
 
+Duration Strategy::Impl::time_waited() const {
+  Duration waited = grid.time_waited();
+  for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
+    if (group) waited += group->time_waited();
+  return waited;
+}
+
 StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   TRIREME_CHECK(!averaged);
   const auto span = traced("step");
   const TimePoint start = seat.world->waiter()->now();
-  const Duration waited = grid.time_waited();
+  const Duration waited = time_waited();
   step = batch.step;
   total = batch.total;
   seat.set_step(static_cast<long>(step));
@@ -309,7 +319,7 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
     leave_out(refused, result);
   }
   result.skipped_steps = not_finite.left_out() + (outliers ? outliers->state.skipped : 0);
-  result.communication = grid.time_waited() - waited;
+  result.communication = time_waited() - waited;
   result.learning_rate = learning_rate;
   result.total = seat.world->waiter()->now() - start;
   return result;

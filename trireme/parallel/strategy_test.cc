@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
@@ -118,6 +119,33 @@ TEST(Strategy, EndsWithTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
+TEST(Strategy, AddsAsLeavesComeWhereItNeedNotBeReproducible) {
+  const Outcome one = train_on(1, "fp32");
+  for (int ranks : {1, 2, 3, 8}) {
+    std::int64_t sums[2] = {};
+    for (const bool reproducible : {true, false}) {
+      std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+      testing::run_ranks(ranks,
+                         [&](testing::RankContext& rank) {
+                           outcomes[static_cast<std::size_t>(rank.rank)] = train(rank, "fp32", 6);
+                           Strategy strategy({.world = rank.world.get()}, tiny_gpt(), {},
+                                             optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+                           strategy.step(batch_of(0, 16, rank.rank, rank.size), token_loss());
+                           if (rank.rank == 0)
+                             sums[reproducible ? 1 : 0] = strategy.gradient_bytes();
+                         },
+                         {.reproducible = reproducible});
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+      for (std::size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(outcomes[0].losses[i], one.losses[i], 1e-4) << ranks << " ranks, step " << i;
+    }
+    EXPECT_LE(sums[0], sums[1]);
+    if (ranks <= 2) {
+      EXPECT_LT(sums[0], sums[1]) << "one sum, and not a stack of them";
+    }
+  }
+}
+
 // Clipped, accumulated, with a tied embedding and batches that leave some ranks without a share.
 TEST(Strategy, EverySyncEndsWithTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
@@ -131,6 +159,84 @@ TEST(Strategy, EverySyncEndsWithTheSameBits) {
       EXPECT_EQ(train_on(ranks, precision, "auto", 2048, {"hybrid", shard}), one)
           << "hybrid, " << shard << " of " << ranks << " ranks, " << precision;
   }
+}
+
+TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
+  comm::SimulationOptions slow;
+  slow.network = {.alpha = std::chrono::microseconds(100),
+                  .bytes_per_second = 1e8,
+                  .jitter = {},
+                  .shared_memory = false,
+                  .one_link = true};
+  for (const Sync& sync : {Sync{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}}) {
+    comm::simulate(2, slow, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, tiny_gpt(), {.sync = sync.name, .bucket_bytes = 2048},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
+      const Duration world = rank.world->time_waited();
+      const StepResult result = strategy.step(batch_of(1, 4, rank.rank, assignment), token_loss());
+      const Duration in_world = rank.world->time_waited() - world;
+      EXPECT_GT(result.communication, Duration::zero()) << sync.name;
+      EXPECT_LE(result.communication, result.total) << sync.name;
+      if (sync.name != "plain") {
+        EXPECT_GT(result.communication, in_world) << sync.name;
+      }
+    });
+  }
+}
+
+// Dropout of ours and of LibTorch's, batch norm, long and short ways back.
+models::Blocks drawing_blocks() {
+  models::Blocks blocks = models::make_gpt(
+      {.layers = 3, .heads = 2, .width = 16, .block = kBlock, .vocab = kVocab, .dropout = 0.2});
+  models::Blocks all;
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    if (spec.name == "head") {
+      all.add("foreign", [] {
+        auto linear = std::make_shared<torch::nn::LinearImpl>(16, 16);
+        return models::make_block(linear, [linear](std::vector<at::Tensor> inputs) {
+          return std::vector<at::Tensor>{at::dropout(linear->forward(inputs[0]), 0.3, true)};
+        });
+      });
+      all.add("norm", [] {
+        auto norm = std::make_shared<torch::nn::BatchNorm1dImpl>(kBlock);
+        return models::make_block(norm, [norm](std::vector<at::Tensor> inputs) {
+          return std::vector<at::Tensor>{norm->forward(inputs[0])};
+        });
+      });
+    }
+    all.add_block(spec);
+  }
+  return all.tie("head.weight", "embed.weight");
+}
+
+TEST(Strategy, RecomputationChangesNoBit) {
+  const auto train_with = [](int ranks, const std::string& sync, const std::string& recompute) {
+    std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, drawing_blocks(),
+                        {.sync = sync, .clip = 0.5, .bucket_bytes = 2048, .recompute = recompute},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (int step = 0; step < 3; ++step)
+        strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+      hashes[static_cast<std::size_t>(rank.rank)] = strategy.weights_hash();
+    });
+    for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+    return hashes[0];
+  };
+  const std::string one = train_with(1, "plain", "none");
+  for (const char* recompute : {"selective", "full", "every-2", "every-3"}) {
+    EXPECT_EQ(train_with(1, "plain", recompute), one) << recompute;
+    EXPECT_EQ(train_with(2, "plain", recompute), one) << recompute;
+    EXPECT_EQ(train_with(3, "zero3", recompute), one) << recompute;
+  }
+  EXPECT_THROW(train_with(1, "plain", "all"), ConfigError);
 }
 
 const std::vector<Sync>& sharded_syncs() {

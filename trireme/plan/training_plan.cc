@@ -296,7 +296,8 @@ std::string explain(const TrainingPlan& plan) {
       << items_line(plan) << "  memory   " << megabytes(memory.total())
       << " a rank, predicted: weights " << megabytes(memory.weights) << " + gradients "
       << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
-      << " + activations " << megabytes(memory.activations) << " + temporaries "
+      << " + activations " << megabytes(memory.activations)
+      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")") << " + temporaries "
       << megabytes(memory.temporaries) << "\n"
       << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
       << megabytes(memory.kernels);

@@ -56,7 +56,8 @@ struct Job {
   std::int64_t batch = 0, micro = 0;              // samples
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
-  std::int64_t activations_per_micro = 0;         // bytes
+  std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
+  std::string recompute = "none";                 // memory.recompute
   double temporaries = 0.31;           // of forward and backward, over the activations; as measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
   std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid

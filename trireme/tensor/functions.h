@@ -35,6 +35,17 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 /// them again.
 inline constexpr std::int64_t kKeptProbabilities = 512;
 
+/// While it lives, this thread's attention keeps probabilities as said above, or never.
+class ProbabilitiesScope {
+ public:
+  explicit ProbabilitiesScope(bool keep);
+  ~ProbabilitiesScope();
+  ProbabilitiesScope(const ProbabilitiesScope&) = delete;
+
+ private:
+  bool outer_;
+};
+
 /// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):
 /// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);

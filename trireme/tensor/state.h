@@ -42,8 +42,9 @@ class Saveable {
 /// "optimizer". Those that name none are taken.
 void require_same_optimizer(const std::string& saved, const std::string& own);
 
-}  // namespace v0
 namespace models {
 using v0::NamedShard;
 }
+
+}  // namespace v0
 }  // namespace trireme

@@ -9,6 +9,7 @@ void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptio
   simulation.network.seed = options.seed;
   simulation.world.algorithm = options.algorithm;
   simulation.world.timeout = options.timeout;
+  simulation.world.reproducible = options.reproducible;
   comm::simulate(size, simulation, body);
 }
 

@@ -22,6 +22,7 @@ struct RunOptions {
   std::uint64_t seed = 1;
   std::string algorithm = "auto";
   Duration timeout = std::chrono::seconds(30);  // virtual
+  bool reproducible = true;
 };
 
 void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options = {});

@@ -1,29 +1,11 @@
 #include "trireme/models/bert.h"
 #include "trireme/train/model_family.h"
+#include "trireme/train/transformer_keys.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace train {
 namespace {
-
-config::Value whole(std::int64_t value) { return value; }
-
-std::vector<config::Key> keys() {
-  std::vector<config::Key> keys = {
-      {"model.layers", whole(4), "Transformer layers.", 1, 1e4, {}, true},
-      {"model.heads", whole(4), "Attention heads; divides the width.", 1, 1e4, {}, true},
-      {"model.width", whole(128), "Channels of the residual stream.", 1, 1e6, {}, true},
-      {"model.block", whole(64), "Sequence length, in tokens.", 1, 1e6, {}, true},
-      {"model.dropout",
-       0.0,
-       "Share of the embeddings' and of each layer's additions that is dropped in training.",
-       0,
-       0.9,
-       {},
-       true}};
-  for (config::Key& key : text_keys()) keys.push_back(std::move(key));
-  return keys;
-}
 
 TrainingModel make(const config::Config& config) {
   const models::BertConfig bert{.layers = static_cast<int>(config.integer("model.layers")),
@@ -45,7 +27,7 @@ TrainingModel make(const config::Config& config) {
               [bert](std::int64_t samples) {
                 return ModelFigures{.parameters = models::num_parameters(bert),
                                     .largest_neighbours = models::largest_neighbours(bert),
-                                    .activation_bytes = models::activation_bytes(bert, samples),
+                                    .activations = models::block_activations(bert, samples),
                                     .flops = models::training_flops(bert, samples * bert.block)};
               },
           .correct = class_matches()};
@@ -53,7 +35,7 @@ TrainingModel make(const config::Config& config) {
 
 }  // namespace
 
-ModelFamily bert_family() { return {.name = "bert", .keys = keys(), .make = make}; }
+ModelFamily bert_family() { return {.name = "bert", .keys = transformer_keys(), .make = make}; }
 
 }  // namespace train
 }  // namespace v0

@@ -1,5 +1,6 @@
 #include "trireme/train/early_stop.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -9,8 +10,8 @@ inline namespace v0 {
 namespace train {
 
 void EarlyStop::judge(std::int64_t steps, double loss) {
-  // A NaN is no improvement.
-  if (!judged_ || loss < best_loss_ - min_improvement_) {
+  // A NaN is no improvement, and no measure of the next one.
+  if (std::isfinite(loss) && (!judged_ || loss < best_loss_ - min_improvement_)) {
     judged_ = true;
     best_loss_ = loss;
     best_step_ = steps;

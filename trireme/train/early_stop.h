@@ -21,7 +21,7 @@ class EarlyStop final : public Saveable {
   /// loss) after which the training ends; 0 = never.
   EarlyStop(std::int64_t patience, double min_improvement)
       : patience_(patience), min_improvement_(min_improvement) {}
-  /// The validation loss after so many steps. The first one is the measure of the next.
+  /// The validation loss after so many steps. The first finite one is the measure of the next.
   void judge(std::int64_t steps, double loss);
   /// The training is to end.
   bool reached() const noexcept { return patience_ > 0 && waited_ >= patience_; }

@@ -28,6 +28,18 @@ TEST(EarlyStop, EndsAfterItsPatience) {
   EXPECT_EQ(looked_at({0, 0}, {1, 2, 3, 4, 5}), 5);         // never
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(looked_at({1, 0}, {1, nan, 0.5}), 2);
+  EXPECT_EQ(looked_at({2, 0}, {nan, 3, 2, 1}), 4);
+}
+
+TEST(EarlyStop, ARunThatBeganWithNanCanBeResumed) {
+  EarlyStop first(3, 0);
+  first.judge(10, std::numeric_limits<double>::quiet_NaN());
+  first.judge(20, std::numeric_limits<double>::infinity());
+  EarlyStop second(3, 0);
+  second.restored(first.metadata());
+  second.judge(30, 2);
+  EXPECT_EQ(second.best_loss(), 2);
+  EXPECT_FALSE(second.reached());
 }
 
 TEST(EarlyStop, CountsOverAnInterruption) {

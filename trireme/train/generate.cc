@@ -49,7 +49,9 @@ std::vector<float> next_logits(Strategy& strategy, const std::vector<std::int64_
   micro.fields.emplace_back("tokens", tokens);
   const at::Tensor logits = strategy.infer(micro).front();  // [1, T, V]
   const at::Tensor last = logits.select(0, 0).select(0, -1).to(at::kFloat).contiguous();
-  return {last.data_ptr<float>(), last.data_ptr<float>() + last.numel()};
+  // A larger vocabulary's other tokens stand for no byte.
+  const std::int64_t bytes = std::min<std::int64_t>(last.numel(), 256);
+  return {last.data_ptr<float>(), last.data_ptr<float>() + bytes};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trireme/train/job_plan.h"
 
 #include "trireme/base/error.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/mixing.h"
@@ -57,7 +58,9 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.tokens_per_sample = words.items_per_sample;
   job.sample = words.sample;
   job.steps = settings.steps;
-  job.activations_per_micro = figures.activation_bytes;
+  job.activations_per_micro = memory::peak_activations(
+      figures.activations, memory::parse_recompute(settings.strategy.recompute));
+  job.recompute = settings.strategy.recompute;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
   job.pipeline = settings.strategy.pipeline;

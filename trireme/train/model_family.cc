@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <set>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -67,22 +66,25 @@ TrainingModel make_model(const config::Config& config) {
   return model;
 }
 
-ModelFigures count_parameters(const models::Blocks& blocks) {
-  std::set<std::string> aliases;
-  for (const models::Tie& tie : blocks.ties()) aliases.insert(tie.alias);
-  ModelFigures figures;
-  std::int64_t before = 0;
-  for (const models::BlockSpec& spec : blocks.specs()) {
-    std::int64_t whole = 0;
-    for (const models::NamedTensor& parameter : spec.make()->parameters()) {
-      whole += parameter.tensor.numel();
-      if (!aliases.contains(spec.name + "." + parameter.name))
-        figures.parameters += parameter.tensor.numel();
-    }
-    figures.largest_neighbours = std::max(figures.largest_neighbours, before + whole);
-    before = whole;
+ParameterCount::ParameterCount(const models::Blocks& blocks) {
+  for (const models::Tie& tie : blocks.ties()) aliases_.insert(tie.alias);
+}
+
+void ParameterCount::add(const std::string& name, models::Block& block) {
+  std::int64_t whole = 0;
+  for (const models::NamedTensor& parameter : block.parameters()) {
+    whole += parameter.tensor.numel();
+    if (!aliases_.contains(name + "." + parameter.name))
+      figures_.parameters += parameter.tensor.numel();
   }
-  return figures;
+  figures_.largest_neighbours = std::max(figures_.largest_neighbours, before_ + whole);
+  before_ = whole;
+}
+
+ModelFigures count_parameters(const models::Blocks& blocks) {
+  ParameterCount count(blocks);
+  for (const models::BlockSpec& spec : blocks.specs()) count.add(spec.name, *spec.make());
+  return count.figures();
 }
 
 }  // namespace train

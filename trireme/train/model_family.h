@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/data_source.h"
@@ -24,8 +26,8 @@ namespace train {
 struct ModelFigures {
   std::int64_t parameters = 0;
   std::int64_t largest_neighbours = 0;  // parameters of the two neighbouring blocks that have most
-  std::int64_t activation_bytes = 0;    // kept from forward to backward, of one micro-batch
-  double temporaries = 0.31;  // what else forward and backward hold, over activation_bytes
+  std::vector<models::BlockActivations> activations = {};  // of one micro-batch, block by block
+  double temporaries = 0.31;  // what else forward and backward hold, over the activations
   double flops = 0;           // of a training step over one micro-batch; 0: not known
 };
 
@@ -65,6 +67,21 @@ void choose_default_model(std::string name);
 TrainingModel make_model(const config::Config& config);
 /// Parameters of blocks, counted by building one after the other; a tied one counts once.
 ModelFigures count_parameters(const models::Blocks& blocks);
+
+/// The same for one who builds the blocks for other ends, too.
+class ParameterCount {
+ public:
+  explicit ParameterCount(const models::Blocks& blocks);
+  /// In the order of the list.
+  void add(const std::string& name, models::Block& block);
+  /// Parameters and largest_neighbours so far.
+  const ModelFigures& figures() const noexcept { return figures_; }
+
+ private:
+  std::set<std::string> aliases_;
+  std::int64_t before_ = 0;  // of the block before
+  ModelFigures figures_;
+};
 
 /// For TrainingModel::correct: how many rows of logits [b, classes] are highest at field "targets".
 Loss class_matches();

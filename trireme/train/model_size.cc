@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <map>
-#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/parallel/strategy.h"
@@ -45,8 +44,6 @@ class KeptGenerator {
   const at::Tensor state_;
 };
 
-std::int64_t elements(const models::NamedTensor& parameter) { return parameter.tensor.numel(); }
-
 // A block's outputs as the next one's inputs: the graph behind them is let go.
 models::Value cut_off(const models::Value& value) {
   models::Value cut;
@@ -82,25 +79,15 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
   const tensor::StreamScope streams(tensor::StreamKey{});
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
-  std::set<std::string> aliases;
-  for (const models::Tie& tie : model.ties()) aliases.insert(tie.alias);
-
   const at::Tensor zeros = at::zeros({sequences, block}, at::TensorOptions().dtype(at::kLong));
   std::map<std::string, models::Value> values{{"tokens", {zeros}}, {"targets", {zeros}}};
-  ModelFigures size;
-  std::int64_t before = 0;  // parameters of the block before
+  ParameterCount count(model);
+  std::vector<models::BlockActivations> activations;
   models::Value last;
   for (const models::BlockSpec& spec : model.specs()) {
     const std::shared_ptr<models::Block> built = spec.make();
     built->train(true);
-    std::int64_t own = 0;
-    for (const models::NamedTensor& parameter : built->parameters()) {
-      own += elements(parameter);
-      if (!aliases.contains(spec.name + "." + parameter.name))
-        size.parameters += elements(parameter);
-    }
-    size.largest_neighbours = std::max(size.largest_neighbours, before + own);
-    before = own;
+    count.add(spec.name, *built);
     std::vector<models::Value> inputs;
     for (const std::string& name : spec.reads) {
       const auto found = values.find(name);
@@ -111,14 +98,20 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
     }
     const std::int64_t held = live->now();
     const models::Value output = built->forward(inputs);
-    size.activation_bytes += live->now() - held;
+    models::BlockActivations& own = activations.emplace_back();
+    own.kept = live->now() - held;
+    for (const models::Value& input : inputs)
+      for (const at::Tensor& tensor : input)
+        own.inputs += static_cast<std::int64_t>(tensor.nbytes());
     values[spec.writes] = last = cut_off(output);
   }
   check_logits(last, sequences, block);
   const std::int64_t held = live->now();
   const at::Tensor loss = token_loss()(last, {.fields = {{"targets", zeros}}});
-  size.activation_bytes += live->now() - held;
-  return size;
+  ModelFigures figures = count.figures();
+  activations.back().kept += live->now() - held;  // runs back at once, as the last block does
+  figures.activations = std::move(activations);
+  return figures;
 }
 
 }  // namespace train

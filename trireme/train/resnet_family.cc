@@ -39,7 +39,7 @@ TrainingModel make(const config::Config& config) {
               [resnet](std::int64_t images) {
                 return ModelFigures{.parameters = models::num_parameters(resnet),
                                     .largest_neighbours = models::largest_neighbours(resnet),
-                                    .activation_bytes = models::activation_bytes(resnet, images),
+                                    .activations = models::block_activations(resnet, images),
                                     .temporaries = 0.6,  // measured (docs/design/007)
                                     .flops = models::training_flops(resnet, images)};
               },

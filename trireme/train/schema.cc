@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
@@ -237,7 +238,8 @@ void add_train_keys(config::Schema& schema) {
        "no bit.",
        1, 1024});
   schema.add({"train.reproducible", true,
-              "Refuse ranks whose identity differs, so that every layout gives the same bits."});
+              "Add gradients in one order whatever the layout, and refuse ranks whose identity "
+              "differs: the same bits everywhere. False: as they come."});
 }
 
 void add_local_keys(config::Schema& schema) {
@@ -298,6 +300,10 @@ void add_parallel_keys(config::Schema& schema) {
               "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
               "goes by what the machine has left.",
               0, 1e15});
+  schema.add(
+      {"memory.recompute", text("none"),
+       "Activations computed again in backward instead of kept: none, selective (attention's "
+       "probabilities), full, every-K (every K-th block). Changes no bit."});
   schema.add({"comm.transport",
               text("auto"),
               "How bytes move between ranks.",
@@ -328,8 +334,8 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key : {"memory.recompute", "server.count", "server.staleness", "server.replicas",
-                          "checkpoint.path"}) {
+  for (const char* key :
+       {"server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -480,6 +486,7 @@ Settings::Settings(const config::Config& config) {
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
   parallel::check_compression(config.text("comm.compression"));
+  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
   if (precision == "fp64" && config.text("comm.compression") != "none") {
     throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
                           "\" with train.precision = \"fp64\": fp64 is for checking",
@@ -498,6 +505,7 @@ Settings::Settings(const config::Config& config) {
               .overlap = config.boolean("parallel.overlap"),
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
+              .recompute = config.text("memory.recompute"),
               .lanes = static_cast<int>(integer("train.lanes")),
               .local = {.steps = static_cast<int>(integer("parallel.local_steps")),
                         .post_local_after = integer("parallel.post_local_after"),

@@ -106,7 +106,8 @@ class MpiCore final : public ProgressSource {
     time.it_value.tv_nsec = pause_.count();
     timerfd_settime(timer_.get(), 0, &time, nullptr);
     timed_ = true;
-    pause_ = reducing_ ? kFirstPause : std::min(2 * pause_, kLongestPause);  // MPI moves when asked
+    // MPI moves when asked. Nobody waits for what was given up.
+    pause_ = reduced_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
   }
 
   bool poll() override {
@@ -124,8 +125,9 @@ class MpiCore final : public ProgressSource {
   }
 
   Work reduce(Reduction reduction, const Buffer& inout) {
-    TRIREME_CHECK(!reducing_);
-    if (broken_) return Work::failed(error_ ? error_ : closed(rank_));
+    TRIREME_CHECK(!reduced_);
+    // MPI may still have a piece of one that was given up.
+    if (broken_ || error_ || reducing_) return Work::failed(error_ ? error_ : closed(rank_));
     reduced_.emplace(Reduced{inout, mpi_reduction(reduction), WorkSource(waiter_)});
     const Work work = reduced_->source.work();
     next_piece();

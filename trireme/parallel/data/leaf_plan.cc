@@ -26,6 +26,18 @@ LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank) {
   return plan;
 }
 
+LeafPlan make_running_plan(std::uint32_t total, int size, int rank) {
+  if (total < static_cast<std::uint32_t>(size)) return make_leaf_plan(total, size, rank);
+  LeafPlan plan;
+  plan.total = static_cast<std::uint32_t>(size);
+  plan.share = kernel::contiguous_share(total, size, rank);
+  plan.steps.assign(plan.share.count, {.slot = 0, .merges = 1});
+  plan.steps.front().merges = 0;
+  plan.terms = {{static_cast<std::uint32_t>(rank), 1}};
+  plan.slots = 1;
+  return plan;
+}
+
 int slots_needed(std::uint32_t total, int size) {
   int slots = 1;
   for (int rank = 0; rank < size; ++rank)

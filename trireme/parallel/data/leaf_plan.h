@@ -34,6 +34,11 @@ struct LeafPlan {
 };
 
 LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank);
+/// Where the order of additions is free (train.reproducible = false): leaves are added as they come
+/// to one running sum, each rank's is one term of `size`. What it saves: all slots but one, and
+/// where ranks are no power of two, terms on the wire. Of fewer leaves than ranks it is
+/// make_leaf_plan's.
+LeafPlan make_running_plan(std::uint32_t total, int size, int rank);
 /// The most slots that any rank needs; at least 1. Arenas have one size on all ranks.
 int slots_needed(std::uint32_t total, int size);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace trireme {
@@ -31,6 +32,31 @@ void expect_only_siblings(const LeafPlan& plan) {
   ASSERT_EQ(slots.size(), plan.terms.size());
   for (std::size_t i = 0; i < plan.terms.size(); ++i)
     EXPECT_EQ(slots.at(static_cast<int>(i)), plan.terms[i]);
+}
+
+TEST(LeafPlan, RunningSumIsOneTermARank) {
+  for (std::uint32_t total = 1; total <= 20; ++total) {
+    for (int size : {1, 2, 3, 5}) {
+      std::uint32_t next = 0, terms = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const LeafPlan plan = parallel::make_running_plan(total, size, rank);
+        EXPECT_EQ(plan.share.first, next);
+        next = plan.share.end();
+        ASSERT_EQ(plan.steps.size(), plan.share.count);
+        for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+          EXPECT_EQ(plan.steps[i].slot, 0);
+          EXPECT_EQ(plan.steps[i].merges, i == 0 ? 0 : 1);
+        }
+        // As all_reduce over terms wants them.
+        const LeafRange own = kernel::contiguous_share(plan.total, size, rank);
+        EXPECT_EQ(plan.terms.size(), own.count);
+        for (const LeafRange& term : plan.terms) EXPECT_EQ(term, own);
+        terms += static_cast<std::uint32_t>(plan.terms.size());
+      }
+      EXPECT_EQ(next, total);
+      EXPECT_EQ(terms, std::min(total, static_cast<std::uint32_t>(size)));
+    }
+  }
 }
 
 TEST(LeafPlan, AddsSiblingsOnlyAndEndsWithTheMaximalNodes) {

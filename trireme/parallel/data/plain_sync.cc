@@ -89,12 +89,17 @@ std::byte* PlainSync::slot(std::uint32_t bucket, int index) const {
 const LeafPlan& PlainSync::plan_for(std::uint32_t total, int size, int rank) {
   auto found = plans_.find({total, size});
   if (found == plans_.end())
-    found = plans_.emplace(std::pair(total, size), make_leaf_plan(total, size, rank)).first;
+    found = plans_
+                .emplace(std::pair(total, size), world_.reproducible()
+                                                     ? make_leaf_plan(total, size, rank)
+                                                     : make_running_plan(total, size, rank))
+                .first;
   return found->second;
 }
 
 // Of any rank. All ranks know `total`, so they allocate together.
 int PlainSync::most_slots(std::uint32_t total) const {
+  if (!world_.reproducible()) return 1;
   if (!alone_) return slots_needed(total, world_.size());
   int slots = 1;
   for (int rank = 0; rank < world_.size(); ++rank)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme {
@@ -40,7 +41,7 @@ std::vector<std::string> values_across(const models::Blocks& model, std::size_t 
 
 Stage::Stage(const models::Blocks& model, std::uint64_t seed,
              const std::function<void(const Member&)>& built, BlockRange range)
-    : first_(range.first), seed_(seed) {
+    : first_(range.first), blocks_(model.specs().size()), seed_(seed) {
   const std::vector<models::BlockSpec>& specs = model.specs();
   const std::size_t end = std::min(range.end, specs.size());
   if (range.first >= end)
@@ -88,20 +89,47 @@ Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
                                 .step = step,
                                 .sample = static_cast<std::int64_t>(micro.index),
                                 .layer = static_cast<std::uint32_t>(first_ + i)};
-    const tensor::StreamScope streams(key);
-    if (seeds_generator_) tensor::seed_default_generator(key);
-    const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
     const Leave leave = enter ? enter(i) : Leave{};
-    models::Value output = member.block->forward(inputs);
-    if (seeds_generator_ && drawing_block_.empty() &&
-        position != tensor::default_generator_position())
-      drawing_block_ = member.name;
+    models::Value output = run(i, inputs, key);
     inputs.clear();
     if (leave) leave(output);
     values[member.writes] = std::move(output);
     for (const std::string& name : dead_after_[i]) values.erase(name);
   }
   return values;
+}
+
+models::Value Stage::run(std::size_t index, const std::vector<models::Value>& inputs,
+                         const tensor::StreamKey& key) {
+  const auto forward = [this, index, key](std::span<const models::Value> values) {
+    const tensor::StreamScope streams(key);
+    const tensor::ProbabilitiesScope probabilities(!recompute_.attention);
+    if (seeds_generator_) tensor::seed_default_generator(key);
+    const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
+    models::Value output = members_[index].block->forward(values);
+    if (seeds_generator_ && drawing_block_.empty() &&
+        position != tensor::default_generator_position())
+      drawing_block_ = members_[index].name;
+    return output;
+  };
+  if (!recompute_.runs_again(first_ + index, blocks_)) return forward(inputs);
+  std::vector<std::size_t> sizes;
+  std::vector<at::Tensor> flat;
+  for (const models::Value& input : inputs) {
+    sizes.push_back(input.size());
+    flat.insert(flat.end(), input.begin(), input.end());
+  }
+  const auto unflatten = [forward, sizes](const std::vector<at::Tensor>& tensors) {
+    std::vector<models::Value> values;
+    auto next = tensors.begin();
+    for (const std::size_t size : sizes) {
+      const auto begin = next;
+      next += static_cast<std::ptrdiff_t>(size);
+      values.emplace_back(begin, next);
+    }
+    return forward(values);
+  };
+  return memory::recompute(unflatten, flat, memory::Draws::OwnSeed);
 }
 
 void Stage::train(bool on) {

@@ -19,8 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "trireme/memory/recompute.h"
 #include "trireme/models/block.h"
 #include "trireme/tensor/batch.h"
+#include "trireme/tensor/random.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -66,6 +68,8 @@ class Stage {
   Values forward(Values values, const MicroBatch& micro, std::int64_t step,
                  const Enter& enter = {});
   void train(bool on);
+  /// From the next forward() on.
+  void recompute(const memory::RecomputePolicy& policy) noexcept { recompute_ = policy; }
   /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
   void seeds_generator(bool on) noexcept { seeds_generator_ = on; }
   /// The first block seen to draw from the default generator in forward(); empty: none.
@@ -73,9 +77,12 @@ class Stage {
 
  private:
   void find_last_uses();
+  models::Value run(std::size_t member, const std::vector<models::Value>& inputs,
+                    const tensor::StreamKey& key);
 
   std::vector<Member> members_;
-  std::size_t first_;  // number of the first member in the whole list
+  memory::RecomputePolicy recompute_;
+  std::size_t first_, blocks_;  // number of the first member in the whole list, and its length
   std::vector<std::string> takes_, gives_;
   std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after member i
   std::uint64_t seed_;

@@ -2,11 +2,12 @@
 // copies into a per-head layout. Each head runs in blocks of query rows, so that of the T x T
 // scores causal attention computes only the blocks on and below the diagonal. Short sequences keep
 // their probabilities for the backward; long ones (T > kKeptProbabilities) compute them again,
-// block by block.
+// block by block; so do short ones where a ProbabilitiesScope says so.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions.h"
@@ -212,12 +213,18 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
   }
 };
 
+thread_local bool keeps_probabilities = true;
+
 at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   const bool training = at::GradMode::is_enabled() && qkv.requires_grad();
-  return AttentionFunction::apply(qkv, heads, causal, training);
+  return AttentionFunction::apply(qkv, heads, causal, training && keeps_probabilities);
 }
 
 }  // namespace
+
+ProbabilitiesScope::ProbabilitiesScope(bool keep)
+    : outer_(std::exchange(keeps_probabilities, keep)) {}
+ProbabilitiesScope::~ProbabilitiesScope() { keeps_probabilities = outer_; }
 
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
   return attend(qkv, heads, true);

@@ -1,0 +1,124 @@
+// Bytes per rank of a parallel.sync, measured (PSS: pages that ranks share count once), and what
+// NUMERICS.md's table says of them. The model is a stack of equal linear layers.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <torch/nn/modules/linear.h>
+
+#include <ATen/Functions.h>
+
+#include "trireme/job/job.h"
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace numerics {
+
+constexpr std::uint32_t kMemoryMicroBatches = 8;
+
+struct MemoryShape {
+  std::int64_t width = 512, blocks = 16;
+  std::int64_t bucket_bytes() const { return width * width * 4; }  // one weight
+  std::int64_t block_parameters() const { return width * width + width; }
+};
+
+// The number in `file` after `key`, in bytes; the file counts kB.
+inline std::int64_t kilobytes(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line))
+    if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
+  throw std::runtime_error(std::string(file) + " has no " + key);
+}
+
+inline models::Blocks stack_of(const MemoryShape& shape) {
+  models::Blocks model;
+  for (std::int64_t i = 0; i < shape.blocks; ++i)
+    model.add_block(
+        {.name = "layer." + std::to_string(i),
+         .make =
+             [width = shape.width] {
+               auto linear = torch::nn::Linear(width, width);
+               return models::as_block(linear);
+             },
+         .reads = i == 0 ? std::vector<std::string>{"features"} : std::vector<std::string>{}});
+  return model;
+}
+
+/// After two steps of AdamW.
+inline std::unique_ptr<Strategy> train_stack(Job& job, const std::string& sync,
+                                             const MemoryShape& shape) {
+  auto strategy = std::make_unique<Strategy>(
+      job, stack_of(shape), StrategyOptions{.sync = sync, .bucket_bytes = shape.bucket_bytes()},
+      AdamW{.learning_rate = 1e-3});
+  const Loss loss = [](const models::Value& output, const MicroBatch&) {
+    return output.at(0).pow(2).sum();
+  };
+  for (std::int64_t step = 0; step < 2; ++step) {
+    Batch batch{.total = kMemoryMicroBatches, .global_count = kMemoryMicroBatches, .step = step};
+    for (const std::uint32_t i : leaves_of(job.assignment(), kMemoryMicroBatches, job.rank()))
+      batch.micro.push_back(
+          {.index = i, .count = 1, .fields = {{"features", at::full({1, shape.width}, 0.01)}}});
+    strategy->step(batch, loss);
+  }
+  return strategy;
+}
+
+/// Weights, open sums and two moments of fp32, as NUMERICS.md's table without the bf16 copy.
+inline double memory_formula(const std::string& sync, int ranks, const MemoryShape& shape) {
+  const auto log = [](double count) { return std::max(1.0, std::ceil(std::log2(count))); };
+  const double n = ranks, a = log(double(kMemoryMicroBatches) / n), all = log(kMemoryMicroBatches);
+  const double parameters = double(shape.blocks * shape.block_parameters());
+  if (ranks == 1 || sync == "plain") return parameters * (4 + 4 * a + 8);
+  if (sync == "zero1") return parameters * (4 + 4 * a + 8 / n);
+  if (sync == "zero2") return parameters * (4 + (4 * all + 8) / n);
+  return parameters * (4 + 4 * all + 8) / n;
+}
+
+/// What a rank process prints, for measure_memory().
+inline int print_memory(Job& job, const MemoryShape& shape) {
+  const auto pss = [] { return kilobytes("/proc/self/smaps_rollup", "Pss:"); };
+  const MemoryShape small{shape.width, 2};  // kernels, workspaces, connections
+  train_stack(job, "zero3", small).reset();
+  train_stack(job, "plain", small).reset();
+  for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) {
+    malloc_trim(0);
+    job.world().barrier().wait();
+    const std::int64_t before = pss();
+    const auto strategy = train_stack(job, sync, shape);
+    malloc_trim(0);
+    job.world().barrier().wait();
+    const std::int64_t after = pss();
+    job.world().barrier().wait();
+    std::printf("MEMORY %s %lld\n", sync, static_cast<long long>(after - before));
+  }
+  return 0;
+}
+
+/// parallel.sync -> mean bytes of `ranks` ranks that run the body "measure".
+inline std::map<std::string, double> measure_memory(int ranks, std::chrono::seconds limit) {
+  const testing::ProcessRun run =
+      testing::run_processes(ranks, "measure", {.time_limit = limit, .transport = "shm"});
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  std::map<std::string, double> mean;
+  for (const testing::ProcessOutcome& rank : run.ranks) {
+    std::istringstream lines(rank.out);
+    std::string word, sync;
+    double bytes = 0;
+    while (lines >> word >> sync >> bytes) mean[sync] += bytes / ranks;
+  }
+  EXPECT_EQ(mean.size(), 4u) << run.describe();
+  return mean;
+}
+
+}  // namespace numerics
+}  // namespace trireme

@@ -1,0 +1,153 @@
+#include "trireme/memory/recompute.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/functional/dropout.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/autocast.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+namespace {
+
+using memory::parse_recompute;
+using memory::recompute;
+
+struct Net {
+  torch::nn::Linear first{6, 8}, second{8, 6};
+  int runs = 0;
+  Net() {
+    std::size_t number = 0;
+    for (const at::Tensor& p : parameters()) {
+      const at::NoGradGuard off;
+      tensor::fill_normal(p, 3, "p" + std::to_string(number++), 0, 0.5);
+    }
+  }
+  std::vector<at::Tensor> parameters() const {
+    return {first->weight, first->bias, second->weight, second->bias};
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    ++runs;
+    const at::Tensor dropped = torch::dropout(at::gelu(first->forward(x)), 0.5, true);
+    return second->forward(dropped) + x;
+  }
+};
+
+at::Tensor input() {
+  at::Tensor x = at::empty({5, 6});
+  tensor::fill_normal(x, 1, "x", 0, 1);
+  return x.requires_grad_(true);
+}
+
+struct Outcome {
+  std::vector<at::Tensor> tensors;  // loss, gradients, and the next number drawn
+  int runs = 0;
+};
+
+Outcome train(bool again, bool autocast = false) {
+  at::manual_seed(5);
+  Net net;
+  const at::Tensor x = input();
+  Outcome outcome;
+  at::Tensor loss;
+  {
+    const Autocast casts(at::kCPU, at::kBFloat16, autocast);
+    const auto forward = [&](const at::Tensor& in) { return net.forward(in); };
+    const at::Tensor middle = again ? recompute(forward, x * 2) : forward(x * 2);
+    // Autocast casts a leaf once for both its uses, and then adds their gradients in bf16.
+    const at::Tensor last = autocast ? middle
+                            : again  ? recompute(forward, middle)
+                                     : forward(middle);
+    loss = last.to(at::kFloat).pow(2).sum();
+  }
+  loss.backward();
+  outcome.tensors = {loss.detach(), x.grad()};
+  for (const at::Tensor& p : net.parameters()) outcome.tensors.push_back(p.grad());
+  outcome.tensors.push_back(at::rand({1}));
+  outcome.runs = net.runs;
+  return outcome;
+}
+
+void expect_equal(const Outcome& one, const Outcome& other) {
+  ASSERT_EQ(one.tensors.size(), other.tensors.size());
+  for (std::size_t i = 0; i < one.tensors.size(); ++i)
+    EXPECT_TRUE(at::equal(one.tensors[i], other.tensors[i])) << "tensor " << i;
+}
+
+TEST(Recompute, ChangesNoBitAlsoWithDropout) {
+  const Outcome kept = train(false), again = train(true);
+  expect_equal(kept, again);
+  EXPECT_EQ(kept.runs, 2);
+  EXPECT_EQ(again.runs, 4);
+}
+
+TEST(Recompute, RunsUnderTheAutocastOfTheFirstRun) {
+  expect_equal(train(false, true), train(true, true));
+}
+
+TEST(Recompute, PassesIntegersAndUnusedValues) {
+  const at::Tensor table = at::ones({4, 2}).requires_grad_(true);
+  const at::Tensor tokens = at::tensor({3, 1, 1}, at::kLong);
+  const auto values = recompute(
+      [&](const std::vector<at::Tensor>& in) {
+        return std::vector<at::Tensor>{at::embedding(table, in[0]), in[0] + 1, in[1] * 3};
+      },
+      {tokens, input()});
+  EXPECT_EQ(values[1].scalar_type(), at::kLong);
+  EXPECT_FALSE(values[1].requires_grad());
+  values[0].sum().backward();  // the third value is not used
+  EXPECT_TRUE(at::equal(table.grad(), at::tensor({0., 0., 2., 2., 0., 0., 1., 1.}).view({4, 2})));
+}
+
+TEST(Recompute, KeepsNothingBetween) {
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
+  std::vector<Weak> saved;  // what each run saves for backward
+  const auto forward = [&](const at::Tensor& in) {
+    const at::Tensor square = in * in;
+    saved.emplace_back(square.getIntrusivePtr());
+    return square.pow(3);  // needs its input in backward
+  };
+  const at::Tensor x = input(), kept = forward(x), again = recompute(forward, x);
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_FALSE(saved[0].expired());
+  EXPECT_TRUE(saved[1].expired());
+  again.sum().backward();
+  EXPECT_EQ(saved.size(), 3u);
+  EXPECT_TRUE(at::allclose(x.grad(), 6 * x.pow(5)));
+}
+
+TEST(Recompute, RunsOnceWithoutGradients) {
+  const at::NoGradGuard off;
+  Net net;
+  recompute([&](const at::Tensor& in) { return net.forward(in); }, input());
+  EXPECT_EQ(net.runs, 1);
+}
+
+TEST(Recompute, PassesOnWhatTheSecondRunThrows) {
+  int runs = 0;
+  const at::Tensor y = recompute(
+      [&](const at::Tensor& in) {
+        if (++runs == 2) throw StepRefused("no");
+        return in * 2;
+      },
+      input());
+  EXPECT_THROW(y.sum().backward(), StepRefused);
+}
+
+TEST(Recompute, ReadsItsPolicies) {
+  EXPECT_FALSE(parse_recompute("none").any());
+  EXPECT_TRUE(parse_recompute("selective").attention);
+  for (std::size_t block = 0; block < 4; ++block) {
+    EXPECT_EQ(parse_recompute("full").runs_again(block, 4), block < 3);
+    EXPECT_EQ(parse_recompute("every-2").runs_again(block, 4), block == 1);
+    EXPECT_FALSE(parse_recompute("selective").runs_again(block, 4));
+  }
+  for (const char* wrong : {"", "all", "every-", "every-0", "every-2x", "every--1"})
+    EXPECT_THROW(parse_recompute(wrong), ConfigError) << wrong;
+}
+
+}  // namespace
+}  // namespace trireme
