@@ -1,6 +1,6 @@
 #include "trireme/parallel/model_parts.h"
 
-#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <map>
@@ -161,29 +161,46 @@ void ModelParts::learn_all(const PipelinePlan& plan, comm::Communicator& pipelin
 
 // The first values of a tied parameter are its owner's in every stage.
 void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeline) {
+  const c10::AutoGradMode no_grad(false);
+  const auto rank_of = [&](int stage) {
+    return plan.rank_of_stage()[static_cast<std::size_t>(stage)];
+  };
+  const auto bytes_of = [](const at::Tensor& tensor) {
+    return Buffer{tensor.data_ptr(), tensor.nbytes(), DType::U8};
+  };
   for (std::uint32_t index = 0; index < parameters_.size(); ++index) {
     const ModelTensor& tied = parameters_[index];
-    if (tied.stages.size() < 2) continue;
-    const int root = plan.rank_of_stage()[static_cast<std::size_t>(tied.owner)];
-    at::Tensor values = at::empty(tied.shape, tensor::scalar_type_of(tied.dtype));
-    std::vector<at::Tensor> others;
-    for (const auto& part : parts_) {
-      for (const NamedShard& shard : part->store.masters()) {
-        if (shard.name != tied.name) continue;
-        if (part->stage == tied.owner) {
-          values = shard.local;
+    const int root = rank_of(tied.owner);
+    const comm::OpOptions options{.label = tied.name};
+    at::Tensor values;  // the owner's
+    for (const auto& part : parts_)
+      if (part->stage == tied.owner) values = part->weights(index);
+    for (const int stage : tied.stages) {
+      if (stage == tied.owner) continue;
+      if (pipeline.rank() == root && rank_of(stage) != root)
+        pipeline.send(bytes_of(values), rank_of(stage), 0, options).wait();
+      for (const auto& part : parts_) {
+        if (part->stage != stage) continue;
+        const at::Tensor own = part->weights(index);
+        if (pipeline.rank() == root) {
+          own.copy_(values);
         } else {
-          others.push_back(shard.local);
+          pipeline.recv(bytes_of(own), root, 0, options).wait();
         }
+        for (const NamedShard& shard : part->store.masters())
+          if (shard.name == tied.name)
+            shard.local.flatten().copy_(
+                own.flatten().narrow(0, shard.begin, shard.end - shard.begin));
       }
     }
-    Buffer bytes = tensor::to_buffer(values);
-    bytes.count = bytes.bytes();
-    bytes.dtype = DType::U8;
-    pipeline.broadcast(bytes, root, {.label = tied.name}).wait();
-    for (const at::Tensor& other : others) other.copy_(values.view_as(other));
   }
-  refresh();
+}
+
+at::Tensor ModelPart::weights(std::uint32_t parameter) const {
+  for (std::uint32_t i = 0; i < number.size(); ++i)
+    if (number[i] == parameter) return store.weights(i);
+  TRIREME_CHECK(false);
+  return {};
 }
 
 std::vector<optim::ParameterInfo> ModelParts::infos() const {

@@ -96,6 +96,8 @@ class ParameterStore {
   std::vector<optim::OwnedSlice> slices() const;
   /// This rank's interval of a unit, in the compute type.
   std::span<std::byte> own(std::uint32_t unit) const;
+  /// A parameter's whole weights in the compute type; they alias the store. Not where it is hidden.
+  at::Tensor weights(std::uint32_t parameter) const { return view(parameter); }
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
   /// The unit's whole memory; empty where it is hidden.

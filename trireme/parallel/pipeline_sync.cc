@@ -5,6 +5,9 @@
 #include <cstring>
 #include <limits>
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/leaf_sum.h"
@@ -32,39 +35,74 @@ PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& pla
   const std::vector<ModelTensor>& all = parts_.parameters();
   for (std::uint32_t i = 0; i < all.size(); ++i)
     if (all[i].stages.size() > 1) tied_.push_back(i);
-  std::vector<bool> seen(all.size(), false);
+  std::vector<std::size_t> first_part(all.size(), parts_.parts().size());
+  for (std::size_t i = 0; i < syncs_.size(); ++i)
+    for (const std::uint32_t number : parts_.parts()[i]->number)
+      first_part[number] = std::min(first_part[number], i);
+  find_held(first_part);
+}
+
+// Of a parameter that two stages of this rank hold the first is updated; the other's weights follow
+// in publish().
+void PipelineSync::find_held(const std::vector<std::size_t>& first_part) {
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
+    const std::vector<std::uint32_t>& number = parts_.parts()[i]->number;
+    std::vector<optim::OwnedSlice> owned(number.size());
     for (optim::OwnedSlice slice : syncs_[i]->owned()) {
-      slice.parameter = parts_.parts()[i]->number[slice.parameter];
-      if (all[slice.parameter].stages.size() > 1)
-        held_.emplace_back(slice.parameter, Held{i, slice});
-      // Another stage of this rank has it: its weights follow in publish().
-      if (seen[slice.parameter]) continue;
-      seen[slice.parameter] = true;
-      slices_.push_back(std::move(slice));
+      const std::uint32_t stored = slice.parameter;
+      slice.parameter = number[stored];
+      if (first_part[slice.parameter] == i) slices_.push_back(slice);
+      owned[stored] = std::move(slice);
     }
+    for (std::uint32_t stored = 0; stored < number.size(); ++stored)
+      if (parts_.parameters()[number[stored]].stages.size() > 1)
+        held_.push_back({number[stored], i, stored, std::move(owned[stored])});
   }
   std::sort(slices_.begin(), slices_.end(),
             [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
 }
 
+int PipelineSync::stage_of(const Held& held) const { return parts_.parts()[held.part]->stage; }
+
 const PipelineSync::Held* PipelineSync::held(std::uint32_t parameter, int stage) const {
-  for (const auto& [number, one] : held_)
-    if (number == parameter && parts_.parts()[one.part]->stage == stage) return &one;
+  for (const Held& one : held_)
+    if (one.parameter == parameter && stage_of(one) == stage) return &one;
   return nullptr;
+}
+
+const PipelineSync::Held& PipelineSync::first_held(std::uint32_t parameter) const {
+  return *std::find_if(held_.begin(), held_.end(),
+                       [&](const Held& one) { return one.parameter == parameter; });
 }
 
 int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
-Buffer PipelineSync::gradient_of(const Held& held) const {
-  return {const_cast<void*>(held.slice.gradient), static_cast<std::size_t>(held.slice.size()),
-          held.slice.master_dtype};
+// The sum of all elements: where it lies, or gathered into `memory`.
+Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory) const {
+  const ModelTensor& tied = parts_.parameters()[held.parameter];
+  const auto count = static_cast<std::size_t>(tied.count());
+  const Buffer own{const_cast<void*>(held.slice.gradient),
+                   static_cast<std::size_t>(held.slice.size()), tied.dtype};
+  const ModelPart& part = *parts_.parts()[held.part];
+  // Where ranks share it, also one that owns all of it gives it to the others.
+  if (part.store.ownership().pieces().size() == 1) return own;
+  std::vector<std::size_t> counts;
+  for (const auto& pieces : part.store.ownership().pieces()) {
+    counts.push_back(0);
+    for (const Piece& piece : pieces)
+      if (piece.parameter == held.stored) counts.back() += static_cast<std::size_t>(piece.size());
+  }
+  memory.resize(count * size_of(tied.dtype));
+  const Buffer whole{memory.data(), count, tied.dtype};
+  part.data->all_gather_v(own, whole, counts, {.label = "sum of " + tied.name}).wait();
+  return whole;
 }
 
-void PipelineSync::begin(std::uint32_t total, std::span<const Use> order) {
-  for (const auto& sync : syncs_) sync->begin(total, order);
+// What a rank waits for in a pass is the schedule's to say: no order of uses is announced.
+void PipelineSync::begin(std::uint32_t total, std::span<const Use>) {
+  for (const auto& sync : syncs_) sync->begin(total, {});
 }
 
 Work PipelineSync::finish() {
@@ -97,17 +135,23 @@ void PipelineSync::take_uses_before(int stage) {
     const Held* own = held(index, stage);
     if (own == nullptr || tied.stages.front() == stage) continue;
     const int before = *(std::lower_bound(tied.stages.begin(), tied.stages.end(), stage) - 1);
-    const Buffer sum = gradient_of(*own);
+    const std::size_t width = size_of(tied.dtype);
+    std::vector<std::byte> memory;
+    const std::byte* earlier = nullptr;
     if (const Held* near = held(index, before)) {
-      kernel::add_into(sum.data, near->slice.gradient, sum.dtype, sum.count);
-      continue;
+      earlier = static_cast<const std::byte*>(whole_sum(*near, memory).data);
+    } else {
+      memory.resize(static_cast<std::size_t>(tied.count()) * width);
+      pipeline_
+          .recv({memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype},
+                rank_of(before), kTag, {.label = "uses of " + tied.name})
+          .wait();
+      earlier = memory.data();
     }
-    std::vector<std::byte> earlier(sum.bytes());
-    pipeline_
-        .recv({earlier.data(), sum.count, sum.dtype}, rank_of(before), kTag,
-              {.label = "uses of " + tied.name})
-        .wait();
-    kernel::add_into(sum.data, earlier.data(), sum.dtype, sum.count);
+    if (own->slice.size() > 0)
+      kernel::add_into(const_cast<void*>(own->slice.gradient),
+                       earlier + static_cast<std::size_t>(own->slice.begin) * width, tied.dtype,
+                       static_cast<std::size_t>(own->slice.size()));
   }
 }
 
@@ -118,38 +162,43 @@ void PipelineSync::give_uses_after(int stage) {
     if (own == nullptr || tied.stages.back() == stage) continue;
     const int after = *std::upper_bound(tied.stages.begin(), tied.stages.end(), stage);
     if (rank_of(after) == pipeline_.rank()) continue;
-    pipeline_.send(gradient_of(*own), rank_of(after), kTag, {.label = "uses of " + tied.name})
+    std::vector<std::byte> memory;
+    pipeline_.send(whole_sum(*own, memory), rank_of(after), kTag, {.label = "uses of " + tied.name})
         .wait();
   }
 }
 
-// The last stage that uses a parameter has its whole sum. On each other rank that holds it, its
-// first stage there gets it: that is the one in slices_.
+// The last stage that uses a parameter has its whole sum. On each rank that holds it the first
+// stage there gets what the rank owns of it: that is the one in slices_.
 void PipelineSync::spread_sums() {
-  std::vector<Work> works;
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
+    const auto holds = [&](const Held& one) { return one.parameter == index; };
+    if (std::none_of(held_.begin(), held_.end(), holds)) continue;
     const int root = rank_of(tied.stages.back());
     const comm::OpOptions options{.label = tied.name};
-    const Held* whole = held(index, tied.stages.back());
-    std::vector<int> told{root};
-    for (const int stage : tied.stages) {
-      const int rank = rank_of(stage);
-      if (std::find(told.begin(), told.end(), rank) != told.end()) continue;
-      told.push_back(rank);
-      if (whole != nullptr)
-        works.push_back(pipeline_.send(gradient_of(*whole), rank, kTag, options));
-      if (rank == pipeline_.rank())
-        works.push_back(pipeline_.recv(gradient_of(*held(index, stage)), root, kTag, options));
+    std::vector<std::byte> memory;
+    Buffer whole;
+    if (root == pipeline_.rank()) {
+      whole = whole_sum(*held(index, tied.stages.back()), memory);
+      std::vector<int> told{root};
+      for (const int stage : tied.stages) {
+        const int rank = rank_of(stage);
+        if (std::find(told.begin(), told.end(), rank) != told.end()) continue;
+        told.push_back(rank);
+        pipeline_.send(whole, rank, kTag, options).wait();
+      }
+    } else {
+      memory.resize(static_cast<std::size_t>(tied.count()) * size_of(tied.dtype));
+      whole = {memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype};
+      pipeline_.recv(whole, root, kTag, options).wait();
     }
-    if (whole == nullptr) continue;
-    const Buffer sum = gradient_of(*whole);
-    const auto own = std::find_if(slices_.begin(), slices_.end(),
-                                  [&](const auto& slice) { return slice.parameter == index; });
-    if (own->gradient != sum.data)
-      std::memcpy(const_cast<void*>(own->gradient), sum.data, sum.bytes());
+    const optim::OwnedSlice& own = first_held(index).slice;
+    const Buffer mine =
+        whole.slice(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+    if (mine.count > 0 && mine.data != own.gradient)
+      std::memcpy(const_cast<void*>(own.gradient), mine.data, mine.bytes());
   }
-  Work::all(works).wait();
 }
 
 std::vector<double> PipelineSync::chunk_squares() {
@@ -212,21 +261,19 @@ void PipelineSync::drop() {
   for (const auto& sync : syncs_) sync->drop();
 }
 
-// The updated weights of a tied parameter go to the rank's other stages that hold it.
 Work PipelineSync::publish() {
   std::vector<Work> works;
-  for (const auto& [number, copy] : held_) {
-    const auto first = std::lower_bound(slices_.begin(), slices_.end(), number,
-                                        [](const optim::OwnedSlice& slice, std::uint32_t wanted) {
-                                          return slice.parameter < wanted;
-                                        });
-    if (first->weight == copy.slice.weight) continue;
-    const auto count = static_cast<std::size_t>(copy.slice.size());
-    std::memcpy(copy.slice.weight, first->weight, count * size_of(copy.slice.master_dtype));
-    if (copy.slice.compute != nullptr)
-      std::memcpy(copy.slice.compute, first->compute, count * size_of(DType::BF16));
-  }
   for (const auto& sync : syncs_) works.push_back(sync->publish());
+  for (const Held& copy : held_) {
+    const Held& first = first_held(copy.parameter);
+    if (first.part == copy.part) continue;
+    Work::all(works).wait();  // the first stage's weights are whole
+    const c10::AutoGradMode no_grad(false);
+    const auto weights = [&](const Held& held) {
+      return parts_.parts()[held.part]->store.weights(held.stored);
+    };
+    weights(copy).copy_(weights(first));
+  }
   return Work::all(works);
 }
 

@@ -8,6 +8,9 @@
 //     where
 //                       it is used first
 //
+// Under ZeRO-1 ranks own parts of a sum, cut differently in each stage: then a tied parameter's
+// sums are gathered over the stage's ranks before they go on.
+//
 // Not thread safe.
 #pragma once
 
@@ -43,14 +46,19 @@ class PipelineSync final : public StepSync {
   std::size_t gradient_bytes() const override;
 
  private:
-  // A tied parameter's place in one of this rank's stages.
+  // A tied parameter in one of this rank's stages.
   struct Held {
+    std::uint32_t parameter = 0;  // of the model
     std::size_t part = 0;
-    optim::OwnedSlice slice;
+    std::uint32_t stored = 0;  // its number there
+    optim::OwnedSlice slice;   // what this rank owns of it; of size 0: nothing
   };
   const Held* held(std::uint32_t parameter, int stage) const;
+  const Held& first_held(std::uint32_t parameter) const;
+  int stage_of(const Held& held) const;
   int rank_of(int stage) const;
-  Buffer gradient_of(const Held& held) const;
+  Buffer whole_sum(const Held& held, std::vector<std::byte>& memory) const;
+  void find_held(const std::vector<std::size_t>& first_part);
   void take_uses_before(int stage);
   void give_uses_after(int stage);
   void spread_sums();
@@ -59,9 +67,9 @@ class PipelineSync final : public StepSync {
   const PipelinePlan& plan_;
   const ModelParts& parts_;
   std::vector<std::unique_ptr<ParameterSync>> syncs_;
-  std::vector<optim::OwnedSlice> slices_;             // by ascending parameter of the model
-  std::vector<std::uint32_t> tied_;                   // parameters in several stages
-  std::vector<std::pair<std::uint32_t, Held>> held_;  // of those
+  std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
+  std::vector<std::uint32_t> tied_;        // parameters in several stages
+  std::vector<Held> held_;                 // of those, by ascending stage
 };
 
 }  // namespace parallel

@@ -82,6 +82,7 @@ struct Layout {
   int pipeline = 1, data = 1;
   std::string schedule = "1f1b";
   int chunks = 0;
+  std::string sync = "plain";
   std::string recompute = "none";
 };
 
@@ -97,7 +98,8 @@ Outcome train(testing::RankContext& rank, const Model& model, const Layout& layo
   parallel::Seat seat{.world = rank.world.get()};
   seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
   Strategy strategy(seat, model.make(),
-                    {.pipeline = layout.pipeline,
+                    {.sync = layout.sync,
+                     .pipeline = layout.pipeline,
                      .schedule = layout.schedule,
                      .chunks = layout.chunks,
                      .precision = model.precision,
@@ -106,15 +108,15 @@ Outcome train(testing::RankContext& rank, const Model& model, const Layout& layo
                      .recompute = layout.recompute},
                     optim::make_optimizer(model.optimizer));
   Outcome outcome;
-  for (int step = 0; step < 5; ++step) {
-    const std::uint32_t total = step == 3 ? 5 : 8;
+  for (int step = 0; step < 3; ++step) {
+    const std::uint32_t total = step == 1 ? 5 : 8;
     const Batch batch = batch_of(step, total, rank.rank, assignment);
     const StepResult result = strategy.step(batch, model.loss);
     EXPECT_EQ(result.count, batch.global_count);
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.gradient_norm);
   }
-  const Batch held_out = batch_of(100, 8, rank.rank, kernel::contiguous(layout.data));
+  const Batch held_out = batch_of(100, 4, rank.rank, kernel::contiguous(layout.data));
   outcome.validation = strategy.evaluate({held_out, held_out}, model.loss);
   outcome.hash = strategy.weights_hash();
   return outcome;
@@ -132,7 +134,7 @@ Outcome train_on(const Model& model, const Layout& layout) {
 
 std::string name_of(const Layout& layout) {
   return layout.schedule + " on " + std::to_string(layout.pipeline) + " x " +
-         std::to_string(layout.data);
+         std::to_string(layout.data) + ", " + layout.sync;
 }
 
 const std::vector<Model>& models_under_test() {
@@ -218,6 +220,24 @@ TEST(Pipeline, MeasuringBlocksLeavesNoTrace) {
     return result;
   };
   EXPECT_EQ(hash(true), hash(false));
+}
+
+// Owners' parts of the tied embedding are cut differently in the stages that hold it; batches of 5
+// leave a pipeline a micro-batch less than the other.
+TEST(Pipeline, TimesZero1IsTheSameTraining) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
+                      precision};
+    const Outcome one = train_on(model, {});
+    for (const Layout& layout : {Layout{2, 2, "1f1b", 0, "zero1"},
+                                 {2, 3, "gpipe", 0, "zero1"},
+                                 {4, 2, "zb-h1", 0, "zero1"},
+                                 {2, 2, "zb-v", 0, "zero1"},
+                                 {2, 3, "dualpipe-v", 0, "zero1"}})
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout) << ", " << precision;
+  }
+  const Model model{[] { return gpt(); }, token_loss(), Lamb{}};
+  EXPECT_EQ(train_on(model, {2, 2, "zb-v", 0, "zero1"}), train_on(model, {}));
 }
 
 // Three tensors of one value cross: one that is used, an int64 one, and one that nobody reads. The
@@ -324,8 +344,8 @@ TEST(Pipeline, AnotherShapeOnStepTwoIsRefusedWithBothShapes) {
 }
 
 TEST(Pipeline, ALoopThatEndsEarlyIsNamedToRanksThatWaitForActivations) {
-  testing::run_ranks(4, [&](testing::RankContext& rank) {
-    Strategy strategy = strategy_of(rank, gpt(), {.pipeline = 4});
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Strategy strategy = strategy_of(rank, gpt(), {.pipeline = 2});
     strategy.step(batch_of(0, 4, 0, {1, 1}), token_loss());
     if (rank.rank == 1) return;
     try {
@@ -408,6 +428,7 @@ TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .schedule = "2f2b"}), HasSubstr("1f1b"));
   EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .chunks = 2}), HasSubstr("a rank holds one stage"));
   EXPECT_THAT(refusal(2, gpt(), {.sync = "local_sgd", .pipeline = 2}), HasSubstr("local_sgd"));
+  EXPECT_THAT(refusal(4, gpt(), {.sync = "zero3", .pipeline = 2}), HasSubstr("zero1"));
   EXPECT_THAT(refusal(2, gpt().tie("head.norm.weight", "layer.0.no.such"), {.pipeline = 2}),
               HasSubstr("layer.0.no.such"));
 }

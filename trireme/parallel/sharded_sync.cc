@@ -20,9 +20,6 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// Buckets under way when a block's backward begins: one is sent, one is filled, one arrives.
-constexpr std::size_t kUnderWay = 3;
-
 std::size_t num_chunks(const Piece& piece) {
   return (static_cast<std::size_t>(piece.size()) + kernel::kNormChunk - 1) / kernel::kNormChunk;
 }
@@ -206,7 +203,7 @@ void ShardedSync::pass(std::size_t use) {
 void ShardedSync::enter_backward(std::uint16_t block) {
   while (closed_from_ > block + 1) close(--closed_from_);
   launch_ready();
-  exchange_.drain(kUnderWay);
+  exchange_.drain(options_.most_under_way);
 }
 
 void ShardedSync::close(std::uint16_t block) {
@@ -388,7 +385,7 @@ void ShardedSync::complete_round() {
   if (!order_.empty()) pass(round_ends_[round_]);
   while (closed_from_ > 0) close(--closed_from_);
   launch_ready();
-  exchange_.drain(kUnderWay);
+  exchange_.drain(options_.most_under_way);
   ++round_;
 }
 

@@ -42,6 +42,10 @@ struct ShardedSyncOptions {
   kernel::Assignment assignment;
   int rank = 0;  // in the assignment
   std::int64_t bucket_bytes = 4 << 20;
+  /// Buckets under way beyond which a rank waits for its peers between blocks and micro-batches:
+  /// one is sent, one is filled, one arrives. In a pipeline it may not wait there, as its peers may
+  /// be at another pass.
+  std::size_t most_under_way = 3;
   /// Called once per step, in begin(); its Work is part of finish().
   std::function<Work()> before_launch = {};
   OnShardEvent on_event = {};

@@ -1,6 +1,7 @@
 #include "trireme/parallel/strategy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/parallel/block_profile.h"
@@ -52,7 +53,8 @@ void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) 
     throw ConfigError(what + " with parallel.pipeline = " + std::to_string(options.pipeline),
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.sync != "plain") refuse("parallel.sync = \"" + options.sync + "\"", "Use plain.");
+  if (options.sync != "plain" && options.sync != "zero1")
+    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain or zero1.");
   if (options.noise_scale)
     refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
 }
@@ -218,12 +220,17 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
   const auto gate =
       grid.pipeline != nullptr ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
-    groups = parallel::make_shard_groups(*part.data, plan);
+    const auto own = parallel::make_shard_groups(*part.data, plan);
+    if (!groups.exchange) groups = own;
+    const parallel::ShardedSyncOptions usual;
     return std::make_unique<parallel::ShardedSync>(
-        groups, part.store,
+        own, part.store,
         parallel::ShardedSyncOptions{.assignment = plan.assignment,
                                      .rank = part.data->rank(),
                                      .bucket_bytes = options.bucket_bytes,
+                                     .most_under_way = grid.pipeline != nullptr
+                                                           ? std::numeric_limits<std::size_t>::max()
+                                                           : usual.most_under_way,
                                      .before_launch = gate,
                                      .on_event = seat.on_shard_event});
   }

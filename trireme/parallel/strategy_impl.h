@@ -106,7 +106,8 @@ struct Strategy::Impl {
   // strategy_state.cc
   std::string weights_hash();
   std::vector<NamedShard> content() const;
-  at::Tensor gathered_master(std::uint32_t parameter, const std::vector<NamedShard>& masters) const;
+  at::Tensor gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
+                             const std::vector<NamedShard>& masters) const;
   std::string pipeline_hash() const;
   std::vector<NamedShard> state();
   std::string metadata() const;
@@ -137,10 +138,10 @@ struct Strategy::Impl {
   std::uint32_t total = 0;
   bool failed = false;  // a step has thrown: the others know
   double learning_rate = 0;
-  parallel::ShardGroups groups;                  // empty where nothing is sharded
-  parallel::LocalSync* local = nullptr;          // `sync`, where ranks train copies of their own
-  parallel::ParameterSync* gradients = nullptr;  // `sync` itself, without a pipeline
-  std::unique_ptr<parallel::StepSync> sync;      // sets the two before it
+  parallel::ShardGroups groups;          // of the first stage; empty where nothing is sharded
+  parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
+  parallel::ParameterSync* gradients = nullptr;      // `sync` itself, without a pipeline
+  std::unique_ptr<parallel::StepSync> sync;          // sets the two before it
   std::unique_ptr<parallel::PipelineRunner> runner;  // with one
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -31,7 +31,7 @@ std::string Strategy::Impl::weights_hash() {
   for (const NamedShard& shard : whole) {
     const auto part = cut.find(shard.name);
     const at::Tensor tensor =
-        part == cut.end() ? shard.local : gathered_master(part->second, masters);
+        part == cut.end() ? shard.local : gathered_master(this->whole(), part->second, masters);
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
@@ -45,12 +45,21 @@ std::string Strategy::Impl::pipeline_hash() const {
   std::map<std::string, const parallel::ModelTensor*> all;
   for (const auto& one : parts.parameters()) all.emplace(one.name, &one);
   for (const auto& one : parts.buffer_table()) all.emplace(one.name, &one);
+  // Of the first part here that has it.
+  const auto gathered = [&](const std::string& name) -> at::Tensor {
+    for (const auto& part : parts.parts())
+      for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
+        if (part->store.parameters()[i].name == name)
+          return gathered_master(*part, i, part->store.masters());
+    return {};
+  };
   WeightsHash hash;
   for (const auto& [name, one] : all) {
     const auto own = mine.find(name);
-    const at::Tensor tensor = own != mine.end()
-                                  ? own->second.contiguous()
-                                  : at::empty(one->shape, tensor::scalar_type_of(one->dtype));
+    at::Tensor tensor = own != mine.end()             ? own->second.contiguous()
+                        : store().masters_are_whole() ? at::Tensor()
+                                                      : gathered(name);
+    if (!tensor.defined()) tensor = at::empty(one->shape, tensor::scalar_type_of(one->dtype));
     Buffer bytes = tensor::to_buffer(tensor);
     const DType dtype = bytes.dtype;
     bytes.count = bytes.bytes();
@@ -76,15 +85,15 @@ std::vector<NamedShard> Strategy::Impl::content() const {
   return shards;
 }
 
-// Collective. `masters`: this rank's parts.
-at::Tensor Strategy::Impl::gathered_master(std::uint32_t parameter,
+// Collective. `masters`: this rank's pieces of that part.
+at::Tensor Strategy::Impl::gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
                                            const std::vector<NamedShard>& masters) const {
-  const parallel::StoredParameter& stored = store().parameters()[parameter];
+  const parallel::StoredParameter& stored = part.store.parameters()[parameter];
   at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
   for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();
   std::vector<std::size_t> counts;
-  for (const auto& pieces : store().ownership().pieces()) {
+  for (const auto& pieces : part.store.ownership().pieces()) {
     counts.push_back(0);
     for (const parallel::Piece& piece : pieces)
       if (piece.parameter == parameter) counts.back() = static_cast<std::size_t>(piece.size());
