@@ -28,6 +28,7 @@
 #include "trireme/parallel/data/bucket_layout.h"
 #include "trireme/parallel/data/ownership.h"
 #include "trireme/parallel/data/parameter_sync.h"
+#include "trireme/parallel/distinct_memory.h"
 #include "trireme/parallel/pipeline/stage.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/tensor/state.h"
@@ -64,8 +65,8 @@ class ParameterStore {
  public:
   ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options);
 
-  /// The next block of the list has been built. ConfigError where a tied parameter's shapes differ
-  /// or a parameter is not of the precision.
+  /// The next block of the list has been built. ConfigError where a tied parameter's shapes differ,
+  /// a parameter is not of the precision, or two share memory.
   void add_block(const Stage::Member& member);
   /// After the last one. ConfigError where a tie names no parameter.
   void complete();
@@ -87,6 +88,9 @@ class ParameterStore {
     return units_of_block_[block];
   }
   std::int64_t num_elements() const;
+  /// What is not as it was built: a parameter that was replaced by another tensor, or whose memory
+  /// or type was, since the store would train what nobody reads. Empty: nothing.
+  std::string replaced(const std::vector<Stage::Member>& members) const;
 
   /// What this rank updates, by ascending parameter; gradients are not set.
   std::vector<optim::OwnedSlice> slices() const;
@@ -120,6 +124,7 @@ class ParameterStore {
   }
   std::uint32_t find_or_add(const std::string& owner, const std::string& name,
                             const models::NamedTensor& own);
+  void take_memory(const std::string& name, const at::Tensor& leaf);
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);
   void replicate_unit(std::uint32_t unit, std::size_t first_buffer);
   void keep_own_part(std::uint32_t unit);
@@ -136,6 +141,8 @@ class ParameterStore {
 
   std::map<std::string, std::string> ties_;
   StoreOptions options_;
+  DistinctMemory memory_;                          // of the blocks as they were built
+  std::map<const void*, std::string> leaf_names_;  // by TensorImpl
   std::map<std::string, std::uint32_t> index_;
   std::vector<StoredParameter> parameters_;  // in order of first use
   std::vector<std::vector<Accumulated>> uses_;

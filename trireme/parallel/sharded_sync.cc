@@ -224,15 +224,15 @@ void ShardedSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tenso
     const std::uint32_t flat = first_of_block_[use.block] + use.parameter;
     const std::string& name = uses_[flat].name;
     if (!open_ || microbatch != microbatch_)
-      return refuse(name + " got a gradient outside its micro-batch");
+      return refuse(name + " got a gradient outside its micro-batch", Refusal::kMisused);
     if (seen_[flat])
-      return refuse(name +
-                    " got two gradients in one micro-batch; call backward() once per step()");
+      return refuse(name + " got two gradients in one micro-batch; call backward() once per step()",
+                    Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    refuse(error.what());
+    refuse(error.what(), Refusal::kMisused);
   }
 }
 
@@ -398,7 +398,8 @@ Work ShardedSync::finish() {
   }
   pass(order_.size());
   exchange_.drain(0);
-  if (rounds_ > 0 && groups_.replicas) reduce_over_replicas();
+  // Also where this group has no micro-batch: the others count on it.
+  if (total_ > 0 && groups_.replicas) reduce_over_replicas();
   return Work::all(works_);
 }
 
@@ -416,8 +417,8 @@ void ShardedSync::reduce_over_replicas() {
   }
 }
 
-void ShardedSync::refuse(const std::string& reason) {
-  if (!refusal_) refusal_ = Refusal{.exit_code = 21, .reason = reason};
+void ShardedSync::refuse(const std::string& reason, int exit_code) {
+  if (!refusal_) refusal_ = Refusal{.exit_code = exit_code, .reason = reason};
 }
 
 std::optional<Refusal> ShardedSync::refusal() const {

@@ -95,7 +95,7 @@ class ShardedSync final : public ParameterSync {
   void launch_leaves(std::uint32_t bucket);
   void fold_leaves(std::uint32_t bucket, std::uint32_t round, std::span<const void* const> pieces);
   void reduce_over_replicas();
-  void refuse(const std::string& reason);
+  void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite);
 
   ShardGroups groups_;
   ParameterStore& store_;

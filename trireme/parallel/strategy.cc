@@ -96,6 +96,9 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // these two throw for an unknown one
   memory::parse_recompute(options.recompute);
+  // Before the model is built, since building already computes.
+  if (seat.reproducible && !plan.local)
+    parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
   return plan;
 }
 
@@ -127,7 +130,8 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
       parts(own_model, pipeline, part_options(own_model)),
       model(own_model),
       sync((offload_masters(), make_sync())),
-      optimizer(std::move(own_optimizer)) {
+      optimizer(std::move(own_optimizer)),
+      not_finite(options.skip_not_finite, "train.skip_not_finite") {
   make_hooks();
   seat.assign(plan.assignment);
   learning_rate = optimizer->base_learning_rate();

@@ -77,6 +77,10 @@ struct StrategyOptions {
   double ema = 0;
   /// Steps that are left out for their loss or gradient norm (parallel/outlier_filter.h).
   OutlierOptions outliers = {};
+  /// Steps of a training that may be left out, on all ranks, because a loss, a gradient or a
+  /// gradient's sum holds a NaN or an infinity; the one after the last of them is refused
+  /// (StepRefused, exit code 21). Saved and counted on.
+  std::int64_t skip_not_finite = 0;
   /// Measures the gradient noise scale (parallel/gradient_noise.h); needs two micro-batches a step.
   bool noise_scale = false;
 };
@@ -92,7 +96,7 @@ struct StepResult {
   Duration total{};
   double learning_rate = 0;        // that the weights were updated with
   std::string skipped = {};        // why this step was left out on all ranks; empty: it was not
-  std::int64_t skipped_steps = 0;  // left out so far, this one among them
+  std::int64_t skipped_steps = 0;  // left out so far for any reason, this one among them
   std::optional<double> noise_scale = {};  // in items; none: off, or not to be told yet
 };
 
@@ -107,7 +111,9 @@ class Strategy final : public Saveable {
   /// UnevenInput naming this rank.
   ~Strategy() override;
 
-  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error.
+  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error. A step
+  /// that is left out because of numbers that are not finite says why in `skipped`; its loss is a
+  /// NaN.
   StepResult step(const Batch& batch, const Loss& loss);
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
   /// ranks train copies of their own (local_sgd …), of the model that they train together; the

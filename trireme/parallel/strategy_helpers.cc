@@ -38,7 +38,6 @@ void Strategy::Impl::end_micro(std::int64_t count) {
 bool Strategy::Impl::judge(StepResult& result) {
   if (!outliers || result.count == 0) return true;
   result.skipped = outliers->judge(result.loss, result.gradient_norm);
-  result.skipped_steps = outliers->state.skipped;
   return result.skipped.empty();
 }
 
@@ -51,6 +50,7 @@ void Strategy::Impl::use_average(bool on) {
 }
 
 void Strategy::Impl::save_helpers(nlohmann::json& into) const {
+  if (not_finite.left_out() > 0) into["not_finite"] = not_finite.left_out();
   if (outliers)
     into["outliers"] = {{"losses", outliers->state.losses},
                         {"norms", outliers->state.norms},
@@ -63,6 +63,7 @@ void Strategy::Impl::save_helpers(nlohmann::json& into) const {
 
 void Strategy::Impl::restore_helpers(const nlohmann::json& saved) {
   try {
+    not_finite.restore(saved.value("not_finite", std::int64_t{0}));
     if (outliers && saved.contains("outliers")) {
       const nlohmann::json& from = saved["outliers"];
       outliers->state = {.losses = from.at("losses").get<std::deque<double>>(),

@@ -18,6 +18,7 @@
 #include "trireme/parallel/grid.h"
 #include "trireme/parallel/lanes.h"
 #include "trireme/parallel/model_parts.h"
+#include "trireme/parallel/not_finite.h"
 #include "trireme/parallel/offload.h"
 #include "trireme/parallel/pipeline_plan.h"
 #include "trireme/parallel/pipeline_runner.h"
@@ -79,6 +80,8 @@ struct Strategy::Impl {
   void update(double scale);
   /// False: all ranks leave the step out.
   bool judge(StepResult& result);
+  /// Rethrows what is not for the budget of steps whose numbers are not finite.
+  void leave_out(const StepRefused& refused, StepResult& result);
   void settle_own(parallel::Ballot& ballot);
   void apply_own(StepResult& result, double own_squares, double all_squares);
 
@@ -142,6 +145,7 @@ struct Strategy::Impl {
   std::unique_ptr<parallel::PipelineRunner> runner;  // with one
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::NotFiniteBudget not_finite;
   std::optional<parallel::OutlierFilter> outliers;
   std::optional<parallel::GradientNoise> noise;
   std::optional<parallel::WeightAverage> average;

@@ -149,18 +149,8 @@ void Strategy::Impl::restored(const std::string& metadata) {
   if (!json.is_object() || !json.contains("optimizer_steps") ||
       !json["optimizer_steps"].is_number_integer())
     refuse_metadata();
-  // AdamW's and LAMB's tensors have the same names; checkpoints from before have no name here.
-  const std::string own(optimizer->name());
-  const std::string saved = json.contains("optimizer") && json["optimizer"].is_string()
-                                ? json["optimizer"].get<std::string>()
-                                : own;
-  if (saved != own) {
-    throw CheckpointError(
-        "the checkpoint holds the state of the optimizer " + saved + ", and this run has " + own,
-        {.rank = seat.world->rank(),
-         .operation = "checkpoint.resume",
-         .advice = "Go on with " + saved + ", or start anew from its weights."});
-  }
+  // AdamW's and LAMB's tensors have the same names.
+  require_same_optimizer(metadata, this->metadata());
   optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
   restore_helpers(json);
   parts.refresh();

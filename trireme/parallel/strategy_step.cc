@@ -1,5 +1,6 @@
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -91,6 +92,9 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
   if (batch.micro.size() != leaves.size())
     ballot.refuse(23, "it was given " + std::to_string(batch.micro.size()) +
                           " micro-batches, its share is " + std::to_string(leaves.size()));
+  for (const auto& part : parts.parts())
+    if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
+      ballot.refuse(20, what + "; make a new Strategy of the changed model");
   if (runner) return runner->train(batch, leaves, loss, losses, ballot);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (ballot.ok && start_lanes(batch, leaves, i)) {
@@ -255,6 +259,14 @@ void Strategy::Impl::drop() {
   for (const auto& [stage_of_lane, own] : lane_statistics) own->drop();
 }
 
+// Every rank has this refusal, and the same count.
+void Strategy::Impl::leave_out(const StepRefused& refused, StepResult& result) {
+  not_finite.take(refused);
+  drop();
+  result.skipped = refused.message();
+  result.loss = std::numeric_limits<double>::quiet_NaN();  // a pipeline's is not everywhere
+}
+
 Duration Strategy::Impl::time_waited() const {
   Duration waited = grid.time_waited();
   for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
@@ -292,16 +304,21 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   }
   const parallel::Verdict verdict = vote.result();
   if (runner) runner->settle(verdict.ok);
-  throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
   StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
-  double loss_of_all = grid.last != nullptr ? losses.sum() : 0;
-  if (runner) runner->tell_all(std::span(&loss_of_all, 1));
-  result.loss = loss_of_all / static_cast<double>(std::max<std::int64_t>(result.count, 1));
-  if (steps_alone()) {
-    apply_own(result, ballot.squares, verdict.squares);
-  } else {
-    apply(result);
+  try {
+    throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
+    double loss_of_all = grid.last != nullptr ? losses.sum() : 0;
+    if (runner) runner->tell_all(std::span(&loss_of_all, 1));
+    result.loss = loss_of_all / static_cast<double>(std::max<std::int64_t>(result.count, 1));
+    if (steps_alone()) {
+      apply_own(result, ballot.squares, verdict.squares);
+    } else {
+      apply(result);
+    }
+  } catch (const StepRefused& refused) {
+    leave_out(refused, result);
   }
+  result.skipped_steps = not_finite.left_out() + (outliers ? outliers->state.skipped : 0);
   result.communication = time_waited() - waited;
   result.learning_rate = learning_rate;
   result.total = seat.world->waiter()->now() - start;

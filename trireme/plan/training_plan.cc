@@ -304,6 +304,10 @@ std::string explain(const TrainingPlan& plan) {
   if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
   out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << megabytes(memory.text)
       << (job.ranks > 1 ? " (shared)" : "") << "\n";
+  if (job.memory_limit > 0) {
+    out << "           (memory.limit is " << megabytes(job.memory_limit)
+        << (plan.fits() ? "" : ": it does not fit; train --fit looks for what does") << ")\n";
+  }
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";

@@ -76,6 +76,7 @@ struct Job {
   std::string compression = "none";     // comm.compression
   std::optional<Tuning> tuning;         // as measured here; else typical figures
   std::string tuning_path;              // of that table
+  std::int64_t memory_limit = 0;        // bytes that a rank may take (memory.limit); 0: any
 };
 
 struct TrainingPlan {
@@ -89,6 +90,8 @@ struct TrainingPlan {
   int lanes = 1;      // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;      // of the rank with most
   Communication communication;  // of a step: an exchange's is divided among its steps
+  /// Where the job has a limit of memory, the prediction keeps to it.
+  bool fits() const noexcept { return job.memory_limit == 0 || memory.total() <= job.memory_limit; }
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 

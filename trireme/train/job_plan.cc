@@ -84,6 +84,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.algorithm = settings.job.algorithm;
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.compression = settings.strategy.compression;
+  job.memory_limit = settings.memory_limit;
   job.tuning_path = plan::tuning_path();
   if (job.simulated) {  // the network is what the user said that it is
     job.tuning.emplace();

@@ -174,6 +174,10 @@ void add_helper_keys(config::Schema& schema) {
               true});
   schema.add(
       {"train.outlier_window", whole(128), "Of train.skip_outliers, in steps.", 4, 1e6, {}, true});
+  schema.add({"train.skip_not_finite", whole(10),
+              "Steps that are left out on all ranks because a loss or a gradient holds a NaN or an "
+              "infinity, before one ends the run (exit code 21).",
+              0, 1e9});
   schema.add({"train.noise_scale", false,
               "Measures the gradient noise scale: the batch, in tokens, beyond which more help "
               "little."});
@@ -211,7 +215,13 @@ void add_train_keys(config::Schema& schema) {
               "Samples of a validation, spread evenly over those held out.", 1, kMost});
   schema.add(
       {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
-  schema.add({"train.device", text("cpu"), "Where tensors live.", 0, 0, {"cpu"}});
+  schema.add(
+      {"train.device",
+       text("auto"),
+       "Where tensors live. This release trains on the CPU; auto says so where a GPU is there.",
+       0,
+       0,
+       {"auto", "cpu", "cuda"}});
   schema.add({"train.kernel_threads",
               whole(1),
               "Threads of one kernel, honoured exactly; part of what decides the bits.",
@@ -285,6 +295,11 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
               "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
               "Empty: in memory."});
+  schema.add({"memory.limit", 0.0,
+              "Bytes that a rank may take: a job that is predicted to take more is refused, and "
+              "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
+              "goes by what the machine has left.",
+              0, 1e15});
   schema.add(
       {"memory.recompute", text("none"),
        "Activations computed again in backward instead of kept: none, selective (attention's "
@@ -320,7 +335,7 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
   for (const char* key :
-       {"memory.limit", "server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
+       {"server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
 }
@@ -502,6 +517,7 @@ Settings::Settings(const config::Config& config) {
               .ema = number("train.ema"),
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},
+              .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
   set_up_helpers(config);
   const std::string identity = config.identity() + local_identity(config);
@@ -531,6 +547,8 @@ Settings::Settings(const config::Config& config) {
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
+  device = config.text("train.device");
+  memory_limit = static_cast<std::int64_t>(number("memory.limit"));
 }
 
 }  // namespace train

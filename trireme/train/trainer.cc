@@ -16,6 +16,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/processor.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
@@ -55,6 +56,7 @@ JobOptions job_options(const Settings& settings, const Data& data, const WorkerS
   JobOptions options = settings.job;
   if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
   options.identity += "data = " + data.corpus->hash() +
+                      "\nprocessor = " + tensor::describe_processor() +
                       "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
   return options;
 }
@@ -108,7 +110,22 @@ class Trainer {
     checkpointer_.add("train", strategy_).add("data", batches_).add("early_stop", early_stop_);
   }
 
+  // A step after the first, which pays for memory and kernels; rank 0 writes down what it took.
+  int run_trial() {
+    Report silent(folder_, {.silent = true});
+    for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
+    const auto bytes = static_cast<long>(largest(observe::peak_resident_bytes()));
+    if (job_.rank() != 0) return 0;
+    observe::EventWriter events;
+    events.open(folder_.events());
+    events.write(observe::Event("trial")
+                     .set("step_seconds", step_seconds_.back())
+                     .set("measured_memory_bytes", bytes));
+    return 0;
+  }
+
   int run() {
+    if (spec_.trial) return run_trial();
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     Report report(folder_, report_options(first));
     count_trigram();
@@ -208,7 +225,7 @@ class Trainer {
   }
 
   std::optional<long> skipped_steps(const StepResult& result) const {
-    if (settings_.strategy.outliers.limit == 0) return std::nullopt;
+    if (settings_.strategy.outliers.limit == 0 && result.skipped_steps == 0) return std::nullopt;
     return static_cast<long>(result.skipped_steps);
   }
 

@@ -59,7 +59,8 @@ class Pin {
 
 /// Why this rank refuses the step it is in.
 struct Refusal {
-  int exit_code = 21;
+  static constexpr int kNotFinite = 21, kMisused = 20;
+  int exit_code = kNotFinite;
   std::string reason;
 };
 
