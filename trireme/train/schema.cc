@@ -261,6 +261,47 @@ void add_local_keys(config::Schema& schema) {
               plan::mixing_graphs()});
 }
 
+void add_memory_keys(config::Schema& schema) {
+  schema.add({"memory.offload", text(""),
+              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
+              "Empty: in memory."});
+  schema.add({"memory.limit", 0.0,
+              "Bytes that a rank may take: a job that is predicted to take more is refused, and "
+              "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
+              "goes by what the machine has left.",
+              0, 1e15});
+  schema.add(
+      {"memory.recompute", text("none"),
+       "Activations computed again in backward instead of kept: none, selective (attention's "
+       "probabilities), full, every-K (every K-th block). Changes no bit."});
+}
+
+void add_comm_keys(config::Schema& schema) {
+  schema.add({"comm.transport",
+              text("auto"),
+              "How bytes move between ranks.",
+              0,
+              0,
+              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
+  schema.add({"comm.link", text("25us,1GB/s"),
+              "Latency and rate of every rank's link under comm.transport = \"sim\"."});
+  schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
+  schema.add({"comm.rate", 0.0,
+              "The most bytes a second that a TCP connection sends; 0 = all it can.", 0, 1e15});
+  schema.add({"comm.interface", text(""),
+              "By which ranks on other hosts reach this one: an interface or a subnet."});
+  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
+              names_of_algorithms()});
+  schema.add({.name = "comm.compression",
+              .fallback = text("none"),
+              .meaning =
+                  "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
+                  "powersgd:RANK[,STEPS], onebit. Any but none changes bits with the layout.",
+              .identity = true});
+  schema.add(
+      {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
+}
+
 void add_parallel_keys(config::Schema& schema) {
   schema.add(
       {"parallel.sync",
@@ -292,41 +333,8 @@ void add_parallel_keys(config::Schema& schema) {
   for (const char* axis : {"context", "tensor", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
-  schema.add({"memory.offload", text(""),
-              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
-              "Empty: in memory."});
-  schema.add({"memory.limit", 0.0,
-              "Bytes that a rank may take: a job that is predicted to take more is refused, and "
-              "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
-              "goes by what the machine has left.",
-              0, 1e15});
-  schema.add(
-      {"memory.recompute", text("none"),
-       "Activations computed again in backward instead of kept: none, selective (attention's "
-       "probabilities), full, every-K (every K-th block). Changes no bit."});
-  schema.add({"comm.transport",
-              text("auto"),
-              "How bytes move between ranks.",
-              0,
-              0,
-              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
-  schema.add({"comm.link", text("25us,1GB/s"),
-              "Latency and rate of every rank's link under comm.transport = \"sim\"."});
-  schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});
-  schema.add({"comm.rate", 0.0,
-              "The most bytes a second that a TCP connection sends; 0 = all it can.", 0, 1e15});
-  schema.add({"comm.interface", text(""),
-              "By which ranks on other hosts reach this one: an interface or a subnet."});
-  schema.add({"comm.algorithm", text("auto"), "The all-reduce; changes no bit.", 0, 0,
-              names_of_algorithms()});
-  schema.add({.name = "comm.compression",
-              .fallback = text("none"),
-              .meaning =
-                  "Gradients on the wire: none, auto, bf16, f16, topk:R, randomk:R, "
-                  "powersgd:RANK[,STEPS], onebit. Any but none changes bits with the layout.",
-              .identity = true});
-  schema.add(
-      {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
+  add_memory_keys(schema);
+  add_comm_keys(schema);
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
   schema.add({"timeout.user_code", 1800.0,
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
