@@ -348,6 +348,27 @@ void add_parallel_keys(config::Schema& schema) {
   }
 }
 
+// Texts that are more than one of a list.
+void check_texts(const config::Config& config) {
+  const std::string& compression = config.text("comm.compression");
+  parallel::check_compression(compression);
+  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
+  if (config.text("train.precision") == "fp64" && compression != "none")
+    throw ConfigError("comm.compression = \"" + compression +
+                          "\" with train.precision = \"fp64\": fp64 is for checking",
+                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
+}
+
+LocalOptions local_options_of(const config::Config& config) {
+  return {.steps = static_cast<int>(config.integer("parallel.local_steps")),
+          .post_local_after = config.integer("parallel.post_local_after"),
+          .outer_rate = config.number("parallel.outer_rate"),
+          .outer_momentum = config.number("parallel.outer_momentum"),
+          .elastic = config.number("parallel.elastic"),
+          .graph = config.text("parallel.graph"),
+          .graph_seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+}
+
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
   const auto number = [&](const char* key) { return config.number(key); };
   const std::string& name = config.text("optimizer.name");
@@ -493,13 +514,7 @@ Settings::Settings(const config::Config& config) {
   const std::string& precision = config.text("train.precision");
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
-  parallel::check_compression(config.text("comm.compression"));
-  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
-  if (precision == "fp64" && config.text("comm.compression") != "none") {
-    throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
-                          "\" with train.precision = \"fp64\": fp64 is for checking",
-                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
-  }
+  check_texts(config);
   strategy = {.sync = config.text("parallel.sync"),
               .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
@@ -515,13 +530,7 @@ Settings::Settings(const config::Config& config) {
               .offload = config.text("memory.offload"),
               .recompute = config.text("memory.recompute"),
               .lanes = static_cast<int>(integer("train.lanes")),
-              .local = {.steps = static_cast<int>(integer("parallel.local_steps")),
-                        .post_local_after = integer("parallel.post_local_after"),
-                        .outer_rate = number("parallel.outer_rate"),
-                        .outer_momentum = number("parallel.outer_momentum"),
-                        .elastic = number("parallel.elastic"),
-                        .graph = config.text("parallel.graph"),
-                        .graph_seed = seed},
+              .local = local_options_of(config),
               .ema = number("train.ema"),
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},
