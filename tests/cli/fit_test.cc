@@ -62,6 +62,19 @@ class Fit : public ::testing::Test {
 
 std::string megabytes(std::int64_t bytes) { return "memory.limit=" + std::to_string(bytes); }
 
+TEST_F(Fit, GivesItsTrialsTheEnvironment) {
+  std::string words = read_file(config_);
+  words.replace(words.find("text.txt"), 8, "gone.txt");
+  const std::string config = folder_.write("gone.toml", words);
+  const CommandResult result =
+      trireme_command({"plan", config, "--ranks", "2", "--fit", "--set", "parallel.sync=plain"})
+          .in(folder_.path())
+          .with("TRIREME_DATA_PATH", folder_.file("text.txt"))
+          .run(150);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("trial ended with")));
+}
+
 TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
   ASSERT_GT(other, sharded + 5'000'000);

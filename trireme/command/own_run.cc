@@ -49,8 +49,10 @@ int run_self(const std::vector<std::string>& arguments, const std::string& log,
                                                  .advice = "Set TMPDIR to one with room."});
   std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  const launch::Process process =
-      launch::spawn({.command = words, .output = output, .error = output});
+  const launch::Process process = launch::spawn({.command = words,
+                                                 .environment = launch::own_environment(),
+                                                 .output = output,
+                                                 .error = output});
   close(output);
   const int code = wait_for(process.pid);
   close(process.descriptor);
