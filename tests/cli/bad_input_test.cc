@@ -84,6 +84,12 @@ TEST_F(BadInput, MoreRanksThanMicroBatches) {
   EXPECT_THAT(refused({tiny_, "--ranks", "0"}), HasSubstr("at least 1"));
 }
 
+TEST_F(BadInput, ADeviceThatIsNotThere) {
+  EXPECT_THAT(refused({tiny_, "--set", "train.device=cuda"}),
+              HasSubstr("train.device = \"cuda\": "));
+  EXPECT_THAT(refused({tiny_, "--set", "train.device=tpu"}), HasSubstr("train.device"));
+}
+
 TEST_F(BadInput, OutFolderThatHoldsARun) {
   fs::create_directory(folder_.file("run"));
   folder_.write("run/config.toml", "# a run\n");

@@ -145,6 +145,29 @@ TEST_F(Helpers, PatienceEndsATrainingThatLearnsNothing) {
               HasSubstr("stopped early after step 15:"));
 }
 
+// It diverges: the steps that are no numbers are left out, on all ranks alike, and then end the
+// run.
+TEST_F(Helpers, StepsThatAreNoNumbersAreLeftOutUpToTheBudget) {
+  const std::string config = tiny_config(
+      folder_,
+      "steps = 60\nvalidate_every = 0\nlearning_rate = 1e3\nclip = 0\nskip_not_finite = 3\n"
+      "[optimizer]\nname = \"sgd\"\n");
+  for (const char* ranks : {"1", "2"}) {
+    const std::string run = std::string("run-") + ranks;
+    const CommandResult result = trireme({"train", config, "--out", run, "--ranks", ranks});
+    EXPECT_EQ(result.code, 21) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr("3 steps were left out before for such numbers, and "
+                                      "train.skip_not_finite is 3"));
+    EXPECT_THAT(result.out, HasSubstr(" is left out: rank "));
+    const auto steps = events(run, "step");
+    ASSERT_GT(steps.size(), 3u);
+    EXPECT_EQ(steps.back().at("skipped_steps"), 3);
+    EXPECT_TRUE(steps.back().at("loss").is_null());
+    EXPECT_FALSE(steps.front().contains("skipped_steps"));
+  }
+  EXPECT_EQ(events("run-2", "step"), events("run-1", "step"));
+}
+
 TEST_F(Helpers, KeysThatDoNotFitAreRefused) {
   const std::string config = tiny_config(folder_, "steps = 5\n");
   const auto refused = [&](const std::vector<std::string>& settings) {

@@ -71,6 +71,24 @@ TEST_P(Mpirun, RefusesRanksThatContradict) {
   EXPECT_FALSE(fs::exists(folder.file("runs")));
 }
 
+// One rank is told to compute with fewer instructions: other bits, so it may not join.
+TEST_P(Mpirun, RefusesARankWithOtherInstructions) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 2\n");
+  std::vector<std::string> all{"mpirun." + GetParam()};
+  if (GetParam() == "openmpi") all.push_back("--oversubscribe");
+  all.insert(all.end(), {"-n", "1", TRIREME_PROGRAM, "train", config, ":", "-n", "1", "env",
+                         "ONEDNN_MAX_CPU_ISA=AVX2", TRIREME_PROGRAM, "train", config});
+  const CommandResult result = Command(all)
+                                   .in(folder.path())
+                                   .with("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                                   .with("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                                   .run(120);
+  EXPECT_EQ(result.code, 10) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err,
+              AllOf(HasSubstr("ONEDNN_MAX_CPU_ISA=AVX2\""), HasSubstr("against \"processor = ")));
+}
+
 TEST_P(Mpirun, ABadConfigurationIsToldOnce) {
   Folder folder;
   const CommandResult result =

@@ -60,6 +60,20 @@ TEST(BenchScale, SaysWhatWasLeftOut) {
   EXPECT_THAT(result.out, HasSubstr("nothing hides communication"));
 }
 
+TEST(BenchScale, GivesItsRunsTheEnvironment) {
+  Folder folder;
+  std::string text = read_file(tiny_config(folder, "steps = 100\n"));
+  text.replace(text.find("data.txt"), 8, "gone.txt");
+  const std::string config = folder.write("gone.toml", text);
+  const auto command =
+      trireme_command({"bench", "scale", config, "--ranks", "1", "--simulate", "0", "--steps", "4"})
+          .in(folder.path());
+  EXPECT_EQ(Command(command).run(60).code, 2);
+  const CommandResult result =
+      Command(command).with("TRIREME_DATA_PATH", folder.file("data.txt")).run(60);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+}
+
 TEST(BenchScale, LeavesNothingBehindWhenItIsStopped) {
   Folder folder;
   const CommandResult result = [&] {

@@ -30,6 +30,20 @@ struct Results {
   std::string description;
 };
 
+/// Takes what one rank has printed.
+inline void read_results(std::istream& lines, Results& results) {
+  std::string word, which, algorithm, hash, losses;
+  while (lines >> word >> which >> algorithm >> hash) {
+    if (word == "COMPUTED") {
+      results.computed[which + " " + algorithm].insert(hash);
+      continue;
+    }
+    lines >> losses;
+    const auto [at, added] = results.of_case.emplace(which + " " + algorithm, hash + " " + losses);
+    EXPECT_EQ(at->second, hash + " " + losses) << "ranks differ in " << which;
+  }
+}
+
 inline Results train_layout(const Layout& layout) {
   testing::ProcessOptions options{.time_limit = layout.time_limit, .transport = layout.transport};
   options.arguments = layout.arguments;
@@ -38,17 +52,7 @@ inline Results train_layout(const Layout& layout) {
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   for (const testing::ProcessOutcome& rank : run.ranks) {
     std::istringstream lines(rank.out);
-    std::string word, which, algorithm, hash, losses;
-    while (lines >> word >> which >> algorithm >> hash) {
-      if (word == "COMPUTED") {
-        results.computed[which + " " + algorithm].insert(hash);
-        continue;
-      }
-      lines >> losses;
-      const auto [at, added] =
-          results.of_case.emplace(which + " " + algorithm, hash + " " + losses);
-      EXPECT_EQ(at->second, hash + " " + losses) << "ranks differ in " << which;
-    }
+    read_results(lines, results);
   }
   EXPECT_FALSE(results.of_case.empty()) << run.describe();
   return results;

@@ -2,8 +2,13 @@
 // the hash of the weights and the bits of the loss curve.
 #include "tests/numerics/same_training.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/numerics/training.h"
 #include "trireme/base/check.h"
@@ -118,7 +123,7 @@ void print(const Case& which, const std::string& algorithm, const Record& record
     std::printf("COMPUTED %s %s\n", name.c_str(), item.c_str());
 }
 
-// Arguments: "all", or "wrong", or "seed".
+// Arguments: "all", "mpi" (fewer algorithms), "wrong", "seed" or "lanes N".
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
   const std::string what = argc > 1 ? argv[1] : "all";
@@ -145,11 +150,15 @@ TRIREME_PROCESS(train) {
     }
     return 0;
   }
-  // Three of them on every case, all of them on the first.
+  // Three of them on every case, all of them on the first; over MPI one.
   std::vector<std::string> usual = {"naive", "ring"}, all;
-  if (job.world().transport_name() != "tcp") usual.push_back("direct");
+  if (what == "mpi") {
+    TRIREME_CHECK(job.world().transport_name() == "mpi");
+    usual = all = {"ring"};
+  } else if (job.world().transport_name() != "tcp")
+    usual.push_back("direct");
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce))
-    all.push_back(entry->name);
+    if (what != "mpi") all.push_back(entry->name);
   if (usual.back() == "direct") all.push_back("direct");
   for (const Case& which : cases())
     for (const std::string& algorithm : which.name == cases().front().name ? all : usual)
@@ -174,6 +183,44 @@ TEST(SameTraining, ThreeRanksShm) { numerics::expect_same_training({3, "shm"}); 
 TEST(SameTraining, ThreeRanksTcp) { numerics::expect_same_training({3, "tcp"}); }
 TEST(SameTraining, FourRanksShm) { numerics::expect_same_training({4, "shm"}); }
 TEST(SameTraining, FourRanksTcp) { numerics::expect_same_training({4, "tcp"}); }
+
+#ifdef TRIREME_MPIS
+// Ranks that mpirun has started, whose bytes MPI moves: "openmpi", "mpich".
+class SameTrainingOverMpi : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SameTrainingOverMpi, TwoAndThreeRanks) {
+  for (const int ranks : {2, 3}) {
+    const std::string folder = ::testing::TempDir() + "trireme-same-" + std::to_string(getpid());
+    std::filesystem::create_directory(folder);
+    std::string command =
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TRIREME_TEST_PROCESS=train"
+        " TRIREME_COMM_TRANSPORT=mpi timeout -k 5 100 mpirun." +
+        GetParam() + " -n " + std::to_string(ranks);
+    if (GetParam() == "openmpi") command += " --oversubscribe";
+    command += " sh -c 'exec \"$0\" mpi > " + folder +
+               "/${PMI_RANK:-$OMPI_COMM_WORLD_RANK} 2>&1' " +
+               std::filesystem::read_symlink("/proc/self/exe").string();
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    numerics::Results results;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::ifstream lines(folder + "/" + std::to_string(rank));
+      EXPECT_TRUE(lines.is_open()) << rank;
+      numerics::read_results(lines, results);
+    }
+    std::filesystem::remove_all(folder);
+    EXPECT_EQ(by_case(results), numerics::one_rank()) << ranks << " ranks of " << GetParam();
+  }
+}
+
+std::vector<std::string> mpis() {
+  std::vector<std::string> names;
+  std::istringstream list(TRIREME_MPIS);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Every, SameTrainingOverMpi, ::testing::ValuesIn(mpis()),
+                         [](const auto& info) { return info.param; });
+#endif
 
 TEST(SameTraining, WithAnyNumberOfLanes) {
   const auto lanes = [](int ranks, const char* count) {

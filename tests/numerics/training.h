@@ -38,6 +38,8 @@ struct Case {
   std::string sync = "plain";
   double clip = 0;
   int lanes = 1;  // door b
+  int pipeline = 1;
+  std::string schedule = "1f1b";
 };
 
 struct Record {
@@ -163,6 +165,8 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
   seat.reduce = reduce;
   Strategy strategy(seat, model,
                     {.sync = which.sync,
+                     .pipeline = which.pipeline,
+                     .schedule = which.schedule,
                      .shard = which.sync == "hybrid" && job.size() % 2 == 0 ? 2 : 0,
                      .precision = precision,
                      .clip = which.clip,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/base/check.h"
+#include "trireme/base/differing_lines.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/shards.h"
 
@@ -45,8 +46,10 @@ struct Checkpointer::Impl {
   void compare_identity(const Manifest& manifest) const {
     if (options.identity.empty() || manifest.identity.empty()) return;
     if (manifest.identity == options.identity) return;
-    throw CheckpointError(folder.path_of(manifest.step) + " is of another job:\n  " +
-                              manifest.identity + "\nand this one is:\n  " + options.identity,
+    throw CheckpointError(folder.path_of(manifest.step) + " is of another job: it has " +
+                              differing_lines(manifest.identity, options.identity) +
+                              ", and this one has " +
+                              differing_lines(options.identity, manifest.identity),
                           {.operation = "resume",
                            .advice = "Resume with the same model, data, seed and batch, or choose "
                                      "another folder."});

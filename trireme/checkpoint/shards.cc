@@ -70,6 +70,7 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
     if (manifest.parts.count(part) == 0) {
       refuse(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
     }
+    require_same_optimizer(manifest.parts.at(part), saveable->metadata());
   }
   // What this rank has no part of, another may have.
   const CheckpointContent wanted(parts, world, /*to_write=*/false);

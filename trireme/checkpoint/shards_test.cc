@@ -127,6 +127,17 @@ TEST_F(ShardsTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal({{"train", &saved}, {"data", &fewer}}, {{"train", &saved}}), "accepted");
 }
 
+// Said of the optimizers, and not of the first tensor that one of them has not.
+TEST_F(ShardsTest, TheStateOfAnotherOptimizerIsNamed) {
+  Part saved({whole("w", at::zeros({2})), whole("optimizer/w.exp_avg", at::zeros({2}))},
+             R"({"optimizer": "adamw"})");
+  Part wanted({whole("w", at::ones({2})), whole("optimizer/w.momentum", at::zeros({2}))},
+              R"({"optimizer": "sgd"})");
+  EXPECT_EQ(refusal({{"train", &saved}}, {{"train", &wanted}}),
+            "the checkpoint holds the state of the optimizer adamw, and this run has sgd");
+  EXPECT_TRUE(at::equal(wanted.state()[0].local, at::ones({2}))) << "nothing was filled";
+}
+
 TEST_F(ShardsTest, ATensorThatNoRankHasWhollyIsRefused) {
   NamedShard slice = whole("w", at::zeros({5}));
   slice.shape = {3, 4};

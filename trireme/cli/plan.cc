@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "trireme/cli/command.h"
+#include "trireme/cli/fit.h"
 #include "trireme/cli/training_job.h"
 #include "trireme/train/job_plan.h"
 
@@ -14,16 +15,26 @@ namespace cli {
 void add_plan(CLI::App& app, Invocation& invocation) {
   struct Options {
     TrainingJobOptions job;
-    bool json = false;
+    bool json = false, fit = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("plan", "Say what a training job takes; starts nothing");
   add_training_options(*command, options->job);
+  command->add_flag("--fit", options->fit,
+                    "As train --fit, by prediction alone: what fits into the memory that is there");
   command->add_flag("--json", options->json, "The plan event as a JSON line");
   command->footer("Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
   command->callback([options, &invocation] {
     invocation.action = [options] {
-      const TrainingJob job = prepare(options->job);
+      Refine refine;
+      if (options->fit) {
+        refine = [&](config::Config& config, const train::Settings& settings,
+                     const input::Corpus& corpus) {
+          fit(config, settings, corpus,
+              {.ranks = options->job.ranks, .tries = false, .json = options->json});
+        };
+      }
+      const TrainingJob job = prepare(options->job, refine);
       if (options->json) {
         std::printf("%s\n", train::plan_event(job.plan).line().c_str());
       } else {

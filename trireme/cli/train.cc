@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
+#include "trireme/cli/fit.h"
 #include "trireme/cli/simulate_ranks.h"
 #include "trireme/cli/start_ranks.h"
 #include "trireme/cli/training_job.h"
@@ -26,7 +27,8 @@ namespace {
 struct Options {
   TrainingJobOptions job;
   std::string out, resume, trace;
-  bool json = false, help_config = false;
+  bool json = false, help_config = false, fit = false;
+  bool trial = false;  // of --fit: two steps, to measure them
 };
 
 // Which folder, and whether a run goes on there.
@@ -105,6 +107,17 @@ std::int64_t in_one_process(const plan::TrainingPlan& plan) {
   return shared + plan.job.ranks * (plan.memory.total() - shared);
 }
 
+// A job that takes more than memory.limit is not started.
+void check_memory(const plan::TrainingPlan& plan) {
+  if (plan.fits()) return;
+  const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
+  throw ConfigError("a rank is predicted to take " + std::to_string(total) +
+                        " bytes, and memory.limit is " + std::to_string(limit) + " (" +
+                        std::to_string(total - limit) + " fewer)",
+                    {.operation = "config",
+                     .advice = "--fit looks for a layout that fits; `plan` says what takes it."});
+}
+
 int train_command(Options options, const Invocation& invocation) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -123,7 +136,19 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.config = train::RunFolder(place.folder).config();
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
-  const TrainingJob job = prepare(options.job);
+  Refine refine;
+  if (options.fit) {
+    refine = [&](config::Config& config, const train::Settings& settings,
+                 const input::Corpus& corpus) {
+      fit(config, settings, corpus,
+          {.ranks = options.job.ranks,
+           .new_job = !place.resume,
+           .tries = !launcher && settings.job.transport != "sim",
+           .json = options.json});
+    };
+  }
+  const TrainingJob job = prepare(options.job, refine);
+  check_memory(job.plan);
   if (launcher && job.plan.job.simulated) {
     throw ConfigError(
         "transport sim runs all ranks in one process, but " + launcher->launcher + " started " +
@@ -141,6 +166,7 @@ int train_command(Options options, const Invocation& invocation) {
     events.echo_to_stdout(options.json);
     events.write(train::plan_event(job.plan));
   }
+  if (!job.device_note.empty()) say(options.json, job.device_note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
   const train::WorkerSpec spec{
@@ -148,6 +174,7 @@ int train_command(Options options, const Invocation& invocation) {
       .trace = options.trace,
       .resume = place.resume,
       .json = options.json,
+      .trial = options.trial,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
       .corpus = job.corpus->descriptor()};
@@ -173,6 +200,10 @@ void add_train(CLI::App& app, Invocation& invocation) {
                       "RUN: continue it; auto: continue in --out where it has a checkpoint");
   command->add_option("--trace", options->trace,
                       "Write a timeline of all ranks to this file (Chrome, ui.perfetto.dev)");
+  command->add_flag("--fit", options->fit,
+                    "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
+                    "there: memory.limit, else what the machine has left");
+  command->add_flag("--trial", options->trial)->group("");  // what --fit starts
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");

@@ -6,8 +6,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/train/device.h"
 #include "trireme/train/job_plan.h"
-#include "trireme/train/schema.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -30,7 +30,7 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
       ->allow_extra_args(false);
 }
 
-TrainingJob prepare(const TrainingJobOptions& options) {
+TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   if (options.config.empty()) {
     throw ConfigError(
         "no configuration was given",
@@ -51,19 +51,27 @@ TrainingJob prepare(const TrainingJobOptions& options) {
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   // The run's own configuration must mean the same from any folder.
-  for (const char* key : {"data.path", "train.kernel_table"}) {
+  for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule"}) {
     const std::string path = config.text(key), source = config.source(key);
-    if (path.empty()) continue;
+    const bool is_name = key == std::string_view("parallel.schedule") &&
+                         path.find_first_of("./") == std::string::npos;
+    if (path.empty() || is_name) continue;
     config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
   }
-  const train::Settings settings(config);
+  train::Settings settings(config);
   // Refused here, before any rank starts.
+  const std::string device_note =
+      train::choose_device(settings.device, train::devices_here(), options.ranks);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
+  if (refine) {
+    refine(config, settings, corpus);
+    settings = train::Settings(config);
+  }
   return {config, train::plan_training(settings, corpus, name, options.ranks),
-          input::SharedCorpus::make(corpus), settings.model.context > 0};
+          input::SharedCorpus::make(corpus), settings.model.context > 0, device_note};
 }
 
 }  // namespace cli

@@ -1,6 +1,7 @@
 // The part that `train` and `plan` share: options, the checked configuration, corpus and plan.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "trireme/base/config.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
+#include "trireme/train/schema.h"
 
 namespace CLI {
 class App;
@@ -31,9 +33,13 @@ struct TrainingJob {
   plan::TrainingPlan plan;
   std::shared_ptr<const input::SharedCorpus> corpus;
   bool writes_text = false;
+  std::string device_note;  // a line for people; empty: none
 };
+/// What may change the configuration once it and the data are known (--fit).
+using Refine = std::function<void(config::Config& config, const train::Settings& settings,
+                                  const input::Corpus& corpus)>;
 /// Reads and checks everything that can be wrong before a start. Throws ConfigError.
-TrainingJob prepare(const TrainingJobOptions& options);
+TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine = {});
 
 }  // namespace cli
 }  // namespace v0

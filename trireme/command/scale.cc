@@ -159,8 +159,10 @@ ComparedRun train(const Options& options, const Run& run, const TemporaryFolder&
     throw ResourceError("cannot write " + log,
                         {.operation = "bench scale", .advice = "Set TMPDIR to one with room."});
   const std::shared_ptr<void> closes(nullptr, [output](void*) { close(output); });
-  const int code =
-      children.run({.command = command_of(options, run, path), .output = output, .error = output});
+  const int code = children.run({.command = command_of(options, run, path),
+                                 .environment = launch::own_environment(),
+                                 .output = output,
+                                 .error = output});
   if (code != 0) {
     std::fputs(read_file(log, "bench scale", "Set TMPDIR to one with room.").c_str(), stderr);
     refuse(

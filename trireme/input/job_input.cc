@@ -32,7 +32,8 @@ Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
 
 Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
                 const BatchesOptions& options) {
-  return Batches(std::move(data), options, job.rank(), job.size(), job.waiter(),
+  // Ranks of one pipeline share their micro-batches.
+  return Batches(std::move(data), options, job.rank(), job.assignment().size(), job.waiter(),
                  [&job] { return job.assignment(); });
 }
 

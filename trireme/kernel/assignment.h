@@ -32,7 +32,8 @@ constexpr Assignment contiguous(int size) noexcept { return {size, 1}; }
 
 /// The leaves of a group's members together.
 LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group);
-/// Ascending; empty where the rank has none.
+/// Ascending; empty where the rank has none. Ranks from size() on begin again: those of a pipeline
+/// that stand at the same data coordinate compute the same micro-batches.
 std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank);
 
 }  // namespace kernel

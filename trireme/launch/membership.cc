@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "trireme/base/differing_lines.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace launch {
@@ -101,8 +103,9 @@ std::optional<std::string> Membership::join(int rank, std::string host, std::str
     for (const Row& other : rows_) {
       if (other.identity.empty() || other.identity == identity) continue;
       return "rank " + std::to_string(rank) + " differs from rank " +
-             std::to_string(&other - rows_.data()) + ": \"" + identity + "\" against \"" +
-             other.identity + "\"";
+             std::to_string(&other - rows_.data()) + ": \"" +
+             differing_lines(identity, other.identity) + "\" against \"" +
+             differing_lines(other.identity, identity) + "\"";
     }
   }
   row.phase = Phase::Joined;

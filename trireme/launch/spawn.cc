@@ -16,6 +16,8 @@
 
 #include "trireme/base/error.h"
 
+extern char** environ;
+
 namespace trireme {
 inline namespace v0 {
 namespace launch {
@@ -98,6 +100,12 @@ std::string find_program(const std::string& name) {
   }
   throw ConfigError("cannot run '" + name + "': no such program",
                     {.operation = "launch", .advice = "Give its path after `--`."});
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
+  return all;
 }
 
 Process spawn(const SpawnOptions& options) {

@@ -16,7 +16,7 @@ namespace launch {
 
 struct SpawnOptions {
   std::vector<std::string> command;         // program and arguments; looked up in PATH
-  std::vector<std::string> environment;     // "NAME=value"
+  std::vector<std::string> environment;     // "NAME=value", all that it has
   int input = -1, output = -1, error = -1;  // become 0, 1, 2; -1: this process's own
   std::vector<int> inherit;                 // these stay open in the child under their numbers
   std::vector<int> cores;                   // empty: not pinned
@@ -26,6 +26,8 @@ struct Process {
   int descriptor = -1;  // a pidfd: readable when the process has ended
 };
 
+/// This process's own, for SpawnOptions::environment.
+std::vector<std::string> own_environment();
 /// ConfigError where the program cannot be found or run, ResourceError where the system refuses.
 Process spawn(const SpawnOptions& options);
 /// The path that a shell would run; throws ConfigError.

@@ -37,7 +37,7 @@ class GeneratorState {
 };
 
 // What the second run needs of the first.
-struct Rerun final : c10::intrusive_ptr_target {
+struct Rerun final : torch::CustomClassHolder {
   Forward forward;
   std::optional<GeneratorState> generator;
   bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
@@ -68,12 +68,11 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
   // `anchor` requires grad, so that there is a backward where the inputs alone would ask for none:
   // the leaves that `forward` uses are not among them.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& anchor,
-                               const c10::intrusive_ptr<Rerun>& rerun,
-                               const variable_list& inputs) {
+                               const c10::intrusive_ptr<Rerun>& rerun, at::TensorList inputs) {
     (void)anchor;
-    ctx->save_for_backward(inputs);
+    ctx->save_for_backward(inputs.vec());
     ctx->saved_data["rerun"] = c10::IValue::make_capsule(rerun);
-    return rerun->forward(inputs);
+    return rerun->forward(inputs.vec());
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -104,7 +103,7 @@ std::vector<at::Tensor> recompute(const Forward& forward, const std::vector<at::
   rerun->forward = forward;
   if (draws == Draws::Again) rerun->generator.emplace();
   const at::Tensor anchor = at::empty({0}, at::kFloat).requires_grad_(true);
-  return RecomputeFunction::apply(anchor, rerun, inputs);
+  return RecomputeFunction::apply(anchor, rerun, at::TensorList(inputs));
 }
 
 at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward,

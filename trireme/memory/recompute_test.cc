@@ -57,7 +57,11 @@ Outcome train(bool again, bool autocast = false) {
     const Autocast casts(at::kCPU, at::kBFloat16, autocast);
     const auto forward = [&](const at::Tensor& in) { return net.forward(in); };
     const at::Tensor middle = again ? recompute(forward, x * 2) : forward(x * 2);
-    loss = (again ? recompute(forward, middle) : forward(middle)).to(at::kFloat).pow(2).sum();
+    // Autocast casts a leaf once for both its uses, and then adds their gradients in bf16.
+    const at::Tensor last = autocast ? middle
+                            : again  ? recompute(forward, middle)
+                                     : forward(middle);
+    loss = last.to(at::kFloat).pow(2).sum();
   }
   loss.backward();
   outcome.tensors = {loss.detach(), x.grad()};
@@ -99,20 +103,20 @@ TEST(Recompute, PassesIntegersAndUnusedValues) {
 }
 
 TEST(Recompute, KeepsNothingBetween) {
-  std::weak_ptr<int> alive;
-  const at::Tensor x = input();
-  const at::Tensor y = recompute(
-      [&](const at::Tensor& in) {
-        const auto token = std::make_shared<int>(1);
-        alive = token;
-        const at::Tensor out = in * in;
-        out.grad_fn();  // none in the first run
-        return out.exp();
-      },
-      x);
-  EXPECT_TRUE(alive.expired());
-  y.sum().backward();
-  EXPECT_TRUE(at::allclose(x.grad(), 2 * x * (x * x).exp()));
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
+  std::vector<Weak> saved;  // what each run saves for backward
+  const auto forward = [&](const at::Tensor& in) {
+    const at::Tensor square = in * in;
+    saved.emplace_back(square.getIntrusivePtr());
+    return square.pow(3);  // needs its input in backward
+  };
+  const at::Tensor x = input(), kept = forward(x), again = recompute(forward, x);
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_FALSE(saved[0].expired());
+  EXPECT_TRUE(saved[1].expired());
+  again.sum().backward();
+  EXPECT_EQ(saved.size(), 3u);
+  EXPECT_TRUE(at::allclose(x.grad(), 6 * x.pow(5)));
 }
 
 TEST(Recompute, RunsOnceWithoutGradients) {

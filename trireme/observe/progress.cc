@@ -140,8 +140,10 @@ void Progress::step(const StepFigures& figures) {
   // The first step pays for memory and kernels; the pace forgets it.
   const double keep = seen_ <= 2 ? 0 : 0.9;
   pace_ = keep * pace_ + (1 - keep) * figures.step_seconds;
-  loss_ = seen_ == 1 ? figures.loss : 0.95 * loss_ + 0.05 * figures.loss;
-  if (seen_ < 20) loss_ = figures.loss;
+  // That of a step that was left out may be no number.
+  const bool first = seen_ < 20 || !std::isfinite(loss_);
+  if (std::isfinite(figures.loss) || seen_ == 1)
+    loss_ = first ? figures.loss : 0.95 * loss_ + 0.05 * figures.loss;
   if (options_.terminal) {
     const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
     live_ = text(figures, columns - 1);

@@ -37,6 +37,14 @@ struct Ballot {
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
   double squares = 0;      // squared norm of this rank's own gradient, where it has one
+
+  /// The first reason counts.
+  void refuse(int code, const std::string& why) {
+    if (!ok) return;
+    ok = false;
+    exit_code = code;
+    reason = why;
+  }
 };
 
 struct Verdict {

@@ -28,9 +28,11 @@ struct BatchStatistics::Norm {
     running_variance = variance.clone();
     seen = count.item<std::int64_t>();
   }
+  // Graphs of other micro-batches hold the buffers, which their backward passes do not read in
+  // training: the copies leave autograd's count of changes alone.
   void restore() {
-    mean.copy_(running_mean);
-    variance.copy_(running_variance);
+    mean.variable_data().copy_(running_mean);
+    variance.variable_data().copy_(running_variance);
     count.fill_(seen);
   }
 };

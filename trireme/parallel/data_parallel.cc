@@ -17,6 +17,8 @@
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/batch_statistics.h"
 #include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/distinct_memory.h"
+#include "trireme/parallel/not_finite.h"
 #include "trireme/parallel/optimizer_shards.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/parameter_store.h"
@@ -35,9 +37,10 @@ namespace {
 using parallel::NamedTensors;
 
 struct Contents {
-  NamedTensors all;        // parameters and buffers, every name
-  NamedTensors distinct;   // each tensor once
-  NamedTensors trainable;  // distinct parameters that require grad
+  NamedTensors all;         // parameters and buffers, every name
+  NamedTensors parameters;  // every name
+  NamedTensors distinct;    // each tensor once
+  NamedTensors trainable;   // distinct parameters that require grad
 };
 
 Contents contents_of(torch::nn::Module& module) {
@@ -46,6 +49,7 @@ Contents contents_of(torch::nn::Module& module) {
   const auto take = [&](const std::string& name, const at::Tensor& tensor, bool parameter) {
     if (!tensor.defined()) return;
     contents.all.emplace_back(name, tensor);
+    if (parameter) contents.parameters.emplace_back(name, tensor);
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
     contents.distinct.emplace_back(name, tensor);
     if (parameter && tensor.requires_grad()) contents.trainable.emplace_back(name, tensor);
@@ -53,6 +57,65 @@ Contents contents_of(torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) take(item.key(), item.value(), true);
   for (const auto& item : module.named_buffers()) take(item.key(), item.value(), false);
   return contents;
+}
+
+// What of a module's parameters is not as it was, since gradients of others are not taken; empty:
+// nothing.
+class ParametersAsTheyWere {
+ public:
+  /// `moved`: where they lie now is where they have to stay (ZeRO).
+  ParametersAsTheyWere(torch::nn::Module& module, const Contents& contents, bool moved)
+      : module_(module), contents_(contents) {
+    for (const auto& [name, tensor] : contents.parameters)
+      was_.push_back({tensor.scalar_type(), tensor.numel(), tensor.requires_grad(),
+                      moved ? tensor.const_data_ptr() : nullptr});
+  }
+
+  std::string difference() const {
+    const auto now = module_.named_parameters();
+    std::size_t defined = 0;
+    for (const auto& item : now) defined += item.value().defined() ? 1 : 0;
+    if (defined != was_.size())
+      return "the module has " + std::to_string(defined) + " parameters, and had " +
+             std::to_string(was_.size()) + " when DataParallel was made";
+    std::size_t i = 0;
+    for (const auto& item : now) {
+      if (!item.value().defined()) continue;
+      if (const char* what = change_of(item.value(), i++); what != nullptr)
+        return "parameter " + item.key() + " " + what + " when DataParallel was made";
+    }
+    return {};
+  }
+
+ private:
+  struct Was {
+    at::ScalarType type;
+    std::int64_t count;
+    bool required_grad;
+    const void* memory;
+  };
+  const char* change_of(const at::Tensor& now, std::size_t i) const {
+    const Was& was = was_[i];
+    if (!now.is_same(contents_.parameters[i].second)) return "is another tensor than";
+    if (now.scalar_type() != was.type || now.numel() != was.count)
+      return "has another type or shape than";
+    if (was.memory != nullptr && now.const_data_ptr() != was.memory) return "has other memory than";
+    if (now.requires_grad() && !was.required_grad) return "requires grad, and did not";
+    return nullptr;
+  }
+
+  torch::nn::Module& module_;
+  const Contents& contents_;
+  std::vector<Was> was_;
+};
+
+void check_memory(const Contents& contents) {
+  parallel::DistinctMemory memory;
+  std::set<const void*> trained;
+  for (const auto& [name, tensor] : contents.trainable)
+    trained.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& [name, tensor] : contents.distinct)
+    memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
 }
 
 void check(const DataParallelOptions& options, const torch::optim::Optimizer& optimizer,
@@ -90,6 +153,7 @@ void check(const DataParallelOptions& options, const torch::optim::Optimizer& op
       if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
         refuse("the optimizer updates a parameter that the module does not have",
                "Give the optimizer module.parameters().");
+  check_memory(contents);
 }
 
 std::vector<parallel::Accumulated> accumulators(const NamedTensors& trainable) {
@@ -154,7 +218,9 @@ struct DataParallel::Impl {
         checked((check(options, optimizer, contents), true)),
         plan(parallel::plan_sync(options.sync, seat.world->size(), 0, seat.local_size)),
         statistics(module),
+        not_finite(options.skip_not_finite, "skip_not_finite"),
         sync(plan.sharded() ? make_sharded() : make_plain()),
+        as_they_were(module, contents, plan.sharded()),
         hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
           refuse_foreign_step();
           if (!micro_open) open_micro();
@@ -168,6 +234,8 @@ struct DataParallel::Impl {
     } else if (!tensor::process_is_set_up()) {
       tensor::set_up_process({});
     }
+    if (seat.reproducible)
+      parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
     parallel::replicate(*seat.world, contents.distinct, seat.host);
     statistics.reload();
     agree_on_seed();
@@ -300,10 +368,10 @@ struct DataParallel::Impl {
       seed_next();
       return false;
     }
-    finish_batch();
+    const bool taken = finish_batch();
     take_part_without_share();
     seed_next();
-    return true;
+    return taken;
   }
 
   // Batches without a share for this rank: the others count on it all the same.
@@ -326,17 +394,39 @@ struct DataParallel::Impl {
     seed_next();
   }
 
-  void finish_batch() {
-    batch_open = false;
-    seat.set_step(static_cast<long>(batches));
-    const Work reduced = sync->finish();
+  // False: it was left out, on all ranks.
+  bool finish_batch() {
+    try {
+      apply_batch();
+      return true;
+    } catch (const StepRefused& refused) {
+      statistics.drop();
+      not_finite.take(refused);
+      sync->drop();
+      return false;
+    }
+  }
+
+  parallel::Ballot ballot() {
     parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count};
     if (const auto refusal = sync->refusal()) {
       ballot.ok = false;
       ballot.exit_code = refusal->exit_code;
       ballot.reason = refusal->reason;
     }
-    const parallel::Vote vote(*seat.world, ballot);
+    if (const std::string what = as_they_were.difference(); !what.empty()) {
+      ballot.ok = false;
+      ballot.exit_code = static_cast<int>(ExitCode::UserCode);
+      ballot.reason = what + "; make a new one of the changed module";
+    }
+    return ballot;
+  }
+
+  void apply_batch() {
+    batch_open = false;
+    seat.set_step(static_cast<long>(batches));
+    const Work reduced = sync->finish();
+    const parallel::Vote vote(*seat.world, ballot());
     const std::array<Work, 2> works = {reduced, vote.work()};
     {
       const auto wait = traced("wait for gradients");
@@ -344,10 +434,9 @@ struct DataParallel::Impl {
     }
     const parallel::Verdict verdict = vote.result();
     const long number = static_cast<long>(batches++);
-    if (!verdict.ok) statistics.drop();
+    stop_signal = verdict.stop_signal;
     throw_if_refused(verdict, *seat.world, seat.host, number);
     const double scale = scale_for(verdict.count, number);
-    stop_signal = verdict.stop_signal;
     statistics.fold(*seat.world, plan.assignment, total);
     apply(scale);
   }
@@ -366,14 +455,9 @@ struct DataParallel::Impl {
   }
 
   void refuse_overflow(long number) {
-    try {
-      parallel::refuse_overflow(
-          *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
-          *seat.world, seat.host, number);
-    } catch (const StepRefused&) {
-      statistics.drop();
-      throw;
-    }
+    parallel::refuse_overflow(
+        *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
+        *seat.world, seat.host, number);
   }
 
   void apply(double scale) {
@@ -454,7 +538,9 @@ struct DataParallel::Impl {
   bool failed = false;
   int exceptions = std::uncaught_exceptions();
 
+  parallel::NotFiniteBudget not_finite;
   std::unique_ptr<parallel::ParameterSync> sync;
+  ParametersAsTheyWere as_they_were;  // after `sync`, which may move them
   parallel::GradientHooks hooks;
 };
 
@@ -485,6 +571,7 @@ bool DataParallel::step() {
 }
 
 std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
+std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->not_finite.left_out(); }
 double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
 int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
 
@@ -502,11 +589,13 @@ std::string DataParallel::weights_hash() {
 std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
 
 std::string DataParallel::metadata() const {
-  return nlohmann::json{{"batches", impl_->batches},
-                        {"steps", impl_->applied},
-                        {"seed", impl_->seed},
-                        {"optimizer_updates", impl_->optimizer_updates()}}
-      .dump();
+  nlohmann::json all{{"batches", impl_->batches},
+                     {"steps", impl_->applied},
+                     {"seed", impl_->seed},
+                     {"optimizer", parallel::name_of(impl_->optimizer)},
+                     {"optimizer_updates", impl_->optimizer_updates()}};
+  if (skipped_steps() > 0) all["not_finite"] = skipped_steps();
+  return all.dump();
 }
 
 void DataParallel::restored(const std::string& metadata) {
@@ -518,6 +607,8 @@ void DataParallel::restored(const std::string& metadata) {
                            .operation = "checkpoint.resume",
                            .advice = "Use a checkpoint of the same program."});
   }
+  require_same_optimizer(metadata, this->metadata());
+  impl_->not_finite.restore(json.value("not_finite", std::int64_t{0}));
   impl_->batches = json["batches"].get<std::int64_t>();
   impl_->applied = json["steps"].get<std::int64_t>();
   impl_->seed = json["seed"].get<std::uint64_t>();

@@ -43,14 +43,19 @@ struct DataParallelOptions {
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;
+  /// Global batches that may be left out, on all ranks, because a gradient or a sum of gradients
+  /// holds a NaN or an infinity; the one after the last of them is refused (StepRefused, exit code
+  /// 21). Saved and counted on.
+  std::int64_t skip_not_finite = 0;
 };
 
 class DataParallel final : public Saveable {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash: MismatchError naming the
-  /// parameter where the models differ. ConfigError for LBFGS, for an optimizer with foreign
-  /// parameters, and for zero3 (a module is one block). `module` and `optimizer` must outlive
-  /// it.
+  /// parameter where the models differ, or the rank whose processor computes other bits.
+  /// ConfigError for LBFGS, for an optimizer with foreign parameters, for parameters that share
+  /// memory without being one tensor, and for zero3 (a module is one block). `module` and
+  /// `optimizer` must outlive it.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
   /// The same without a Job (parallel/seat.h), for ranks of the simulated network.
@@ -63,11 +68,13 @@ class DataParallel final : public Saveable {
   /// A loss that is a sum over `count` items (tokens): weighted by count, not by sample.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True when a global batch was applied: afterwards gradients are
-  /// undefined. Throws StepRefused on every rank where one saw a NaN (nothing was applied),
-  /// UnevenInput naming a rank whose loop has ended, or the communicator's error.
+  /// undefined. Throws StepRefused on every rank where one saw a NaN beyond the budget, or a
+  /// parameter of one was replaced since the start (nothing was applied); UnevenInput naming a rank
+  /// whose loop has ended, or the communicator's error.
   bool step();
-  /// Global batches applied.
+  /// Global batches applied, and left out within DataParallelOptions::skip_not_finite.
   std::int64_t steps() const noexcept;
+  std::int64_t skipped_steps() const noexcept;
   /// The gradient's global norm in the last applied batch, before clipping; 0 with clip off.
   double gradient_norm() const noexcept;
   /// != 0: all ranks learned in the last batch's vote that the job is to stop (130, 143).

@@ -15,7 +15,7 @@ namespace parallel {
 /// Throws StepRefused (exit code 21) naming the first parameter whose summed gradient holds an
 /// infinity or a NaN; `name_of(parameter)`. Reads each owned gradient once.
 template <class NameOf>
-void refuse_overflow(ParameterSync& sync, NameOf name_of, const comm::Communicator& world,
+void refuse_overflow(StepSync& sync, NameOf name_of, const comm::Communicator& world,
                      const std::string& host, long step) {
   const std::int64_t parameter = sync.first_overflow();
   if (parameter < 0) return;

@@ -73,6 +73,15 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
   return at->second;
 }
 
+// A leaf is pointed into the store, so it can be of one use only, and its memory of no other.
+void ParameterStore::take_memory(const std::string& name, const at::Tensor& leaf) {
+  const auto [at, added] = leaf_names_.emplace(leaf.unsafeGetTensorImpl(), name);
+  if (!added)
+    refuse(name + " and " + at->second + " are one tensor under two names",
+           "Build them as two tensors: tie() makes them one weight.");
+  memory_.add(name, leaf, true);
+}
+
 void ParameterStore::add_block(const Stage::Member& member) {
   const c10::AutoGradMode no_grad(false);
   const std::size_t block = uses_.size(), first_leaf = leaves_.size();
@@ -86,10 +95,14 @@ void ParameterStore::add_block(const Stage::Member& member) {
       refuse("parameter " + name + " is " + std::string(c10::toString(own.tensor.scalar_type())) +
                  ", the strategy's precision is " + options_.precision,
              "Build the model with the same precision.");
+    take_memory(name, own.tensor);
     const std::string owner = owner_of(name, ties_);
+    const bool is_new = !index_.contains(owner);
     const std::uint32_t index = find_or_add(owner, name, own);
+    if (is_new) parameters_[index].adopted = !is_here(owner);
     // The owner's values count, wherever it stands in the list.
-    if (name == owner) owned.emplace_back(index, own.tensor);
+    if (name == owner || (is_new && parameters_[index].adopted))
+      owned.emplace_back(index, own.tensor);
     use_of_leaf_.push_back(
         {static_cast<std::uint16_t>(block), static_cast<std::uint16_t>(uses_[block].size())});
     uses_[block].push_back({name, own.tensor.numel(), parameters_[index].master,
@@ -98,8 +111,10 @@ void ParameterStore::add_block(const Stage::Member& member) {
     parameter_of_leaf_.push_back(index);
     leaves_.push_back(own.tensor);
   }
-  for (const models::NamedTensor& buffer : member.block->buffers())
+  for (const models::NamedTensor& buffer : member.block->buffers()) {
     buffers_.emplace_back(member.name + "." + buffer.name, buffer.tensor);
+    memory_.add(buffers_.back().first, buffer.tensor, false);
+  }
   place(block, owned);
   for (std::size_t leaf = first_leaf; leaf < leaves_.size(); ++leaf) point(leaf);
   if (!options_.shards_weights) return;
@@ -170,6 +185,7 @@ void ParameterStore::keep_own_part(std::uint32_t unit) {
 void ParameterStore::complete() {
   const c10::AutoGradMode no_grad(false);
   for (const auto& [alias, owner] : ties_) {
+    if (!is_here(alias)) continue;
     const auto found = index_.find(owner_of(alias, ties_));
     if (found == index_.end() || parameters_[found->second].unit < 0)
       refuse("tie: no parameter " + owner, "Name an existing parameter as the owner.");
@@ -312,6 +328,25 @@ std::vector<optim::ParameterInfo> ParameterStore::infos() const {
   for (const StoredParameter& parameter : parameters_)
     infos.push_back({parameter.name, parameter.shape});
   return infos;
+}
+
+std::string ParameterStore::replaced(const std::vector<Stage::Member>& members) const {
+  std::size_t leaf = 0;
+  for (std::size_t block = 0; block < members.size(); ++block) {
+    const auto now = members[block].block->parameters();
+    if (now.size() != uses_[block].size())
+      return "block \"" + members[block].name + "\" has " + std::to_string(now.size()) +
+             " parameters, and had " + std::to_string(uses_[block].size());
+    for (std::size_t i = 0; i < now.size(); ++i, ++leaf) {
+      const auto unit = static_cast<std::size_t>(parameters_[parameter_of_leaf_[leaf]].unit);
+      if (!now[i].tensor.is_same(leaves_[leaf]))
+        return "parameter " + uses_[block][i].name + " is another tensor than at the start";
+      if (now[i].tensor.storage().unsafeGetStorageImpl() !=
+          units_[unit].storage().unsafeGetStorageImpl())
+        return "parameter " + uses_[block][i].name + " has other memory than at the start";
+    }
+  }
+  return {};
 }
 
 std::int64_t ParameterStore::num_elements() const {

@@ -28,6 +28,7 @@
 #include "trireme/parallel/data/bucket_layout.h"
 #include "trireme/parallel/data/ownership.h"
 #include "trireme/parallel/data/parameter_sync.h"
+#include "trireme/parallel/distinct_memory.h"
 #include "trireme/parallel/pipeline/stage.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/tensor/state.h"
@@ -43,7 +44,8 @@ struct StoredParameter {
   std::int64_t count = 0;
   at::ScalarType compute{};
   DType master = DType::F32;
-  int unit = -1;  // -1: its owner's block was not seen yet
+  bool adopted = false;  // its owner is in another pipeline stage
+  int unit = -1;         // -1: its owner's block was not seen yet
   std::size_t member = 0;
 };
 
@@ -52,6 +54,9 @@ struct StoreOptions {
   std::string precision = "fp32";
   int owners = 1, owner = 0;
   bool shards_weights = false;
+  /// Of a pipeline stage: whether the block of the parameter so named is in it. Empty: all are. A
+  /// parameter that is tied to one elsewhere is kept here under the owner's name.
+  std::function<bool(const std::string& parameter)> here = {};
   /// Makes tensors equal to rank 0's on all ranks; collective. May be empty.
   std::function<void(const NamedTensors&)> replicate = {};
 };
@@ -60,8 +65,8 @@ class ParameterStore {
  public:
   ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options);
 
-  /// The next block of the list has been built. ConfigError where a tied parameter's shapes differ
-  /// or a parameter is not of the precision.
+  /// The next block of the list has been built. ConfigError where a tied parameter's shapes differ,
+  /// a parameter is not of the precision, or two share memory.
   void add_block(const Stage::Member& member);
   /// After the last one. ConfigError where a tie names no parameter.
   void complete();
@@ -83,11 +88,16 @@ class ParameterStore {
     return units_of_block_[block];
   }
   std::int64_t num_elements() const;
+  /// What is not as it was built: a parameter that was replaced by another tensor, or whose memory
+  /// or type was, since the store would train what nobody reads. Empty: nothing.
+  std::string replaced(const std::vector<Stage::Member>& members) const;
 
   /// What this rank updates, by ascending parameter; gradients are not set.
   std::vector<optim::OwnedSlice> slices() const;
   /// This rank's interval of a unit, in the compute type.
   std::span<std::byte> own(std::uint32_t unit) const;
+  /// A parameter's whole weights in the compute type; they alias the store. Not where it is hidden.
+  at::Tensor weights(std::uint32_t parameter) const { return view(parameter); }
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
   /// The unit's whole memory; empty where it is hidden.
@@ -109,8 +119,12 @@ class ParameterStore {
   std::vector<optim::ParameterInfo> infos() const;
 
  private:
+  bool is_here(const std::string& parameter) const {
+    return !options_.here || options_.here(parameter);
+  }
   std::uint32_t find_or_add(const std::string& owner, const std::string& name,
                             const models::NamedTensor& own);
+  void take_memory(const std::string& name, const at::Tensor& leaf);
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);
   void replicate_unit(std::uint32_t unit, std::size_t first_buffer);
   void keep_own_part(std::uint32_t unit);
@@ -127,6 +141,8 @@ class ParameterStore {
 
   std::map<std::string, std::string> ties_;
   StoreOptions options_;
+  DistinctMemory memory_;                          // of the blocks as they were built
+  std::map<const void*, std::string> leaf_names_;  // by TensorImpl
   std::map<std::string, std::uint32_t> index_;
   std::vector<StoredParameter> parameters_;  // in order of first use
   std::vector<std::vector<Accumulated>> uses_;

@@ -3,6 +3,9 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/tensor/convert.h"
@@ -72,7 +75,40 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
   }
 }
 
+// A text in a record of fixed length: [length, bytes].
+constexpr std::size_t kText = 248, kRecord = kText + 8;
+
+std::string text_of(const std::vector<std::uint8_t>& records, int rank) {
+  const std::uint8_t* record = records.data() + kRecord * static_cast<std::size_t>(rank);
+  return {reinterpret_cast<const char*>(record + 8), std::min<std::size_t>(record[0], kText)};
+}
+
 }  // namespace
+
+void require_equal_processors(comm::Communicator& world, const std::string& mine,
+                              const std::string& host) {
+  if (world.size() == 1) return;
+  std::vector<std::uint8_t> own(kRecord), all(kRecord * static_cast<std::size_t>(world.size()));
+  own[0] = static_cast<std::uint8_t>(std::min(mine.size(), kText));
+  std::memcpy(own.data() + 8, mine.data(), own[0]);
+  world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = "processors"})
+      .wait();
+  const std::string first = text_of(all, 0);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const std::string theirs = text_of(all, rank);
+    if (theirs == first) continue;
+    throw MismatchError(
+        "rank " + std::to_string(rank) + " computes with \"" + theirs + "\", rank 0 with \"" +
+            first + "\": their bits differ",
+        {.rank = world.rank(),
+         .host = host,
+         .operation = "replicate",
+         .peer = rank,
+         .label = "processor",
+         .advice = "Give all ranks one kind of processor, one LibTorch and one environment, or "
+                   "set reproducible to false (train.reproducible)."});
+  }
+}
 
 void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
                      const std::string& host) {

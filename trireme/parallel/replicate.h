@@ -22,6 +22,10 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
 /// The last part alone: throws MismatchError where a rank's content differs from rank 0's.
 void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
                      const std::string& host);
+/// MismatchError naming a rank that computes with other instructions or libraries than rank 0
+/// (tensor/processor.h), and both of these. Collective.
+void require_equal_processors(comm::Communicator& world, const std::string& mine,
+                              const std::string& host);
 
 }  // namespace parallel
 }  // namespace v0

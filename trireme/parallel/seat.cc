@@ -3,6 +3,7 @@
 #include "trireme/job/job.h"
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/strategy.h"
+#include "trireme/tensor/processor.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -18,6 +19,8 @@ Seat seat_of(Job& job) {
           [&job](std::function<void()> follower) { job.set_input_follower(std::move(follower)); },
       .set_step = [&job](long step) { job.set_step(step); },
       .assign = [&job](const kernel::Assignment& assignment) { job.set_assignment(assignment); },
+      .reproducible = job.options().reproducible,
+      .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .trace = job.options().trace};
 }

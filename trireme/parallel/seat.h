@@ -27,6 +27,10 @@ struct Seat {
   std::function<void(long step)> set_step = [](long) {};
   /// Tells the input which micro-batches this rank computes.
   std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
+  /// JobOptions::reproducible: ranks that would compute other bits than rank 0 are refused. What
+  /// decides this rank's (tensor/processor.h) is said in `processor`.
+  bool reproducible = true;
+  std::string processor = {};
   int local_size = 0;  // ranks on each host, where all hosts have as many; 0: not known
   ReduceTerms reduce = tree_reduce;
   OnShardEvent on_shard_event = {};  // of zero2, zero3 and hybrid; nothing is told where empty

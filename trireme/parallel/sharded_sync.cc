@@ -20,9 +20,6 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// Buckets under way when a block's backward begins: one is sent, one is filled, one arrives.
-constexpr std::size_t kUnderWay = 3;
-
 std::size_t num_chunks(const Piece& piece) {
   return (static_cast<std::size_t>(piece.size()) + kernel::kNormChunk - 1) / kernel::kNormChunk;
 }
@@ -206,7 +203,7 @@ void ShardedSync::pass(std::size_t use) {
 void ShardedSync::enter_backward(std::uint16_t block) {
   while (closed_from_ > block + 1) close(--closed_from_);
   launch_ready();
-  exchange_.drain(kUnderWay);
+  exchange_.drain(options_.most_under_way);
 }
 
 void ShardedSync::close(std::uint16_t block) {
@@ -227,15 +224,15 @@ void ShardedSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tenso
     const std::uint32_t flat = first_of_block_[use.block] + use.parameter;
     const std::string& name = uses_[flat].name;
     if (!open_ || microbatch != microbatch_)
-      return refuse(name + " got a gradient outside its micro-batch");
+      return refuse(name + " got a gradient outside its micro-batch", Refusal::kMisused);
     if (seen_[flat])
-      return refuse(name +
-                    " got two gradients in one micro-batch; call backward() once per step()");
+      return refuse(name + " got two gradients in one micro-batch; call backward() once per step()",
+                    Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    refuse(error.what());
+    refuse(error.what(), Refusal::kMisused);
   }
 }
 
@@ -388,7 +385,7 @@ void ShardedSync::complete_round() {
   if (!order_.empty()) pass(round_ends_[round_]);
   while (closed_from_ > 0) close(--closed_from_);
   launch_ready();
-  exchange_.drain(kUnderWay);
+  exchange_.drain(options_.most_under_way);
   ++round_;
 }
 
@@ -401,7 +398,8 @@ Work ShardedSync::finish() {
   }
   pass(order_.size());
   exchange_.drain(0);
-  if (rounds_ > 0 && groups_.replicas) reduce_over_replicas();
+  // Also where this group has no micro-batch: the others count on it.
+  if (total_ > 0 && groups_.replicas) reduce_over_replicas();
   return Work::all(works_);
 }
 
@@ -419,8 +417,8 @@ void ShardedSync::reduce_over_replicas() {
   }
 }
 
-void ShardedSync::refuse(const std::string& reason) {
-  if (!refusal_) refusal_ = Refusal{.exit_code = 21, .reason = reason};
+void ShardedSync::refuse(const std::string& reason, int exit_code) {
+  if (!refusal_) refusal_ = Refusal{.exit_code = exit_code, .reason = reason};
 }
 
 std::optional<Refusal> ShardedSync::refusal() const {
@@ -451,7 +449,7 @@ void ShardedSync::settle() {
   }
 }
 
-double ShardedSync::squared_norm() {
+std::vector<double> ShardedSync::chunk_squares() {
   std::vector<std::size_t> counts;
   std::size_t total = 0;
   const auto& pieces_of = store_.ownership().pieces();
@@ -484,10 +482,11 @@ double ShardedSync::squared_norm() {
   }
   std::stable_sort(sources.begin(), sources.end(),
                    [](const Source& a, const Source& b) { return a.parameter < b.parameter; });
-  double sum = 0;
+  std::vector<double> squares;
+  squares.reserve(total);
   for (const Source& source : sources)
-    for (std::size_t i = 0; i < source.count; ++i) sum += source.begin[i];
-  return sum;
+    squares.insert(squares.end(), source.begin, source.begin + source.count);
+  return squares;
 }
 
 std::int64_t ShardedSync::first_overflow() {

@@ -42,6 +42,10 @@ struct ShardedSyncOptions {
   kernel::Assignment assignment;
   int rank = 0;  // in the assignment
   std::int64_t bucket_bytes = 4 << 20;
+  /// Buckets under way beyond which a rank waits for its peers between blocks and micro-batches:
+  /// one is sent, one is filled, one arrives. In a pipeline it may not wait there, as its peers may
+  /// be at another pass.
+  std::size_t most_under_way = 3;
   /// Called once per step, in begin(); its Work is part of finish().
   std::function<Work()> before_launch = {};
   OnShardEvent on_event = {};
@@ -60,7 +64,7 @@ class ShardedSync final : public ParameterSync {
   Work finish() override;
   std::optional<Refusal> refusal() const override;
   void settle() override;
-  double squared_norm() override;
+  std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override {}
   std::span<optim::OwnedSlice> owned() override { return slices_; }
@@ -91,7 +95,7 @@ class ShardedSync final : public ParameterSync {
   void launch_leaves(std::uint32_t bucket);
   void fold_leaves(std::uint32_t bucket, std::uint32_t round, std::span<const void* const> pieces);
   void reduce_over_replicas();
-  void refuse(const std::string& reason);
+  void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite);
 
   ShardGroups groups_;
   ParameterStore& store_;

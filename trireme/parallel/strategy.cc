@@ -1,9 +1,11 @@
 #include "trireme/parallel/strategy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/models/layer_factory.h"
+#include "trireme/parallel/block_profile.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
@@ -41,14 +43,33 @@ void check_local(const StrategyOptions& options, const parallel::Seat& seat) {
                "Use more than 0, at most 1.");
 }
 
-parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat) {
-  const int size = seat.world->size();
+parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
+  if (options.pipeline == 1) return {};
+  return {options.schedule, options.pipeline, options.chunks};
+}
+
+void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what + " with parallel.pipeline = " + std::to_string(options.pipeline),
+                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
+  };
+  if (options.sync != "plain" && options.sync != "zero1")
+    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain or zero1.");
+  if (options.noise_scale)
+    refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
+}
+
+// `size`: ranks that hold the same stage.
+parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
+                                 int size) {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw ConfigError(what,
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.pipeline != 1 || options.context != 1 || options.tensor != 1)
-    refuse("only the data and shard axes are in this release", "Leave the other axes at 1.");
+  if (options.context != 1 || options.tensor != 1)
+    refuse("only the pipeline, data and shard axes are in this release",
+           "Leave the other axes at 1.");
+  if (options.pipeline != 1) check_pipeline(options, seat);
   const parallel::SyncPlan plan =
       parallel::plan_sync(options.sync, size, options.shard, seat.local_size);
   if (options.sync == "plain" && options.shard > 1)
@@ -58,7 +79,10 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (options.data != 0 && options.data != data &&
       options.data * std::max(options.shard, 1) != size)
     refuse("parallel.data = " + std::to_string(options.data) + ", the job has " +
-               std::to_string(size) + " ranks",
+               std::to_string(size) + " ranks" +
+               (options.pipeline > 1 ? " for each of its " + std::to_string(options.pipeline) +
+                                           " pipeline coordinates"
+                                     : ""),
            "Leave it out, or start that many ranks.");
   if (plan.sharded() && options.compression != "none")
     refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
@@ -72,6 +96,9 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
   tensor::compute_type(options.precision);  // these two throw for an unknown one
   memory::parse_recompute(options.recompute);
+  // Before the model is built, since building already computes.
+  if (seat.reproducible && !plan.local)
+    parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
   return plan;
 }
 
@@ -96,80 +123,152 @@ Loss token_loss() {
 Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_model,
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
     : seat(own_seat),
-      plan(check_options(own_options, seat)),
+      pipeline(plan_pipeline(own_options)),
+      grid(*seat.world, pipeline),
+      plan(check_options(own_options, seat, grid.data().size())),
       options(prepared(std::move(own_options))),
-      store(own_model.ties(), store_options()),
-      stage(own_model, options.seed,
-            [this](const parallel::Stage::Member& member) { store.add_block(member); }),
+      parts(own_model, pipeline, part_options(own_model)),
       model(own_model),
-      statistics((store.complete(), stage)),
       sync((offload_masters(), make_sync())),
       optimizer(std::move(own_optimizer)),
-      hooks(store.leaves(),
-            [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); }) {
+      not_finite(options.skip_not_finite, "train.skip_not_finite") {
+  make_hooks();
   seat.assign(plan.assignment);
   learning_rate = optimizer->base_learning_rate();
-  optimizer->attach(sync->owned(), store.infos(),
+  optimizer->attach(sync->owned(), parts.infos(),
                     groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
   if (mapped)
     for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
   make_helpers();
-  if (local != nullptr) local->attach(replica(), [this] { store.refresh(); });
-  stage.train(true);
-  stage.recompute(memory::parse_recompute(options.recompute));
+  if (local != nullptr) local->attach(replica(), [this] { parts.refresh(); });
+  parts.train(true);
+  parts.recompute(memory::parse_recompute(options.recompute));
 }
 
 // Before anything has asked where they lie.
 void Strategy::Impl::offload_masters() {
   if (options.offload.empty()) return;
   mapped.emplace(options.offload);
-  for (const at::Tensor& memory : store.cold_memory()) mapped->take(memory);
+  for (const at::Tensor& memory : parts.cold_memory()) mapped->take(memory);
 }
 
-parallel::StoreOptions Strategy::Impl::store_options() {
+parallel::ModelParts::Options Strategy::Impl::part_options(const models::Blocks& blocks) {
+  return {.seed = options.seed,
+          .cut = agreed_cut(blocks),
+          .data = grid.of_stage,
+          .pipeline = grid.pipeline,
+          .store = [this](comm::Communicator& data) { return store_options(data); }};
+}
+
+// Rank 0's, which measures.
+std::vector<std::size_t> Strategy::Impl::agreed_cut(const models::Blocks& blocks) {
+  std::vector<std::size_t> cut = parallel::even_cut(blocks.specs().size(), pipeline.stages());
+  if (grid.pipeline == nullptr || !options.example) return cut;
+  if (seat.world->rank() == 0) {
+    try {
+      cut = measured_cut(blocks);
+    } catch (const std::exception& error) {  // what is wrong with a block shows in the first step
+      stages_note = std::string("stages have equal numbers of blocks: ") + error.what();
+    }
+  }
+  std::vector<std::int64_t> words(cut.begin(), cut.end());
+  seat.world->broadcast(Buffer::of(std::span(words)), 0, {.label = "pipeline stages"}).wait();
+  return {words.begin(), words.end()};
+}
+
+std::vector<std::size_t> Strategy::Impl::measured_cut(const models::Blocks& blocks) {
+  const std::vector<plan::BlockCost> costs =
+      parallel::profile_blocks(blocks, options.example(), options.seed, *seat.world->waiter());
+  double sum = 0;
+  for (const plan::BlockCost& cost : costs) sum += cost.seconds;
+  if (sum <= 0) return parallel::even_cut(costs.size(), pipeline.stages());  // a simulated clock
+  const plan::Partition partition = plan::partition_chain(costs, {.stages = pipeline.stages()});
+  stages_note = text_of(partition, costs);
+  std::vector<std::size_t> cut;
+  for (const plan::StageCost& stage : partition.stages)
+    cut.push_back(static_cast<std::size_t>(stage.first));
+  cut.push_back(costs.size());
+  return cut;
+}
+
+parallel::StoreOptions Strategy::Impl::store_options(comm::Communicator& data) {
   return {.precision = options.precision,
           .owners = plan.owners,
-          .owner = plan.owner_of(seat.world->rank()),
+          .owner = plan.owner_of(data.rank()),
           .shards_weights = plan.shards_weights,
-          .replicate = [this](const parallel::NamedTensors& tensors) {
-            parallel::replicate(*seat.world, tensors, seat.host);
+          .replicate = [this, &data](const parallel::NamedTensors& tensors) {
+            parallel::replicate(data, tensors, seat.host);
           }};
 }
 
-std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_sync() {
+std::unique_ptr<parallel::StepSync> Strategy::Impl::make_sync() {
+  if (grid.pipeline != nullptr) {
+    std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
+    for (const auto& part : parts.parts()) syncs.push_back(make_stage_sync(*part));
+    return std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
+                                                    std::move(syncs));
+  }
+  auto whole_model = make_stage_sync(whole());
+  gradients = whole_model.get();
+  return whole_model;
+}
+
+std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
+    parallel::ModelPart& part) {
+  // In a pipeline step() enters the gate itself: a rank may wait for another stage before its first
+  // bucket.
+  const auto gate =
+      grid.pipeline != nullptr ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
-    groups = parallel::make_shard_groups(*seat.world, plan);
+    const auto own = parallel::make_shard_groups(*part.data, plan);
+    if (!groups.exchange) groups = own;
+    const parallel::ShardedSyncOptions usual;
     return std::make_unique<parallel::ShardedSync>(
-        groups, store,
+        own, part.store,
         parallel::ShardedSyncOptions{.assignment = plan.assignment,
-                                     .rank = seat.world->rank(),
+                                     .rank = part.data->rank(),
                                      .bucket_bytes = options.bucket_bytes,
-                                     .before_launch = [this] { return enter_gate(); },
+                                     .most_under_way = grid.pipeline != nullptr
+                                                           ? std::numeric_limits<std::size_t>::max()
+                                                           : usual.most_under_way,
+                                     .before_launch = gate,
                                      .on_event = seat.on_shard_event});
   }
   auto plain = std::make_unique<parallel::PlainSync>(
-      *seat.world, store.uses(), store.parameter_of(), store.slices(),
+      *part.data, part.store.uses(), part.store.parameter_of(), part.store.slices(),
       parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                  .overlap = options.overlap,
                                  .reduce = seat.reduce,
-                                 .before_launch = [this] { return enter_gate(); },
+                                 .before_launch = gate,
                                  .compression = options.compression,
                                  .seed = options.seed});
   if (!plan.local) return plain;
   auto own = std::make_unique<parallel::LocalSync>(
-      std::move(plain), parallel::make_mixer(plan.sync, *seat.world, options.local), options.local,
+      std::move(plain), parallel::make_mixer(plan.sync, *part.data, options.local), options.local,
       [this] { return optimizer->step_count(); });
   local = own.get();
   return own;
 }
 
+void Strategy::Impl::make_hooks() {
+  if (grid.pipeline != nullptr) {
+    if (options.lanes > 1) lanes_note = "a rank of a pipeline runs one pass at a time";
+    runner = std::make_unique<parallel::PipelineRunner>(
+        seat, pipeline, grid, parts, static_cast<parallel::PipelineSync&>(*sync));
+    return;
+  }
+  hooks = std::make_unique<parallel::GradientHooks>(
+      store().leaves(),
+      [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); });
+}
+
 parallel::Replica Strategy::Impl::replica() {
-  parallel::Replica copy{.masters = store.masters()};
+  parallel::Replica copy{.masters = parts.masters()};
   for (const NamedShard& shard : copy.masters)
     copy.weights.push_back(tensor::to_buffer(shard.local));
   for (const NamedShard& shard : optimizer->state())
     copy.moments.push_back(tensor::to_buffer(shard.local));
-  for (const auto& [name, buffer] : store.buffers())
+  for (const auto& [name, buffer] : parts.buffers())
     if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
       copy.buffers.push_back(tensor::to_buffer(buffer));
   return copy;
@@ -215,10 +314,13 @@ void Strategy::set_learning_rate(double learning_rate) { impl_->learning_rate = 
 std::int64_t Strategy::offloaded_bytes() const {
   return impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
 }
-bool Strategy::has_whole_weights() const { return !impl_->store.shards_weights(); }
-std::int64_t Strategy::num_parameters() const { return impl_->store.num_elements(); }
+bool Strategy::has_whole_weights() const {
+  return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr;
+}
+std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }
+std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {
   return static_cast<std::int64_t>(impl_->sync->gradient_bytes());
 }

@@ -37,6 +37,12 @@ struct StrategyOptions {
   /// zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
   std::string sync = "plain";
   int pipeline = 1, data = 0, context = 1, tensor = 1;  // data 0 = what is left
+  /// Of a pipeline: a name (`trireme show schedule` lists them), or a file. Changes no bit.
+  std::string schedule = "1f1b";
+  int chunks = 0;  // stages that a rank of the pipeline holds; 0: as few as the schedule can have
+  /// A micro-batch to measure blocks with, so that stages take about equal times (asked on rank 0
+  /// alone). Empty: every stage has as many blocks. Changes no bit.
+  std::function<MicroBatch()> example = {};
   int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
   std::string precision = "fp32";  // fp64 | fp32 | bf16
   double clip = 0;                 // global gradient norm; 0 = off
@@ -71,6 +77,10 @@ struct StrategyOptions {
   double ema = 0;
   /// Steps that are left out for their loss or gradient norm (parallel/outlier_filter.h).
   OutlierOptions outliers = {};
+  /// Steps of a training that may be left out, on all ranks, because a loss, a gradient or a
+  /// gradient's sum holds a NaN or an infinity; the one after the last of them is refused
+  /// (StepRefused, exit code 21). Saved and counted on.
+  std::int64_t skip_not_finite = 0;
   /// Measures the gradient noise scale (parallel/gradient_noise.h); needs two micro-batches a step.
   bool noise_scale = false;
 };
@@ -86,7 +96,7 @@ struct StepResult {
   Duration total{};
   double learning_rate = 0;        // that the weights were updated with
   std::string skipped = {};        // why this step was left out on all ranks; empty: it was not
-  std::int64_t skipped_steps = 0;  // left out so far, this one among them
+  std::int64_t skipped_steps = 0;  // left out so far for any reason, this one among them
   std::optional<double> noise_scale = {};  // in items; none: off, or not to be told yet
 };
 
@@ -101,7 +111,9 @@ class Strategy final : public Saveable {
   /// UnevenInput naming this rank.
   ~Strategy() override;
 
-  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error.
+  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error. A step
+  /// that is left out because of numbers that are not finite says why in `skipped`; its loss is a
+  /// NaN.
   StepResult step(const Batch& batch, const Loss& loss);
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
   /// ranks train copies of their own (local_sgd …), of the model that they train together; the
@@ -109,9 +121,9 @@ class Strategy final : public Saveable {
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
-  /// Forward only: the last block's value (generation). Under zero3 and hybrid, where no rank has a
-  /// full copy, collective: all ranks call it with micro-batches of one shape. Where ranks train
-  /// copies of their own, by this rank's.
+  /// Forward only: the last block's value (generation). Under zero3 and hybrid and in a pipeline,
+  /// where no rank has a full copy, collective: all ranks call it with micro-batches of one shape.
+  /// Where ranks train copies of their own, by this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
@@ -122,13 +134,15 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
-  /// False where ranks hold parts of the weights (zero3, hybrid): infer() is collective.
+  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline): infer() is collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
   /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the
   /// first step: a block shows in it whether it draws from the default generator.
   int lanes() const;
   std::string lanes_note() const;
+  /// Of a pipeline, on rank 0: its stages, what was measured of them and the imbalance; else empty.
+  std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
   /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.

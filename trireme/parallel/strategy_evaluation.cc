@@ -12,33 +12,41 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
                                              const std::vector<Loss>& sums) {
   const c10::AutoGradMode no_grad(false);
   const auto common = common_weights();
-  stage.train(false);
+  parts.train(false);
   std::deque<parallel::ScalarTree> trees;  // by batch, then by sum; the reductions point into it
   std::vector<Work> works;
   std::int64_t count = 0;
-  const kernel::Assignment shares = kernel::contiguous(seat.world->size());
+  const kernel::Assignment shares = kernel::contiguous(grid.data().size());
   sync->begin(0, order_of(evaluation_rounds(batches), false));
   for (const Batch& batch : batches) {
     const std::size_t first = trees.size();
     for (std::size_t i = 0; i < sums.size(); ++i)
-      trees.emplace_back(batch.total, shares, seat.world->rank());
-    for (const MicroBatch& micro : batch.micro) {
-      const models::Value output =
-          stage.forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
+      trees.emplace_back(batch.total, shares, grid.data().rank());
+    each_output(batch, [&](std::size_t micro, const models::Value& output) {
       for (std::size_t i = 0; i < sums.size(); ++i)
-        trees[first + i].add(sums[i](output, micro).item<double>());
-    }
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      works.push_back(trees[first + i].reduce(*seat.world, seat.reduce, "validation loss"));
+        trees[first + i].add(sums[i](output, batch.micro[micro]).item<double>());
+    });
+    for (std::size_t i = 0; i < sums.size() && grid.last != nullptr; ++i)
+      works.push_back(trees[first + i].reduce(*grid.last, seat.reduce, "validation loss"));
     count += batch.global_count;
   }
   works.push_back(sync->finish());
-  stage.train(true);
+  parts.train(true);
   Work::all(works).wait();
   std::vector<double> means(sums.size());
-  for (std::size_t i = 0; i < trees.size(); ++i) means[i % sums.size()] += trees[i].sum();
+  for (std::size_t i = 0; i < trees.size() && grid.last != nullptr; ++i)
+    means[i % sums.size()] += trees[i].sum();
+  if (runner) runner->tell_all(means);
   for (double& mean : means) mean = count > 0 ? mean / static_cast<double>(count) : 0.0;
   return means;
+}
+
+// The last block's value of every micro-batch, on the ranks that have that block.
+void Strategy::Impl::each_output(const Batch& batch,
+                                 const parallel::PipelineRunner::Output& output) {
+  if (runner) return runner->forward_only(batch.micro, output);
+  for (std::size_t i = 0; i < batch.micro.size(); ++i)
+    output(i, stage().forward(batch.micro[i], 0, plan.shards_weights ? pins(false) : nullptr));
 }
 
 // Forward passes of the rank of this group that has most of them.
@@ -57,11 +65,13 @@ std::size_t Strategy::Impl::evaluation_rounds(const std::vector<Batch>& batches)
 
 models::Value Strategy::Impl::infer(const MicroBatch& micro) {
   const c10::AutoGradMode no_grad(false);
-  stage.train(false);
+  parts.train(false);
   sync->begin(0, order_of(plan.shards_weights ? 1 : 0, false));
-  models::Value value = stage.forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
+  models::Value value =
+      runner ? runner->infer(micro)
+             : stage().forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
   sync->finish().wait();
-  stage.train(true);
+  parts.train(true);
   return value;
 }
 

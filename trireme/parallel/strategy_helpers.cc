@@ -9,8 +9,8 @@ void Strategy::Impl::make_helpers() {
   if (options.outliers.limit != 0) outliers.emplace(options.outliers);
   if (options.noise_scale) {
     std::vector<std::uint32_t> parameters;
-    for (const parallel::ParameterUse& use : store.use_of_leaf())
-      parameters.push_back(store.parameter_of()[use.block][use.parameter]);
+    for (const parallel::ParameterUse& use : store().use_of_leaf())
+      parameters.push_back(store().parameter_of()[use.block][use.parameter]);
     noise.emplace(std::move(parameters));
   }
   if (options.ema == 0) return;
@@ -21,24 +21,23 @@ void Strategy::Impl::make_helpers() {
 
 void Strategy::Impl::take(std::size_t leaf, at::Tensor gradient) {
   if (noise) noise->gradient(leaf, gradient);
-  sync->gradient(store.use_of_leaf()[leaf], microbatch, std::move(gradient));
+  gradients->gradient(store().use_of_leaf()[leaf], microbatch, std::move(gradient));
 }
 
 void Strategy::Impl::begin_micro(std::uint32_t index) {
   microbatch = index;
-  sync->begin_micro(index, 1);
+  gradients->begin_micro(index, 1);
   if (noise) noise->begin_micro();
 }
 
 void Strategy::Impl::end_micro(std::int64_t count) {
-  sync->end_micro();
+  gradients->end_micro();
   if (noise) noise->end_micro(count);
 }
 
 bool Strategy::Impl::judge(StepResult& result) {
   if (!outliers || result.count == 0) return true;
   result.skipped = outliers->judge(result.loss, result.gradient_norm);
-  result.skipped_steps = outliers->state.skipped;
   return result.skipped.empty();
 }
 
@@ -46,11 +45,12 @@ void Strategy::Impl::use_average(bool on) {
   if (!average || on == averaged) return;
   average->swap(sync->owned());
   averaged = on;
-  store.refresh();
+  parts.refresh();
   sync->publish().wait();
 }
 
 void Strategy::Impl::save_helpers(nlohmann::json& into) const {
+  if (not_finite.left_out() > 0) into["not_finite"] = not_finite.left_out();
   if (outliers)
     into["outliers"] = {{"losses", outliers->state.losses},
                         {"norms", outliers->state.norms},
@@ -63,6 +63,7 @@ void Strategy::Impl::save_helpers(nlohmann::json& into) const {
 
 void Strategy::Impl::restore_helpers(const nlohmann::json& saved) {
   try {
+    not_finite.restore(saved.value("not_finite", std::int64_t{0}));
     if (outliers && saved.contains("outliers")) {
       const nlohmann::json& from = saved["outliers"];
       outliers->state = {.losses = from.at("losses").get<std::deque<double>>(),

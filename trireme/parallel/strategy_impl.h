@@ -15,10 +15,13 @@
 #include "trireme/parallel/data/autograd_hooks.h"
 #include "trireme/parallel/data/local_sync.h"
 #include "trireme/parallel/gradient_noise.h"
+#include "trireme/parallel/grid.h"
 #include "trireme/parallel/lanes.h"
+#include "trireme/parallel/model_parts.h"
+#include "trireme/parallel/not_finite.h"
 #include "trireme/parallel/offload.h"
-#include "trireme/parallel/parameter_store.h"
-#include "trireme/parallel/pipeline/stage.h"
+#include "trireme/parallel/pipeline_plan.h"
+#include "trireme/parallel/pipeline_runner.h"
 #include "trireme/parallel/scalar_tree.h"
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/sharded_sync.h"
@@ -34,8 +37,13 @@ struct Strategy::Impl {
        std::unique_ptr<optim::Optimizer> own_optimizer);
 
   void offload_masters();
-  parallel::StoreOptions store_options();
-  std::unique_ptr<parallel::ParameterSync> make_sync();
+  parallel::ModelParts::Options part_options(const models::Blocks& blocks);
+  std::vector<std::size_t> agreed_cut(const models::Blocks& blocks);
+  std::vector<std::size_t> measured_cut(const models::Blocks& blocks);
+  parallel::StoreOptions store_options(comm::Communicator& data);
+  std::unique_ptr<parallel::StepSync> make_sync();
+  std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part);
+  void make_hooks();
   parallel::Replica replica();
   /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
   bool steps_alone() const { return local != nullptr && local->local(); }
@@ -72,6 +80,8 @@ struct Strategy::Impl {
   void update(double scale);
   /// False: all ranks leave the step out.
   bool judge(StepResult& result);
+  /// Rethrows what is not for the budget of steps whose numbers are not finite.
+  void leave_out(const StepRefused& refused, StepResult& result);
   void settle_own(parallel::Ballot& ballot);
   void apply_own(StepResult& result, double own_squares, double all_squares);
 
@@ -89,26 +99,35 @@ struct Strategy::Impl {
 
   // strategy_evaluation.cc
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
+  void each_output(const Batch& batch, const parallel::PipelineRunner::Output& output);
   std::size_t evaluation_rounds(const std::vector<Batch>& batches) const;
   models::Value infer(const MicroBatch& micro);
 
   // strategy_state.cc
   std::string weights_hash();
   std::vector<NamedShard> content() const;
-  at::Tensor gathered_master(std::uint32_t parameter, const std::vector<NamedShard>& masters) const;
+  at::Tensor gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
+                             const std::vector<NamedShard>& masters) const;
+  std::string pipeline_hash() const;
   std::vector<NamedShard> state();
   std::string metadata() const;
   void restored(const std::string& metadata);
   [[noreturn]] void refuse_metadata() const;
 
+  // Without a pipeline there is one stage, with the whole model.
+  parallel::ModelPart& whole() const { return parts.whole(); }
+  parallel::Stage& stage() const { return whole().blocks; }
+  const parallel::ParameterStore& store() const { return whole().store; }
+
   parallel::Seat seat;
+  parallel::PipelinePlan pipeline;
+  parallel::Grid grid;
   parallel::SyncPlan plan;
   StrategyOptions options;
+  std::string stages_note;
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
-  parallel::ParameterStore store;
-  parallel::Stage stage;
+  parallel::ModelParts parts;
   const models::Blocks model;  // what lanes are built from
-  parallel::BatchStatistics statistics;
   std::unique_ptr<parallel::Lanes> lanes;
   // Of the lanes' copies of the model; they are there as soon as the lanes are.
   std::map<const parallel::Stage*, std::unique_ptr<parallel::BatchStatistics>> lane_statistics;
@@ -119,16 +138,19 @@ struct Strategy::Impl {
   std::uint32_t total = 0;
   bool failed = false;  // a step has thrown: the others know
   double learning_rate = 0;
-  parallel::ShardGroups groups;          // empty where nothing is sharded
+  parallel::ShardGroups groups;          // of the first stage; empty where nothing is sharded
   parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
-  std::unique_ptr<parallel::ParameterSync> sync;
+  parallel::ParameterSync* gradients = nullptr;      // `sync` itself, without a pipeline
+  std::unique_ptr<parallel::StepSync> sync;          // sets the two before it
+  std::unique_ptr<parallel::PipelineRunner> runner;  // with one
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::NotFiniteBudget not_finite;
   std::optional<parallel::OutlierFilter> outliers;
   std::optional<parallel::GradientNoise> noise;
   std::optional<parallel::WeightAverage> average;
-  bool averaged = false;  // the averages stand in the weights' place
-  parallel::GradientHooks hooks;
+  bool averaged = false;                           // the averages stand in the weights' place
+  std::unique_ptr<parallel::GradientHooks> hooks;  // without a pipeline
   int exceptions = std::uncaught_exceptions();
 };
 

@@ -15,24 +15,58 @@ inline namespace v0 {
 
 // One parameter at a time is whole where the ranks hold parts.
 std::string Strategy::Impl::weights_hash() {
+  if (grid.pipeline != nullptr) return pipeline_hash();
   const auto common = common_weights();
   std::vector<NamedShard> whole = content();
-  std::map<std::string, std::uint32_t> parts;  // parameters by name
-  if (!store.masters_are_whole()) {
-    for (std::uint32_t i = 0; i < store.parameters().size(); ++i)
-      parts.emplace(store.parameters()[i].name, i);
+  std::map<std::string, std::uint32_t> cut;  // parameters by name
+  if (!store().masters_are_whole()) {
+    for (std::uint32_t i = 0; i < store().parameters().size(); ++i)
+      cut.emplace(store().parameters()[i].name, i);
   }
-  for (const auto& [name, index] : parts) whole.push_back({.name = name});
-  const std::vector<NamedShard> masters = store.masters();
+  for (const auto& [name, index] : cut) whole.push_back({.name = name});
+  const std::vector<NamedShard> masters = parts.masters();
   std::sort(whole.begin(), whole.end(),
             [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
   WeightsHash hash;
   for (const NamedShard& shard : whole) {
-    const auto part = parts.find(shard.name);
+    const auto part = cut.find(shard.name);
     const at::Tensor tensor =
-        part == parts.end() ? shard.local : gathered_master(part->second, masters);
+        part == cut.end() ? shard.local : gathered_master(this->whole(), part->second, masters);
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+  }
+  return hash.finish();
+}
+
+// One tensor after the other goes along the pipeline; every rank hashes all.
+std::string Strategy::Impl::pipeline_hash() const {
+  std::map<std::string, at::Tensor> mine;
+  for (const NamedShard& shard : content()) mine.emplace(shard.name, shard.local);
+  std::map<std::string, const parallel::ModelTensor*> all;
+  for (const auto& one : parts.parameters()) all.emplace(one.name, &one);
+  for (const auto& one : parts.buffer_table()) all.emplace(one.name, &one);
+  // Of the first part here that has it.
+  const auto gathered = [&](const std::string& name) -> at::Tensor {
+    for (const auto& part : parts.parts())
+      for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
+        if (part->store.parameters()[i].name == name)
+          return gathered_master(*part, i, part->store.masters());
+    return {};
+  };
+  WeightsHash hash;
+  for (const auto& [name, one] : all) {
+    const auto own = mine.find(name);
+    at::Tensor tensor = own != mine.end()             ? own->second.contiguous()
+                        : store().masters_are_whole() ? at::Tensor()
+                                                      : gathered(name);
+    if (!tensor.defined()) tensor = at::empty(one->shape, tensor::scalar_type_of(one->dtype));
+    Buffer bytes = tensor::to_buffer(tensor);
+    const DType dtype = bytes.dtype;
+    bytes.count = bytes.bytes();
+    bytes.dtype = DType::U8;  // moved, not computed with
+    const int root = pipeline.rank_of_stage()[static_cast<std::size_t>(one->stages.front())];
+    grid.pipeline->broadcast(bytes, root, {.label = name}).wait();
+    hash.add({name, dtype, one->shape, bytes.as_bytes()});
   }
   return hash.finish();
 }
@@ -40,8 +74,8 @@ std::string Strategy::Impl::weights_hash() {
 // Whole tensors that this rank has: buffers, and masters where they are whole.
 std::vector<NamedShard> Strategy::Impl::content() const {
   std::vector<NamedShard> shards;
-  if (store.masters_are_whole()) shards = store.masters();
-  for (const auto& [name, tensor] : store.buffers())
+  if (store().masters_are_whole()) shards = parts.masters();
+  for (const auto& [name, tensor] : parts.buffers())
     shards.push_back({.name = name,
                       .dtype = tensor::dtype_of(tensor),
                       .shape = tensor.sizes().vec(),
@@ -51,15 +85,15 @@ std::vector<NamedShard> Strategy::Impl::content() const {
   return shards;
 }
 
-// Collective. `masters`: this rank's parts.
-at::Tensor Strategy::Impl::gathered_master(std::uint32_t parameter,
+// Collective. `masters`: this rank's pieces of that part.
+at::Tensor Strategy::Impl::gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
                                            const std::vector<NamedShard>& masters) const {
-  const parallel::StoredParameter& stored = store.parameters()[parameter];
+  const parallel::StoredParameter& stored = part.store.parameters()[parameter];
   at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
   for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();
   std::vector<std::size_t> counts;
-  for (const auto& pieces : store.ownership().pieces()) {
+  for (const auto& pieces : part.store.ownership().pieces()) {
     counts.push_back(0);
     for (const parallel::Piece& piece : pieces)
       if (piece.parameter == parameter) counts.back() = static_cast<std::size_t>(piece.size());
@@ -76,11 +110,11 @@ std::vector<NamedShard> Strategy::Impl::state() {
   TRIREME_CHECK(!averaged);
   if (local != nullptr) {
     local->meet();
-    statistics.reload();
+    parts.reload_statistics();
   }
   std::vector<NamedShard> shards = content();
-  if (!store.masters_are_whole()) {
-    for (NamedShard& shard : store.masters()) shards.push_back(std::move(shard));
+  if (!store().masters_are_whole()) {
+    for (NamedShard& shard : parts.masters()) shards.push_back(std::move(shard));
   }
   for (NamedShard& shard : optimizer->state()) {
     shard.name = "optimizer/" + shard.name;
@@ -89,7 +123,7 @@ std::vector<NamedShard> Strategy::Impl::state() {
   if (local != nullptr)
     for (NamedShard& shard : local->state()) shards.push_back(std::move(shard));
   if (!average) return shards;
-  for (NamedShard& shard : average->state(sync->owned(), store.infos())) {
+  for (NamedShard& shard : average->state(sync->owned(), parts.infos())) {
     shard.name = "ema/" + shard.name;
     shards.push_back(std::move(shard));
   }
@@ -115,22 +149,12 @@ void Strategy::Impl::restored(const std::string& metadata) {
   if (!json.is_object() || !json.contains("optimizer_steps") ||
       !json["optimizer_steps"].is_number_integer())
     refuse_metadata();
-  // AdamW's and LAMB's tensors have the same names; checkpoints from before have no name here.
-  const std::string own(optimizer->name());
-  const std::string saved = json.contains("optimizer") && json["optimizer"].is_string()
-                                ? json["optimizer"].get<std::string>()
-                                : own;
-  if (saved != own) {
-    throw CheckpointError(
-        "the checkpoint holds the state of the optimizer " + saved + ", and this run has " + own,
-        {.rank = seat.world->rank(),
-         .operation = "checkpoint.resume",
-         .advice = "Go on with " + saved + ", or start anew from its weights."});
-  }
+  // AdamW's and LAMB's tensors have the same names.
+  require_same_optimizer(metadata, this->metadata());
   optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
   restore_helpers(json);
-  store.refresh();
-  statistics.reload();
+  parts.refresh();
+  parts.reload_statistics();
   if (local != nullptr) return local->restored();
   sync->publish().wait();
 }

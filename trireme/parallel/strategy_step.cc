@@ -1,5 +1,6 @@
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -15,13 +16,6 @@ namespace {
 using parallel::Ballot;
 using parallel::ScalarTree;
 
-void refuse(Ballot& ballot, int exit_code, const std::string& reason) {
-  if (!ballot.ok) return;
-  ballot.ok = false;
-  ballot.exit_code = exit_code;
-  ballot.reason = reason;
-}
-
 // A scalar under autograd.
 at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::int64_t step,
                        const Loss& loss, const parallel::Stage::Enter& enter = {}) {
@@ -34,15 +28,15 @@ at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::in
 
 void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
   if (std::isfinite(value)) return;
-  refuse(ballot, 21,
-         "the loss of micro-batch " + std::to_string(micro.index) + " is " + std::to_string(value));
+  ballot.refuse(21, "the loss of micro-batch " + std::to_string(micro.index) + " is " +
+                        std::to_string(value));
 }
 
 }  // namespace
 
 std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool backward) const {
   std::vector<parallel::Use> order;
-  const auto blocks = static_cast<std::uint16_t>(stage.members().size());
+  const auto blocks = static_cast<std::uint16_t>(stage().members().size());
   for (std::uint32_t round = 0; round < rounds; ++round) {
     for (std::uint16_t block = 0; block < blocks; ++block)
       order.push_back({block, round, parallel::Phase::Forward});
@@ -54,7 +48,7 @@ std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool bac
 
 // Of the rank of this group that has most.
 std::size_t Strategy::Impl::rounds_of(std::uint32_t micro_batches) const {
-  const int first = seat.world->rank() / plan.assignment.members * plan.assignment.members;
+  const int first = grid.data().rank() / plan.assignment.members * plan.assignment.members;
   return leaves_of(plan.assignment, micro_batches, first).size();
 }
 
@@ -62,14 +56,14 @@ parallel::Stage::Enter Strategy::Impl::pins(bool backward) {
   return [this, backward](std::size_t index) {
     const auto block = static_cast<std::uint16_t>(index);
     auto pin = std::make_shared<parallel::Pin>(
-        sync->acquire({block, microbatch, parallel::Phase::Forward}));
+        gradients->acquire({block, microbatch, parallel::Phase::Forward}));
     const std::uint64_t first_node = parallel::next_node();
     return [this, block, backward, pin, first_node](const models::Value& value) {
       *pin = {};
       if (!backward) return;
       parallel::before_backward(value, first_node, [this, block] {
         backward_pin = {};
-        backward_pin = sync->acquire({block, microbatch, parallel::Phase::Backward});
+        backward_pin = gradients->acquire({block, microbatch, parallel::Phase::Backward});
       });
     };
   };
@@ -79,14 +73,14 @@ parallel::Stage::Enter Strategy::Impl::pins(bool backward) {
 double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
   const at::Tensor sum = [&] {
     const auto span = traced("forward");
-    return summed_loss(stage, micro, step, loss,
+    return summed_loss(stage(), micro, step, loss,
                        plan.sharded() ? pins(true) : parallel::Stage::Enter());
   }();
   const double value = sum.item<double>();
   refuse_not_finite(value, micro, ballot);
   const auto span = traced("backward");
   sum.backward();
-  statistics.capture();
+  whole().statistics.capture();
   return value;
 }
 
@@ -94,11 +88,14 @@ double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot
 // part of each reduction, and learn in the vote what was wrong.
 void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTree& losses,
                                  Ballot& ballot) {
-  const auto leaves = leaves_of(plan.assignment, total, seat.world->rank());
+  const auto leaves = leaves_of(plan.assignment, total, grid.data().rank());
   if (batch.micro.size() != leaves.size())
-    refuse(ballot, 23,
-           "it was given " + std::to_string(batch.micro.size()) + " micro-batches, its share is " +
-               std::to_string(leaves.size()));
+    ballot.refuse(23, "it was given " + std::to_string(batch.micro.size()) +
+                          " micro-batches, its share is " + std::to_string(leaves.size()));
+  for (const auto& part : parts.parts())
+    if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
+      ballot.refuse(20, what + "; make a new Strategy of the changed model");
+  if (runner) return runner->train(batch, leaves, loss, losses, ballot);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (ballot.ok && start_lanes(batch, leaves, i)) {
       const auto rest = std::span(batch.micro).subspan(i);
@@ -108,16 +105,15 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
     double value = 0;
     try {
       if (ballot.ok && batch.micro[i].index != microbatch)
-        refuse(ballot, 23,
-               "it was given micro-batch " + std::to_string(batch.micro[i].index) +
-                   " in the place of " + std::to_string(microbatch) + wrong_share());
+        ballot.refuse(23, "it was given micro-batch " + std::to_string(batch.micro[i].index) +
+                              " in the place of " + std::to_string(microbatch) + wrong_share());
       if (ballot.ok) {
         value = compute(batch.micro[i], loss, ballot);
         ballot.count += batch.micro[i].count;
       }
     } catch (...) {
       const ErrorReport report = describe(std::current_exception());
-      refuse(ballot, report.exit_code, report.sentence);
+      ballot.refuse(report.exit_code, report.sentence);
     }
     backward_pin = {};
     end_micro(ballot.ok ? batch.micro[i].count : 0);
@@ -142,7 +138,7 @@ bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32
   lanes_note = why_one_lane();
   if (!lanes_note.empty() || !has_run) return false;
   lanes = std::make_unique<parallel::Lanes>(
-      model, options.seed, store.leaves(),
+      model, options.seed, store().leaves(),
       parallel::LanesOptions{.count = options.lanes,
                              .recompute = memory::parse_recompute(options.recompute)},
       seat.world->waiter());
@@ -156,12 +152,12 @@ bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32
 std::string Strategy::Impl::why_one_lane() const {
   if (plan.assignment.members > 1)
     return "under " + plan.sync + " the ranks compute one micro-batch each at a time";
-  for (const auto& [name, buffer] : store.buffers())
-    if (!statistics.covers(buffer))
+  for (const auto& [name, buffer] : store().buffers())
+    if (!whole().statistics.covers(buffer))
       return "\"" + name + "\" is a buffer, which micro-batches change in their order";
   if (seat.world->transport_name() == "sim") return "simulated ranks are threads already";
-  if (!stage.drawing_block().empty())
-    return "block \"" + stage.drawing_block() +
+  if (!stage().drawing_block().empty())
+    return "block \"" + stage().drawing_block() +
            "\" draws from LibTorch's default generator, one for the whole process";
   return {};
 }
@@ -184,11 +180,11 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
           [&](std::size_t task, double value, const std::exception_ptr& error) {
             if (error) {
               const ErrorReport report = describe(error);
-              refuse(ballot, report.exit_code, report.sentence);
+              ballot.refuse(report.exit_code, report.sentence);
             } else {
               refuse_not_finite(value, micros[task], ballot);
               ballot.count += micros[task].count;
-              statistics.capture(pairs[task]);
+              whole().statistics.capture(pairs[task]);
             }
             end_micro(error ? 0 : micros[task].count);
             losses.add(value);
@@ -196,9 +192,10 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
   const auto span = traced("lanes");
   lanes->run(micros.size(), compute, sink);
   if (position != tensor::default_generator_position())
-    refuse(ballot, 20,
-           "LibTorch's default generator was drawn from while lanes computed, so the numbers "
-           "depend on their timing; set train.lanes = 1");
+    ballot.refuse(
+        20,
+        "LibTorch's default generator was drawn from while lanes computed, so the numbers "
+        "depend on their timing; set train.lanes = 1");
 }
 
 void Strategy::Impl::apply(StepResult& result) {
@@ -210,14 +207,14 @@ void Strategy::Impl::apply(StepResult& result) {
   // A finite norm says that everything under it is.
   if (!measures || !std::isfinite(result.gradient_norm))
     parallel::refuse_overflow(
-        *sync, [this](std::size_t parameter) { return store.parameters()[parameter].name; },
+        *sync, [this](std::size_t parameter) { return parts.parameters()[parameter].name; },
         *seat.world, seat.host, static_cast<long>(step));
   if (!judge(result)) return drop();
   if (noise) {
     noise->finish(result.gradient_norm, result.count);
     result.noise_scale = noise->scale();
   }
-  statistics.fold(*seat.world, plan.assignment, total);
+  for (const auto& part : parts.parts()) part->statistics.fold(*part->data, plan.assignment, total);
   update(scale * clipping(result.gradient_norm));
 }
 
@@ -241,9 +238,9 @@ void Strategy::Impl::settle_own(Ballot& ballot) {
   if (options.clip > 0) ballot.squares = sync->squared_norm();
   if (options.clip > 0 && std::isfinite(ballot.squares)) return;
   if (const std::int64_t parameter = sync->first_overflow(); parameter >= 0)
-    refuse(ballot, 21,
-           "its gradient of " + store.parameters()[static_cast<std::size_t>(parameter)].name +
-               " is finite in every micro-batch, but their sum is not");
+    ballot.refuse(21, "its gradient of " +
+                          parts.parameters()[static_cast<std::size_t>(parameter)].name +
+                          " is finite in every micro-batch, but their sum is not");
 }
 
 // local_sync.h says why N/count.
@@ -251,19 +248,27 @@ void Strategy::Impl::apply_own(StepResult& result, double own_squares, double al
   const double ranks = seat.world->size();
   const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
   result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
-  statistics.fold_own();
+  whole().statistics.fold_own();
   update(scale * clipping(std::sqrt(own_squares) * scale));
-  statistics.reload();  // copies that were averaged have other buffers
+  parts.reload_statistics();  // copies that were averaged have other buffers
 }
 
 void Strategy::Impl::drop() {
   sync->drop();
-  statistics.drop();
+  parts.drop_statistics();
   for (const auto& [stage_of_lane, own] : lane_statistics) own->drop();
 }
 
+// Every rank has this refusal, and the same count.
+void Strategy::Impl::leave_out(const StepRefused& refused, StepResult& result) {
+  not_finite.take(refused);
+  drop();
+  result.skipped = refused.message();
+  result.loss = std::numeric_limits<double>::quiet_NaN();  // a pipeline's is not everywhere
+}
+
 Duration Strategy::Impl::time_waited() const {
-  Duration waited = seat.world->time_waited();
+  Duration waited = grid.time_waited();
   for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
     if (group) waited += group->time_waited();
   return waited;
@@ -279,30 +284,41 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   seat.set_step(static_cast<long>(step));
   sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
   if (noise) noise->begin(total, plan.assignment, seat.world->rank());
-  ScalarTree losses(total, plan.assignment, seat.world->rank());
+  const Work gate = runner ? enter_gate() : Work();
+  ScalarTree losses(total, plan.assignment, grid.data().rank());
   Ballot ballot;
   compute_all(batch, loss, losses, ballot);
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();
-  const Work loss_sum = losses.reduce(*seat.world, seat.reduce, "loss");
-  if (const auto refusal = sync->refusal()) refuse(ballot, refusal->exit_code, refusal->reason);
+  const Work loss_sum =
+      grid.last != nullptr ? losses.reduce(*grid.last, seat.reduce, "loss") : Work();
+  if (const auto refusal = sync->refusal()) ballot.refuse(refusal->exit_code, refusal->reason);
   settle_own(ballot);
   const parallel::Vote vote(*seat.world, ballot);
   const Work noise_sums = noise ? noise->reduce(*seat.world, seat.reduce) : Work();
-  const std::array<Work, 4> works = {reduced, loss_sum, vote.work(), noise_sums};
+  const std::array<Work, 6> works = {reduced,    loss_sum, vote.work(),
+                                     noise_sums, gate,     runner ? runner->sent() : Work()};
   {
     const auto wait = traced("wait for gradients");
     Work::all(works).wait();
   }
   const parallel::Verdict verdict = vote.result();
-  throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
+  if (runner) runner->settle(verdict.ok);
   StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
-  result.loss = losses.sum() / static_cast<double>(std::max<std::int64_t>(result.count, 1));
-  if (steps_alone()) {
-    apply_own(result, ballot.squares, verdict.squares);
-  } else {
-    apply(result);
+  try {
+    throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));
+    double loss_of_all = grid.last != nullptr ? losses.sum() : 0;
+    if (runner) runner->tell_all(std::span(&loss_of_all, 1));
+    result.loss = loss_of_all / static_cast<double>(std::max<std::int64_t>(result.count, 1));
+    if (steps_alone()) {
+      apply_own(result, ballot.squares, verdict.squares);
+    } else {
+      apply(result);
+    }
+  } catch (const StepRefused& refused) {
+    leave_out(refused, result);
   }
+  result.skipped_steps = not_finite.left_out() + (outliers ? outliers->state.skipped : 0);
   result.communication = time_waited() - waited;
   result.learning_rate = learning_rate;
   result.total = seat.world->waiter()->now() - start;

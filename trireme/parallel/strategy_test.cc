@@ -162,8 +162,14 @@ TEST(Strategy, EverySyncEndsWithTheSameBits) {
 }
 
 TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
+  comm::SimulationOptions slow;
+  slow.network = {.alpha = std::chrono::microseconds(100),
+                  .bytes_per_second = 1e8,
+                  .jitter = {},
+                  .shared_memory = false,
+                  .one_link = true};
   for (const Sync& sync : {Sync{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}}) {
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
+    comm::simulate(2, slow, [&](testing::RankContext& rank) {
       kernel::Assignment assignment;
       parallel::Seat seat{.world = rank.world.get()};
       seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };

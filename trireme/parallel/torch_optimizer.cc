@@ -100,6 +100,17 @@ void with_step(Optimizer& optimizer, const at::Tensor& parameter, Visit visit) {
 
 }  // namespace
 
+std::string name_of(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  if (is<SGD>(optimizer)) return "SGD";
+  if (is<AdamW>(optimizer)) return "AdamW";
+  if (is<Adam>(optimizer)) return "Adam";
+  if (is<RMSprop>(optimizer)) return "RMSprop";
+  if (is<Adagrad>(optimizer)) return "Adagrad";
+  if (is<LBFGS>(optimizer)) return "LBFGS";
+  return "an optimizer of its own";
+}
+
 void require_supported(const Optimizer& optimizer) {
   if (!is<torch::optim::LBFGS>(optimizer)) return;
   throw ConfigError(

@@ -17,6 +17,9 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
+/// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
+std::string name_of(const torch::optim::Optimizer& optimizer);
+
 /// ConfigError for LBFGS (it evaluates the loss several times per step, on one rank's data).
 void require_supported(const torch::optim::Optimizer& optimizer);
 

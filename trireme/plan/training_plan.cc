@@ -5,6 +5,9 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/plan/pipeline_simulator.h"
+#include "trireme/plan/schedule_check.h"
+#include "trireme/plan/schedules/schedules.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -40,14 +43,22 @@ void check_arithmetic(const Job& job) {
                        .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
-  if (job.ranks > micro_batches) {
+  if (job.pipeline < 1 || job.ranks % job.pipeline != 0) {
     throw ConfigError(
-        text(job.ranks) + " ranks are more than the micro-batches of a step: batch.global " +
-            text(job.batch) + " / batch.micro " + text(job.micro) + " = " + text(micro_batches) +
-            ", so " + text(job.ranks - micro_batches) + " of them would have nothing to do",
-        {.operation = "plan",
-         .advice = "Use --ranks " + text(micro_batches) +
-                   " or fewer, a smaller batch.micro or a larger batch.global."});
+        "parallel.pipeline does not divide the ranks: " + text(job.ranks) + " = " +
+            text(job.ranks / job.pipeline) + " x " + text(job.pipeline) + " + " +
+            text(job.ranks % job.pipeline),
+        {.operation = "plan", .advice = "Use a multiple of " + text(job.pipeline) + " ranks."});
+  }
+  if (job.data_ranks() > micro_batches) {
+    throw ConfigError(text(job.data_ranks()) + (job.pipeline > 1 ? " pipelines" : " ranks") +
+                          " are more than the micro-batches of a step: batch.global " +
+                          text(job.batch) + " / batch.micro " + text(job.micro) + " = " +
+                          text(micro_batches) + ", so " + text(job.data_ranks() - micro_batches) +
+                          " of them would have nothing to do",
+                      {.operation = "plan",
+                       .advice = "Use --ranks " + text(micro_batches * job.pipeline) +
+                                 " or fewer, a smaller batch.micro or a larger batch.global."});
   }
 }
 
@@ -65,7 +76,7 @@ constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' hea
 std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   if (job.ranks == 1) return 0;
   const bool shares = job.transport == "auto" || job.transport == "shm";
-  return kOwnProcess + (shares ? gradients * (job.ranks - 1) / job.ranks : 0);
+  return kOwnProcess + (shares ? gradients * (job.data_ranks() - 1) / job.data_ranks() : 0);
 }
 
 bool shards(const Job& job) { return job.owners > 1; }
@@ -93,7 +104,7 @@ std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute
 
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::int64_t n = job.parameters;
+  const std::int64_t n = (job.parameters + job.pipeline - 1) / job.pipeline;
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool bf16 = job.precision == "bf16";
   const std::int64_t compute = bf16 ? 2 : master;
@@ -105,7 +116,8 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.optimizer =
       among(n * master * job.optimizer_moments, job) + n * master * job.exchange.kept;
   memory.moving = moving_bytes(job, master, compute);
-  memory.activations = job.activations_per_micro * plan.lanes;
+  memory.activations =
+      job.activations_per_micro * plan.lanes * plan.live_micro_batches / plan.stages;
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
   // Each lane may hold its micro-batch's gradients until their turn to be added.
@@ -115,6 +127,21 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
   memory.text = job.text;
   return memory;
+}
+
+std::string layout_name(const Job& job);
+
+// "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x plain data parallel"
+std::string pipeline_name(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  char bubble[32];
+  std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
+  Job one = job;
+  one.ranks = job.data_ranks();
+  one.pipeline = 1;
+  return "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
+         " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)" +
+         (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
 }
 
 std::string layout_name(const Job& job) {
@@ -132,13 +159,14 @@ std::string layout_name(const Job& job) {
 // place, once an exchange.
 Communication communication_of(const Job& job) {
   const std::size_t bytes =
-      static_cast<std::size_t>(job.parameters * (job.exchange.every > 0 ? job.exchange.moved : 1)) *
+      static_cast<std::size_t>(job.parameters / job.pipeline *
+                               (job.exchange.every > 0 ? job.exchange.moved : 1)) *
       (job.precision == "fp64" ? 8 : 4);
   if (job.exchange.every > 0 && job.exchange.messages > 0)
     return messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                        job.exchange.messages, bytes);
   return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
-                               job.algorithm, job.ranks, bytes,
+                               job.algorithm, job.data_ranks(), bytes,
                                static_cast<std::size_t>(job.bucket_bytes));
 }
 
@@ -192,6 +220,27 @@ std::string items_line(const TrainingPlan& plan) {
          counted(job.batch, job.sample) + " x " + text(job.tokens_per_sample) + ")" + rest;
 }
 
+// What the schedule's own simulation says, passes of equal length and B twice F.
+void plan_pipeline(TrainingPlan& plan) {
+  if (plan.job.pipeline == 1) return;
+  const auto micro = static_cast<int>(plan.micro_per_rank);
+  const Schedule schedule =
+      load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
+  plan.stages = schedule.stages();
+  plan.bubble = simulate(schedule, {}).bubble_rate;
+  for (const RankPeak& peak : verify(schedule, plan.job.schedule))
+    plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);
+}
+
+std::string few_line(const TrainingPlan& plan) {
+  if (plan.job.pipeline == 1 || plan.micro_per_rank >= plan.stages) return {};
+  char bubble[32];
+  std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
+  return "  warning  " + counted(plan.micro_per_rank, "micro-batch", "micro-batches") + " for " +
+         counted(plan.stages, "pipeline stage") + ": a rank waits " + bubble +
+         " of the time; a smaller batch.micro or a larger batch.global fills the pipeline\n";
+}
+
 std::string exchange_line(const TrainingPlan& plan) {
   const Exchange& exchange = plan.job.exchange;
   const double seconds = plan.communication.seconds;
@@ -214,8 +263,9 @@ TrainingPlan make_plan(const Job& job) {
   TrainingPlan plan;
   plan.job = job;
   plan.micro_batches = job.batch / job.micro;
-  plan.micro_per_rank = (plan.micro_batches + job.ranks - 1) / job.ranks;
-  const int groups = job.ranks / job.owners;
+  plan.micro_per_rank = (plan.micro_batches + job.data_ranks() - 1) / job.data_ranks();
+  plan_pipeline(plan);
+  const int groups = job.data_ranks() / job.owners;
   plan.open_sums =
       std::max(1, ceil_log2(shards_gradients(job) ? (plan.micro_batches + groups - 1) / groups
                                                   : plan.micro_per_rank));
@@ -234,12 +284,13 @@ std::string explain(const TrainingPlan& plan) {
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
       << job.precision << "\n"
       << "  data     " << job.data << "\n"
-      << "  layout   " << layout_name(job) << ": "
+      << "  layout   " << (job.pipeline > 1 ? pipeline_name(plan) : layout_name(job)) << ": "
       << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
       << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
-    out << (plan.micro_batches % job.ranks == 0 ? ", " : ", at most ") << plan.micro_per_rank
-        << " on each rank; " << job.transport << " transport, " << job.algorithm << " all-reduce";
+    out << (plan.micro_batches % job.data_ranks() == 0 ? ", " : ", at most ") << plan.micro_per_rank
+        << (job.pipeline > 1 ? " in each pipeline; " : " on each rank; ") << job.transport
+        << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
       << items_line(plan) << "  memory   " << megabytes(memory.total())
@@ -253,13 +304,18 @@ std::string explain(const TrainingPlan& plan) {
   if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
   out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << megabytes(memory.text)
       << (job.ranks > 1 ? " (shared)" : "") << "\n";
+  if (job.memory_limit > 0) {
+    out << "           (memory.limit is " << megabytes(job.memory_limit)
+        << (plan.fits() ? "" : ": it does not fit; train --fit looks for what does") << ")\n";
+  }
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
+  out << few_line(plan);
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
-  } else if (job.ranks > 1 && !shards(job)) {
+  } else if (job.data_ranks() > 1 && !shards(job)) {
     out << "  comm     " << milliseconds(plan.communication.seconds)
         << " of all-reduce a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"

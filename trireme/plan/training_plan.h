@@ -64,6 +64,10 @@ struct Job {
   int owners = 1;                      // ranks that share one copy
   Exchange exchange;
   std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
+  int pipeline = 1;                 // of the ranks; each holds about this part of the model
+  std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
+  int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
+  int data_ranks() const noexcept { return ranks / pipeline; }
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;
@@ -72,6 +76,7 @@ struct Job {
   std::string compression = "none";     // comm.compression
   std::optional<Tuning> tuning;         // as measured here; else typical figures
   std::string tuning_path;              // of that table
+  std::int64_t memory_limit = 0;        // bytes that a rank may take (memory.limit); 0: any
 };
 
 struct TrainingPlan {
@@ -79,9 +84,14 @@ struct TrainingPlan {
   std::int64_t micro_batches = 0;   // in a global batch
   std::int64_t micro_per_rank = 0;  // of the rank with most
   int open_sums = 1;                // a, or A
-  int lanes = 1;                    // in use: no more than micro_per_rank, 1 in a simulation
-  Memory memory;                    // of the rank with most
-  Communication communication;      // of a step: an exchange's is divided among its steps
+  int stages = 1;                   // of the pipeline
+  int live_micro_batches = 1;       // whose activations a rank of it holds at a time, at most
+  double bubble = 0;  // of the pipeline, passes of equal length: the share that a rank waits
+  int lanes = 1;      // in use: no more than micro_per_rank, 1 in a simulation
+  Memory memory;      // of the rank with most
+  Communication communication;  // of a step: an exchange's is divided among its steps
+  /// Where the job has a limit of memory, the prediction keeps to it.
+  bool fits() const noexcept { return job.memory_limit == 0 || memory.total() <= job.memory_limit; }
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 

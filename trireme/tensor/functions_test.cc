@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/deferred.h"
 #include "trireme/tensor/determinism.h"
 
 namespace trireme::tensor {
@@ -234,6 +236,38 @@ TEST_F(Functions, Embedding) {
   };
   expect_like(ours, plain, values);
   EXPECT_THROW(tensor::embedding(tokens + 1, values[1], {}), ConfigError);
+}
+
+TEST_F(Functions, DeferredGradientsAreThoseOfTheWholeBackwardPass) {
+  const Tensors values = {at::randn({3, 5, 8}), at::randn({6, 8}), at::randn({6})};
+  const auto run = [&](bool defer) {
+    Tensors in;
+    for (const at::Tensor& one : values) in.push_back(one.clone().requires_grad_());
+    const at::Tensor out = tensor::linear_gelu(in[0], in[1], in[2]);
+    std::vector<DeferredGradient> deferred;
+    {
+      std::optional<DeferScope> scope;
+      if (defer) scope.emplace(deferred);
+      (out * out).sum().backward();
+    }
+    EXPECT_EQ(deferred.size(), defer ? 2u : 0u);
+    EXPECT_EQ(in[1].grad().defined(), !defer);
+    for (const DeferredGradient& one : deferred)
+      (one.parameter.is_same(in[1]) ? in[1] : in[2]).mutable_grad() = one.compute();
+    return Tensors{in[0].grad(), in[1].grad(), in[2].grad()};
+  };
+  const Tensors whole = run(false), halves = run(true);
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i], halves[i])) << i;
+}
+
+// What computed the weight waits for its gradient.
+TEST_F(Functions, AComputedWeightIsNotDeferred) {
+  const at::Tensor scale = at::randn({6, 1}).requires_grad_();
+  std::vector<DeferredGradient> deferred;
+  const DeferScope scope(deferred);
+  tensor::linear(at::randn({3, 8}), scale * at::randn({6, 8}), {}).sum().backward();
+  EXPECT_TRUE(deferred.empty());
+  EXPECT_TRUE(scale.grad().defined());
 }
 
 TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {

@@ -37,6 +37,11 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
+/// For restored(), and before shards are filled, where a missing tensor would be all that is said:
+/// CheckpointError naming both optimizers where two metadata name different ones under
+/// "optimizer". Those that name none are taken.
+void require_same_optimizer(const std::string& saved, const std::string& own);
+
 namespace models {
 using v0::NamedShard;
 }

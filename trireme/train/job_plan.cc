@@ -34,6 +34,34 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
   return exchange;
 }
 
+void set_tuning(plan::Job& job, const Settings& settings) {
+  job.tuning_path = plan::tuning_path();
+  if (!job.simulated) {
+    job.tuning = plan::read_tuning();
+    return;
+  }
+  // The network is what the user said that it is.
+  job.tuning.emplace();
+  job.tuning->links["sim"] = settings.link;
+  job.tuning->machine = "simulated";
+  job.tuning_path = "--link";
+}
+
+// `data`: of job.ranks, those that are left for it.
+void check_data(const Settings& settings, const plan::Job& job, int data) {
+  const int asked = settings.strategy.data;
+  if (asked == 0 || asked == data || asked * job.owners == data) return;
+  const int wanted = asked * job.pipeline;
+  throw ConfigError(
+      "parallel.data = " + std::to_string(asked) +
+          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) + " are " +
+                                  std::to_string(wanted) + " ranks"
+                            : "") +
+          ", but " + std::to_string(job.ranks) + " ranks were asked for",
+      {.operation = "plan",
+       .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
+}
+
 }  // namespace
 
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
@@ -63,12 +91,16 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.recompute = settings.strategy.recompute;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
+  job.pipeline = settings.strategy.pipeline;
+  job.schedule = settings.strategy.schedule;
+  job.chunks = settings.strategy.chunks;
+  const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
-      parallel::plan_sync(settings.strategy.sync, ranks, settings.strategy.shard, ranks);
+      parallel::plan_sync(settings.strategy.sync, data, settings.strategy.shard, data);
   job.sync = sync.sync;
   job.owners = sync.owners;
-  if (sync.local) job.exchange = exchange_of(settings, ranks);
+  if (sync.local) job.exchange = exchange_of(settings, data);
   job.largest_blocks = figures.largest_neighbours;
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
@@ -78,26 +110,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.transport = settings.job.transport;
   job.simulated = job.transport == "sim";
   job.algorithm = settings.job.algorithm;
-  job.bucket_bytes = settings.strategy.bucket_bytes;
   job.compression = settings.strategy.compression;
-  job.tuning_path = plan::tuning_path();
-  if (job.simulated) {  // the network is what the user said that it is
-    job.tuning.emplace();
-    job.tuning->links["sim"] = settings.link;
-    job.tuning->machine = "simulated";
-    job.tuning_path = "--link";
-  } else {
-    job.tuning = plan::read_tuning();
-  }
-  const bool whole =
-      settings.strategy.data == ranks || settings.strategy.data * sync.owners == ranks;
-  if (settings.strategy.data > 0 && !whole) {
-    throw ConfigError("parallel.data = " + std::to_string(settings.strategy.data) + ", but " +
-                          std::to_string(ranks) + " ranks were asked for",
-                      {.operation = "plan",
-                       .advice = "Leave parallel.data at 0, or give --ranks " +
-                                 std::to_string(settings.strategy.data) + "."});
-  }
+  job.memory_limit = settings.memory_limit;
+  set_tuning(job, settings);
+  check_data(settings, job, data);
   return plan::make_plan(job);
 }
 

@@ -29,6 +29,7 @@ class RunFolder {
   std::string config() const { return path_ + "/config.toml"; }
   std::string events() const { return path_ + "/events.jsonl"; }
   std::string plot() const { return path_ + "/loss.svg"; }
+  std::string passes() const { return path_ + "/passes.jsonl"; }  // of a traced pipeline
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
   bool has_checkpoint() const;

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
@@ -173,6 +174,10 @@ void add_helper_keys(config::Schema& schema) {
               true});
   schema.add(
       {"train.outlier_window", whole(128), "Of train.skip_outliers, in steps.", 4, 1e6, {}, true});
+  schema.add({"train.skip_not_finite", whole(10),
+              "Steps that are left out on all ranks because a loss or a gradient holds a NaN or an "
+              "infinity, before one ends the run (exit code 21).",
+              0, 1e9});
   schema.add({"train.noise_scale", false,
               "Measures the gradient noise scale: the batch, in tokens, beyond which more help "
               "little."});
@@ -210,7 +215,13 @@ void add_train_keys(config::Schema& schema) {
               "Samples of a validation, spread evenly over those held out.", 1, kMost});
   schema.add(
       {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
-  schema.add({"train.device", text("cpu"), "Where tensors live.", 0, 0, {"cpu"}});
+  schema.add(
+      {"train.device",
+       text("auto"),
+       "Where tensors live. This release trains on the CPU; auto says so where a GPU is there.",
+       0,
+       0,
+       {"auto", "cpu", "cuda"}});
   schema.add({"train.kernel_threads",
               whole(1),
               "Threads of one kernel, honoured exactly; part of what decides the bits.",
@@ -250,36 +261,22 @@ void add_local_keys(config::Schema& schema) {
               plan::mixing_graphs()});
 }
 
-void add_parallel_keys(config::Schema& schema) {
-  schema.add(
-      {"parallel.sync",
-       text("plain"),
-       "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
-       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
-       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
-       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
-       "centre; gossip, averaged with neighbours.",
-       0,
-       0,
-       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
-  schema.add(
-      {"parallel.overlap", true,
-       "Reduce gradients while backward still runs; false (plain): after it, to see what that "
-       "is worth. Changes no bit."});
-  add_local_keys(schema);
-  schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
-  schema.add({"parallel.shard", whole(0),
-              "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
-  for (const char* axis : {"pipeline", "context", "tensor", "expert"}) {
-    schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
-  }
+void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
               "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
               "Empty: in memory."});
+  schema.add({"memory.limit", 0.0,
+              "Bytes that a rank may take: a job that is predicted to take more is refused, and "
+              "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
+              "goes by what the machine has left.",
+              0, 1e15});
   schema.add(
       {"memory.recompute", text("none"),
        "Activations computed again in backward instead of kept: none, selective (attention's "
        "probabilities), full, every-K (every K-th block). Changes no bit."});
+}
+
+void add_comm_keys(config::Schema& schema) {
   schema.add({"comm.transport",
               text("auto"),
               "How bytes move between ranks.",
@@ -303,6 +300,41 @@ void add_parallel_keys(config::Schema& schema) {
               .identity = true});
   schema.add(
       {"comm.bucket_bytes", whole(4 << 20), "Gradient bytes reduced at a time.", 1024, 1e12});
+}
+
+void add_parallel_keys(config::Schema& schema) {
+  schema.add(
+      {"parallel.sync",
+       text("plain"),
+       "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
+       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
+       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
+       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
+       "centre; gossip, averaged with neighbours.",
+       0,
+       0,
+       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
+  schema.add(
+      {"parallel.overlap", true,
+       "Reduce gradients while backward still runs; false (plain): after it, to see what that "
+       "is worth. Changes no bit."});
+  add_local_keys(schema);
+  schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
+  schema.add({"parallel.shard", whole(0),
+              "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
+  schema.add({"parallel.pipeline", whole(1),
+              "Ranks that hold one copy of the model, each some of its blocks.", 1, 9999});
+  schema.add({"parallel.schedule", text("1f1b"),
+              "Of a pipeline: the order of its passes, a name (`trireme show schedule`) or a file. "
+              "Changes no bit."});
+  schema.add({"parallel.chunks", whole(0),
+              "Of a pipeline: stages that a rank holds; 0 = as few as the schedule can have.", 0,
+              9999});
+  for (const char* axis : {"context", "tensor", "expert"}) {
+    schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
+  }
+  add_memory_keys(schema);
+  add_comm_keys(schema);
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
   schema.add({"timeout.user_code", 1800.0,
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
@@ -310,10 +342,31 @@ void add_parallel_keys(config::Schema& schema) {
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key : {"parallel.schedule", "memory.limit", "server.count", "server.staleness",
-                          "server.replicas", "checkpoint.path"}) {
+  for (const char* key :
+       {"server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
     schema.refuse(key, later);
   }
+}
+
+// Texts that are more than one of a list.
+void check_texts(const config::Config& config) {
+  const std::string& compression = config.text("comm.compression");
+  parallel::check_compression(compression);
+  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
+  if (config.text("train.precision") == "fp64" && compression != "none")
+    throw ConfigError("comm.compression = \"" + compression +
+                          "\" with train.precision = \"fp64\": fp64 is for checking",
+                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
+}
+
+LocalOptions local_options_of(const config::Config& config) {
+  return {.steps = static_cast<int>(config.integer("parallel.local_steps")),
+          .post_local_after = config.integer("parallel.post_local_after"),
+          .outer_rate = config.number("parallel.outer_rate"),
+          .outer_momentum = config.number("parallel.outer_momentum"),
+          .elastic = config.number("parallel.elastic"),
+          .graph = config.text("parallel.graph"),
+          .graph_seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
 }
 
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
@@ -461,14 +514,12 @@ Settings::Settings(const config::Config& config) {
   const std::string& precision = config.text("train.precision");
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
-  parallel::check_compression(config.text("comm.compression"));
-  if (precision == "fp64" && config.text("comm.compression") != "none") {
-    throw ConfigError("comm.compression = \"" + config.text("comm.compression") +
-                          "\" with train.precision = \"fp64\": fp64 is for checking",
-                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
-  }
+  check_texts(config);
   strategy = {.sync = config.text("parallel.sync"),
+              .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
+              .schedule = config.text("parallel.schedule"),
+              .chunks = static_cast<int>(integer("parallel.chunks")),
               .shard = static_cast<int>(integer("parallel.shard")),
               .precision = precision,
               .clip = number("train.clip"),
@@ -479,16 +530,11 @@ Settings::Settings(const config::Config& config) {
               .offload = config.text("memory.offload"),
               .recompute = config.text("memory.recompute"),
               .lanes = static_cast<int>(integer("train.lanes")),
-              .local = {.steps = static_cast<int>(integer("parallel.local_steps")),
-                        .post_local_after = integer("parallel.post_local_after"),
-                        .outer_rate = number("parallel.outer_rate"),
-                        .outer_momentum = number("parallel.outer_momentum"),
-                        .elastic = number("parallel.elastic"),
-                        .graph = config.text("parallel.graph"),
-                        .graph_seed = seed},
+              .local = local_options_of(config),
               .ema = number("train.ema"),
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},
+              .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
   set_up_helpers(config);
   const std::string identity = config.identity() + local_identity(config);
@@ -518,6 +564,8 @@ Settings::Settings(const config::Config& config) {
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
+  device = config.text("train.device");
+  memory_limit = static_cast<std::int64_t>(number("memory.limit"));
 }
 
 }  // namespace train

@@ -49,6 +49,8 @@ struct Settings {
   int kernel_threads = 1;
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
+  std::string device;             // auto | cpu | cuda (device.h)
+  std::int64_t memory_limit = 0;  // bytes that a rank may take; 0: what is there
 
  private:
   void set_up_helpers(const config::Config& config);

@@ -193,6 +193,7 @@ TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
   };
   const std::string plain = identity({});
   EXPECT_EQ(identity({"parallel.sync=zero3"}), plain);
+  EXPECT_EQ(identity({"parallel.pipeline=4", "parallel.schedule=zb-h1"}), plain);
   EXPECT_EQ(identity({"parallel.local_steps=5"}), plain);
   const std::string local = identity({"parallel.sync=local_sgd"});
   EXPECT_NE(local, plain);
@@ -216,7 +217,7 @@ TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
 
 TEST(Settings, WhatIsNotThereYetIsRefused) {
   EXPECT_THAT(refusal({"parallel.sync=server"}), HasSubstr("plain"));
-  EXPECT_THAT(refusal({"parallel.pipeline=2"}), HasSubstr("out of range"));
+  EXPECT_THAT(refusal({"parallel.tensor=2"}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({"memory.recompute=\"all\""}), HasSubstr("none, selective, full or every-K"));
 }
 

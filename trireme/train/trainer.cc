@@ -16,9 +16,11 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/processor.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
@@ -54,6 +56,7 @@ JobOptions job_options(const Settings& settings, const Data& data, const WorkerS
   JobOptions options = settings.job;
   if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
   options.identity += "data = " + data.corpus->hash() +
+                      "\nprocessor = " + tensor::describe_processor() +
                       "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
   return options;
 }
@@ -100,17 +103,34 @@ class Trainer {
         settings_(resolved(folder_)),
         data_(settings_, spec),
         job_(entry.job(job_options(settings_, data_, spec_))),
-        strategy_(job_, settings_.model.blocks, settings_.strategy, settings_.optimizer),
+        strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)),
         early_stop_(settings_.patience, settings_.min_improvement) {
     checkpointer_.add("train", strategy_).add("data", batches_).add("early_stop", early_stop_);
   }
 
+  // A step after the first, which pays for memory and kernels; rank 0 writes down what it took.
+  int run_trial() {
+    Report silent(folder_, {.silent = true});
+    for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
+    const auto bytes = static_cast<long>(largest(observe::peak_resident_bytes()));
+    if (job_.rank() != 0) return 0;
+    observe::EventWriter events;
+    events.open(folder_.events());
+    events.write(observe::Event("trial")
+                     .set("step_seconds", step_seconds_.back())
+                     .set("measured_memory_bytes", bytes));
+    return 0;
+  }
+
   int run() {
+    if (spec_.trial) return run_trial();
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     Report report(folder_, report_options(first));
     count_trigram();
+    if (const std::string note = strategy_.stages_note(); !note.empty())
+      report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     if (first > 0) report.line("continuing after step " + observe::grouped(first));
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
@@ -148,6 +168,16 @@ class Trainer {
  private:
   static Settings resolved(const RunFolder& folder) {
     return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
+  }
+
+  // Blocks are measured on a micro-batch of the validation's.
+  StrategyOptions strategy_options() const {
+    StrategyOptions options = settings_.strategy;
+    options.example = [this] {
+      const std::int64_t micro = settings_.batches.micro;
+      return fixed_batches(*data_.validation, micro, micro, micro, 0, 1).front().micro.front();
+    };
+    return options;
   }
 
   ReportOptions report_options(long first) const {
@@ -195,7 +225,7 @@ class Trainer {
   }
 
   std::optional<long> skipped_steps(const StepResult& result) const {
-    if (settings_.strategy.outliers.limit == 0) return std::nullopt;
+    if (settings_.strategy.outliers.limit == 0 && result.skipped_steps == 0) return std::nullopt;
     return static_cast<long>(result.skipped_steps);
   }
 
@@ -224,8 +254,9 @@ class Trainer {
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
+    const int shares = job_.assignment().size();  // ranks of one pipeline have the same
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
-                                        job_.rank(), job_.size());
+                                        job_.rank() % shares, shares);
     strategy_.use_average(true);
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);
@@ -286,7 +317,10 @@ class Trainer {
     if (!trace) return;
     job_.activity("trace");
     const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
-    if (job_.rank() == 0) write_whole(spec_.trace, observe::chrome_json(traces));
+    if (job_.rank() != 0) return;
+    write_whole(spec_.trace, observe::chrome_json(traces));
+    if (settings_.strategy.pipeline > 1)
+      write_whole(folder_.passes(), recorded_passes(traces, job_.assignment().size()));
   }
 
   std::int64_t largest(std::int64_t mine) {

@@ -16,6 +16,9 @@ namespace train {
 
 struct Settings;
 
+/// Of a WorkerSpec::trial; the last one is what is measured.
+inline constexpr long kTrialSteps = 2;
+
 /// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
 /// Errors are thrown.
 int run_training(int argc, char** argv, const WorkerSpec& spec);

@@ -8,8 +8,8 @@ namespace train {
 
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
-  out << resume << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' ' << corpus << ' '
-      << folder << '\n'
+  out << resume << ' ' << trial << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' '
+      << corpus << ' ' << folder << '\n'
       << trace;
   return out.str();
 }
@@ -17,7 +17,8 @@ std::string WorkerSpec::to_text() const {
 WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
-  in >> spec.resume >> spec.json >> spec.terminal >> spec.predicted_bytes >> spec.corpus;
+  in >> spec.resume >> spec.trial >> spec.json >> spec.terminal >> spec.predicted_bytes >>
+      spec.corpus;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);

@@ -13,6 +13,7 @@ struct WorkerSpec {
   std::string folder;  // of the run
   std::string trace;   // file that gets the merged timeline; empty = none is taken
   bool resume = false, json = false;
+  bool trial = false;                // two steps that are measured (cli/fit.h), and no run
   bool terminal = false;             // people watch: a live line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
   /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.

@@ -58,7 +58,7 @@ class LocalSync final : public ParameterSync {
   std::optional<Refusal> refusal() const override { return gradients_->refusal(); }
   void settle() override { gradients_->settle(); }
   /// Of this rank's own gradient in a local step.
-  double squared_norm() override { return gradients_->squared_norm(); }
+  std::vector<double> chunk_squares() override { return gradients_->chunk_squares(); }
   std::int64_t first_overflow() override { return gradients_->first_overflow(); }
   void drop() override { gradients_->drop(); }
   std::span<optim::OwnedSlice> owned() override { return gradients_->owned(); }

@@ -13,12 +13,6 @@ std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices) {
   return squares;
 }
 
-double fold_squares(std::span<const optim::OwnedSlice> slices) {
-  double sum = 0;
-  for (const double square : squares_of(slices)) sum += square;
-  return sum;
-}
-
 std::int64_t first_not_finite(std::span<const optim::OwnedSlice> slices) {
   for (const optim::OwnedSlice& slice : slices) {
     const auto count = static_cast<std::size_t>(slice.size());

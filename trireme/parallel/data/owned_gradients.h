@@ -11,8 +11,6 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Of whole parameters, ascending: chunk sums folded in (parameter, chunk) order.
-double fold_squares(std::span<const optim::OwnedSlice> slices);
 /// The fp64 sums of squares of every chunk of every slice, in their order.
 std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices);
 /// The parameter of the first slice that holds an infinity or a NaN; -1: none. Reads each once.

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/work.h"
 #include "trireme/optim/owned_slice.h"
@@ -58,25 +59,20 @@ class Pin {
 
 /// Why this rank refuses the step it is in.
 struct Refusal {
-  int exit_code = 21;
+  static constexpr int kNotFinite = 21, kMisused = 20;
+  int exit_code = kNotFinite;
   std::string reason;
 };
 
-class ParameterSync {
+/// What holds of a step as a whole: one ParameterSync, or those of a rank's pipeline stages
+/// together (parallel/pipeline_sync.h).
+class StepSync {
  public:
-  virtual ~ParameterSync() = default;
+  virtual ~StepSync() = default;
   /// A global batch of `total` micro-batches starts; `order` is what this rank will do, or what the
   /// ranks of its group do where it has a micro-batch less. `total` 0: forward passes alone, which
   /// end with finish(), too.
   virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
-  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one; leaves are
-  /// gradient x `weight` (the sample count of a mean loss, 1 of a summed one).
-  virtual void begin_micro(std::uint32_t microbatch, double weight) = 0;
-  /// Waits until the block's parameters are there, and starts to fetch the next ones.
-  virtual Pin acquire(Use use) = 0;
-  virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
-  /// Parameters without a gradient in this micro-batch get a zero leaf.
-  virtual void end_micro() = 0;
   /// Starts what has not started yet. When the Work is done, the gradients of owned() are final. It
   /// fails with the communicator's error; what this rank itself saw wrong is in refusal().
   virtual Work finish() = 0;
@@ -84,9 +80,15 @@ class ParameterSync {
   /// After finish()'s Work and the vote, on the caller's thread: adds the uses of tied parameters,
   /// in block order. The gradients of owned() are final.
   virtual void settle() = 0;
-  /// After settle(): the sum of squares of the whole gradient, chunk sums folded in (parameter,
-  /// chunk) order (NUMERICS.md); the same bits on every rank. Collective where ranks own parts.
-  virtual double squared_norm() = 0;
+  /// After settle(): the sums of squares of the whole gradient's chunks, in (parameter, chunk)
+  /// order (NUMERICS.md); the same bits on every rank. Collective where ranks own parts.
+  virtual std::vector<double> chunk_squares() = 0;
+  /// Those added in their order.
+  double squared_norm() {
+    double sum = 0;
+    for (const double square : chunk_squares()) sum += square;
+    return sum;
+  }
   /// After settle(): the first parameter whose sum holds an infinity or a NaN, the same on every
   /// rank; -1: none. Collective where ranks own parts.
   virtual std::int64_t first_overflow() = 0;
@@ -98,6 +100,18 @@ class ParameterSync {
   virtual Work publish() = 0;
   /// Of the gradient sums that stay between micro-batches.
   virtual std::size_t gradient_bytes() const = 0;
+};
+
+class ParameterSync : public StepSync {
+ public:
+  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one; leaves are
+  /// gradient x `weight` (the sample count of a mean loss, 1 of a summed one).
+  virtual void begin_micro(std::uint32_t microbatch, double weight) = 0;
+  /// Waits until the block's parameters are there, and starts to fetch the next ones.
+  virtual Pin acquire(Use use) = 0;
+  virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
+  /// Parameters without a gradient in this micro-batch get a zero leaf.
+  virtual void end_micro() = 0;
 };
 
 }  // namespace parallel

@@ -144,16 +144,17 @@ void PlainSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor 
     const std::uint32_t flat = first_of_block_[use.block] + use.parameter;
     const Accumulated& parameter = parameters_[flat];
     if (!open_ || microbatch != microbatch_)
-      return refuse(parameter.name + " got a gradient outside its micro-batch");
+      return refuse(parameter.name + " got a gradient outside its micro-batch", Refusal::kMisused);
     if (seen_[flat])
       return refuse(parameter.name +
-                    " got two gradients in one micro-batch; call backward() once "
-                    "per step()");
+                        " got two gradients in one micro-batch; call backward() once "
+                        "per step()",
+                    Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    refuse(error.what());
+    refuse(error.what(), Refusal::kMisused);
   }
 }
 
@@ -273,8 +274,8 @@ void PlainSync::learn_order() {
   works_.push_back(work.then([this, order] { order_.assign(order->begin(), order->end()); }));
 }
 
-void PlainSync::refuse(const std::string& reason) {
-  if (!refusal_) refusal_ = Refusal{.exit_code = 21, .reason = reason};
+void PlainSync::refuse(const std::string& reason, int exit_code) {
+  if (!refusal_) refusal_ = Refusal{.exit_code = exit_code, .reason = reason};
 }
 
 std::optional<Refusal> PlainSync::refusal() const {
@@ -289,7 +290,7 @@ Buffer PlainSync::sum_of(std::size_t slice) const {
                           owned.master_dtype);
 }
 
-double PlainSync::squared_norm() { return fold_squares(slices_); }
+std::vector<double> PlainSync::chunk_squares() { return squares_of(slices_); }
 std::int64_t PlainSync::first_overflow() { return first_not_finite(slices_); }
 
 void PlainSync::settle() {

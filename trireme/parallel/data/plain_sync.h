@@ -67,7 +67,7 @@ class PlainSync final : public ParameterSync {
   Work publish() override { return {}; }
 
   void settle() override;
-  double squared_norm() override;
+  std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override;
   std::size_t gradient_bytes() const override { return slots_.size() * slots_[0].bytes().size(); }
@@ -93,7 +93,7 @@ class PlainSync final : public ParameterSync {
   void launch(std::uint32_t bucket);
   void launch_ready();
   void learn_order();
-  void refuse(const std::string& reason);
+  void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite);
   const LeafPlan& plan_for(std::uint32_t total, int size, int rank);
   int most_slots(std::uint32_t total) const;
 

@@ -1,44 +1,83 @@
 #include "trireme/parallel/pipeline/stage.h"
 
-#include <map>
+#include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
+namespace {
+
+bool reads(const models::BlockSpec& spec, const std::string& value) {
+  return std::find(spec.reads.begin(), spec.reads.end(), value) != spec.reads.end();
+}
+
+// Whether a value that stands before block `from` is read from there on.
+bool read_from(const std::vector<models::BlockSpec>& specs, std::size_t from,
+               const std::string& value) {
+  for (std::size_t i = from; i < specs.size(); ++i) {
+    if (reads(specs[i], value)) return true;
+    if (specs[i].writes == value) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut) {
+  const std::vector<models::BlockSpec>& specs = model.specs();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < cut; ++i) {
+    const std::string& name = specs[i].writes;
+    if (!read_from(specs, cut, name)) continue;
+    names.erase(std::remove(names.begin(), names.end(), name), names.end());
+    names.push_back(name);  // where it was written last
+  }
+  return names;
+}
 
 Stage::Stage(const models::Blocks& model, std::uint64_t seed,
-             const std::function<void(const Member&)>& built)
-    : seed_(seed) {
-  if (model.specs().empty())
-    throw ConfigError("the model has no blocks", {.operation = "model", .advice = "Add blocks."});
-  std::map<std::string, std::size_t> last_use;
-  for (const models::BlockSpec& spec : model.specs()) {
-    const std::size_t index = members_.size();
-    Member member{.name = spec.name, .block = nullptr, .reads = spec.reads, .writes = spec.writes};
-    if (member.reads.empty())
-      member.reads.push_back(index == 0 ? "tokens" : members_.back().writes);
-    if (member.writes.empty()) member.writes = spec.name;
-    for (const Member& other : members_)
-      if (other.name == spec.name)
-        throw ConfigError("two blocks are named \"" + spec.name + "\"",
-                          {.operation = "model", .advice = "Give every block its own name."});
-    for (const std::string& value : member.reads) last_use[value] = index;
-    last_use[member.writes] = index;
+             const std::function<void(const Member&)>& built, BlockRange range)
+    : first_(range.first), blocks_(model.specs().size()), seed_(seed) {
+  const std::vector<models::BlockSpec>& specs = model.specs();
+  const std::size_t end = std::min(range.end, specs.size());
+  if (range.first >= end)
+    throw ConfigError(specs.empty()
+                          ? "the model has no blocks"
+                          : "a stage has no blocks: " + std::to_string(range.first) + " to " +
+                                std::to_string(end) + " of " + std::to_string(specs.size()),
+                      {.operation = "model", .advice = "Add blocks, or use fewer stages."});
+  for (std::size_t i = range.first; i < end; ++i) {
+    const models::BlockSpec& spec = specs[i];
     tensor::seed_default_generator(seed, spec.name);
-    member.block = spec.make();
-    members_.push_back(std::move(member));
+    members_.push_back({spec.name, spec.make(), spec.reads, spec.writes});
     if (built) built(members_.back());
   }
-  last_use.erase(members_.back().writes);
+  takes_ = values_across(model, range.first);
+  gives_ = end == specs.size() ? std::vector{specs.back().writes} : values_across(model, end);
+  find_last_uses();
+}
+
+void Stage::find_last_uses() {
+  std::map<std::string, std::size_t> last_use;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    for (const std::string& value : members_[i].reads) last_use[value] = i;
+    last_use[members_[i].writes] = i;
+  }
+  for (const std::string& value : gives_) last_use.erase(value);
   dead_after_.resize(members_.size());
   for (const auto& [value, index] : last_use) dead_after_[index].push_back(value);
 }
 
 models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const Enter& enter) {
-  std::map<std::string, models::Value> values;
+  return std::move(forward(Values(), micro, step, enter).at(gives_.back()));
+}
+
+Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
+                      const Enter& enter) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
     std::vector<models::Value> inputs;
@@ -49,7 +88,7 @@ models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const E
     const tensor::StreamKey key{.seed = seed_,
                                 .step = step,
                                 .sample = static_cast<std::int64_t>(micro.index),
-                                .layer = static_cast<std::uint32_t>(i)};
+                                .layer = static_cast<std::uint32_t>(first_ + i)};
     const Leave leave = enter ? enter(i) : Leave{};
     models::Value output = run(i, inputs, key);
     inputs.clear();
@@ -57,7 +96,7 @@ models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const E
     values[member.writes] = std::move(output);
     for (const std::string& name : dead_after_[i]) values.erase(name);
   }
-  return std::move(values.at(members_.back().writes));
+  return values;
 }
 
 models::Value Stage::run(std::size_t index, const std::vector<models::Value>& inputs,
@@ -73,7 +112,7 @@ models::Value Stage::run(std::size_t index, const std::vector<models::Value>& in
       drawing_block_ = members_[index].name;
     return output;
   };
-  if (!recompute_.runs_again(index, members_.size())) return forward(inputs);
+  if (!recompute_.runs_again(first_ + index, blocks_)) return forward(inputs);
   std::vector<std::size_t> sizes;
   std::vector<at::Tensor> flat;
   for (const models::Value& input : inputs) {

@@ -1,14 +1,20 @@
 // Stage: a range of a model's block list, built on this rank, run forward; autograd runs it back.
 //
-// This release has one stage, the whole list, so its only edges are batch fields and the last
-// block's value. Foreign modules draw from LibTorch's default generator: it is seeded per (seed,
-// block name) before a block is built and per (seed, step, micro-batch, block) before it runs, so
-// that what they draw does not depend on the rank; tensor::dropout() in a block draws from a stream
-// of the same key. One thread at a time.
+// Its edges are the values that cross its ends: written before the range and read in it or after
+// it, so a value that a later stage reads is handed on by every stage between. Batch fields are
+// read where they are needed. Blocks keep the numbers and names that they have in the whole list,
+// so nothing that is drawn or named depends on the cut.
+//
+// Foreign modules draw from LibTorch's default generator: it is seeded per (seed, block name)
+// before a block is built and per (seed, step, micro-batch, block) before it runs, so that what
+// they draw does not depend on the rank; tensor::dropout() in a block draws from a stream of the
+// same key. One thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +27,18 @@
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
+
+/// Blocks [first, end) of a model's list; `end` beyond the last means the last.
+struct BlockRange {
+  std::size_t first = 0, end = std::numeric_limits<std::size_t>::max();
+};
+
+/// Values by name.
+using Values = std::map<std::string, models::Value>;
+
+/// The values that cross a cut before block `cut`: written before it, and read at or after it
+/// before they are written anew. In the order of the blocks that write them.
+std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut);
 
 class Stage {
  public:
@@ -35,14 +53,20 @@ class Stage {
   using Leave = std::function<void(const models::Value&)>;
   using Enter = std::function<Leave(std::size_t block)>;
 
-  /// Builds every block; `built` is called after each. ConfigError for two blocks of one name.
+  /// Builds the range's blocks; `built` is called after each. ConfigError for an empty range.
   Stage(const models::Blocks& model, std::uint64_t seed,
-        const std::function<void(const Member&)>& built = {});
+        const std::function<void(const Member&)>& built = {}, BlockRange range = {});
   const std::vector<Member>& members() const noexcept { return members_; }
+  /// The values that it takes and gives; the last stage gives the last block's.
+  const std::vector<std::string>& takes() const noexcept { return takes_; }
+  const std::vector<std::string>& gives() const noexcept { return gives_; }
 
-  /// The last block's value. ConfigError where a block reads what neither a block before it nor the
-  /// batch gives. Values are dropped after their last reader.
+  /// Of the whole list: the last block's value. ConfigError where a block reads what neither a
+  /// block before it nor the batch gives. Values are dropped after their last reader.
   models::Value forward(const MicroBatch& micro, std::int64_t step, const Enter& enter = {});
+  /// The values that it gives, from those that it takes.
+  Values forward(Values values, const MicroBatch& micro, std::int64_t step,
+                 const Enter& enter = {});
   void train(bool on);
   /// From the next forward() on.
   void recompute(const memory::RecomputePolicy& policy) noexcept { recompute_ = policy; }
@@ -52,12 +76,15 @@ class Stage {
   const std::string& drawing_block() const noexcept { return drawing_block_; }
 
  private:
-  models::Value run(std::size_t block, const std::vector<models::Value>& inputs,
+  void find_last_uses();
+  models::Value run(std::size_t member, const std::vector<models::Value>& inputs,
                     const tensor::StreamKey& key);
 
   std::vector<Member> members_;
   memory::RecomputePolicy recompute_;
-  std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after block i
+  std::size_t first_, blocks_;  // number of the first member in the whole list, and its length
+  std::vector<std::string> takes_, gives_;
+  std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after member i
   std::uint64_t seed_;
   bool seeds_generator_ = true;
   std::string drawing_block_;

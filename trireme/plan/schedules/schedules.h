@@ -35,6 +35,11 @@ const ScheduleEntry& schedule_named(std::string_view name);
 /// ConfigError, with the arithmetic, where stages and ranks do not suit the schedule.
 Schedule make_schedule(std::string_view name, ScheduleShape shape);
 
+/// By name, or from a file (a dot or a slash is in its name), verified. `chunks`: stages a rank
+/// holds, 0: as few as the schedule can have (more than one where it is for several). ConfigError
+/// where a file is for another number of ranks, or (`microbatches` > 0) of micro-batches.
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches);
+
 Schedule naive(const ScheduleShape& shape);
 Schedule gpipe(const ScheduleShape& shape);
 Schedule one_f_one_b(const ScheduleShape& shape);

@@ -3,6 +3,7 @@
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trireme/tensor/deferred.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
@@ -39,7 +40,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     TRIREME_CHECK(x.size(-1) == in);
     const at::Tensor rows = x.to(weight.scalar_type()).reshape({-1, in});
     const at::Tensor product = linear_forward(rows, weight, or_undefined(bias));
-    ctx->save_for_backward({rows, weight, gelu ? product : at::Tensor()});
+    ctx->save_for_backward({rows, weight, gelu ? product : at::Tensor(), or_undefined(bias)});
     ctx->saved_data["bias"] = bias.has_value();
     ctx->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
     std::vector<std::int64_t> sizes = x.sizes().vec();
@@ -59,8 +60,18 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
                .view(ctx->saved_data["sizes"].toIntVector())
                .to(static_cast<at::ScalarType>(ctx->saved_data["type"].toInt()));
     }
+    const bool has_bias = ctx->saved_data["bias"].toBool();
+    auto* const deferred = deferred_gradients();
+    // The gradient of a computed weight is needed at once, by what computed it.
+    if (deferred != nullptr && weight.is_leaf() && (!has_bias || saved[3].is_leaf())) {
+      if (ctx->needs_input_grad(1))
+        deferred->push_back({weight, [dy, rows] { return linear_weight_gradient(dy, rows); }});
+      if (has_bias && ctx->needs_input_grad(2))
+        deferred->push_back({saved[3], [dy] { return at::sum(dy, 0); }});
+      return {dx, dweight, dbias, Variable()};
+    }
     if (ctx->needs_input_grad(1)) dweight = linear_weight_gradient(dy, rows);
-    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = at::sum(dy, 0);
+    if (has_bias && ctx->needs_input_grad(2)) dbias = at::sum(dy, 0);
     return {dx, dweight, dbias, Variable()};
   }
 };

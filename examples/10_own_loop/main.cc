@@ -1,0 +1,63 @@
+// A loop of one's own with what `trireme train` shows and writes: a progress line, events.jsonl, a
+// file for TensorBoard, a plot at the end. Killed, it goes on where it was saved.
+//
+//     own_loop FOLDER
+#include <torch/torch.h>
+
+#include <cstdio>
+
+#include "trireme/trireme.h"
+
+namespace {
+
+constexpr std::int64_t kWidth = 16, kSteps = 40;
+
+// Sample i is a function of i: what is asked for is the features, reversed.
+struct Reversed : trireme::Dataset {
+  std::int64_t size() const override { return 512; }
+  std::int64_t count_items(std::span<const std::int64_t> samples) const override {
+    return static_cast<std::int64_t>(samples.size());
+  }
+  trireme::input::Fields read(std::span<const std::int64_t> samples) const override {
+    std::vector<torch::Tensor> rows;
+    for (const std::int64_t i : samples)
+      rows.push_back(torch::cos(torch::arange(kWidth) * (0.01 * static_cast<double>(i + 1))));
+    const torch::Tensor features = torch::stack(rows);
+    return {{"tokens", features}, {"targets", features.flip(1)}};
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  trireme::Job job(argc, argv);
+  if (argc < 2) return std::fprintf(stderr, "own_loop FOLDER\n"), 2;
+  const std::string folder = argv[1];
+
+  trireme::Blocks net;
+  net.add("in",
+          [] { return torch::nn::Sequential(torch::nn::Linear(kWidth, 64), torch::nn::GELU()); });
+  net.add("out", [] { return torch::nn::Linear(64, kWidth); });
+  trireme::Strategy strategy(job, net, {.clip = 1}, trireme::AdamW{.learning_rate = 1e-2});
+
+  const auto data = std::make_shared<Reversed>();
+  auto input = trireme::batches(job, data, {.batch = 64, .micro = 8, .steps = kSteps});
+  const auto held_out = trireme::fixed_batches(*data, 64, 8, 2, job.rank(), job.size());
+
+  const trireme::Loss squares = [](const auto& output, const trireme::MicroBatch& micro) {
+    return (output.at(0) - micro.field("targets")).pow(2).sum();
+  };
+
+  trireme::Checkpointer checkpointer(job, folder + "/checkpoint", {.every = 20});
+  checkpointer.add("train", strategy).add("data", input);
+  // [log]
+  trireme::Log log(
+      job, folder,
+      {.steps = kSteps, .first = checkpointer.resume(), .items = "samples", .input = &input});
+  for (auto& batch : input) {
+    log.step(strategy.step(batch, squares));
+    checkpointer.after(input.position() - 1);
+    if (input.position() % 20 == 0) log.validation(strategy.evaluate(held_out, squares), 128);
+  }
+  // [/log]
+}

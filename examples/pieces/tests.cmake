@@ -1,0 +1,15 @@
+# What each piece prints or writes is what PyTorch says, written down and, where it is installed, anew.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(compat ${PROJECT_SOURCE_DIR}/tests/compat)
+foreach(piece autocast clip_grad_norm ema grad_scaler learning_rate tensorboard weights)
+  set(program ${CMAKE_CURRENT_BINARY_DIR}/pieces/piece_${piece})
+  add_test(NAME examples/pieces_${piece}
+           COMMAND ${Python3_EXECUTABLE} ${compat}/check_piece.py ${compat}/golden/pieces.json
+                   ${piece} ${program})
+  set_tests_properties(examples/pieces_${piece} PROPERTIES LABELS examples TIMEOUT 60)
+endforeach()
+if(TRIREME_COMPAT_PYTHON)
+  add_test(NAME compat/python_pieces
+           COMMAND ${TRIREME_COMPAT_PYTHON} ${compat}/make_pieces_golden.py --compare)
+  set_tests_properties(compat/python_pieces PROPERTIES LABELS compat TIMEOUT 120)
+endif()

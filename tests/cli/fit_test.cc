@@ -1,0 +1,190 @@
+// train --fit: the layout is what the memory allows, and the bits are those of the configuration.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class Fit : public ::testing::Test {
+ protected:
+  // Sixteen layers of 256: 50 MB of weights, so that what is sharded shows beside two whole blocks.
+  Fit()
+      : config_(folder_.write(
+            "wide.toml",
+            "[model]\nname = \"gpt\"\nlayers = 16\nheads = 4\nwidth = 256\nblock = 16\n"
+            "[data]\npath = \"" +
+                text() +
+                "\"\n[batch]\nglobal = 8\nmicro = 2\n"
+                "[train]\nsteps = 2\nwarmup = 0\nvalidate_sequences = 8\n"
+                "validate_every = 0\nsample_bytes = 0\n"
+                "[comm]\nbucket_bytes = 1048576\n")) {}
+
+  std::string text() const {
+    std::string words;
+    for (int i = 0; i < 2000; ++i) words += "ship " + std::to_string(i % 97) + " rows on\n";
+    return folder_.write("text.txt", words);
+  }
+  CommandResult trireme(std::vector<std::string> arguments) const {
+    return trireme_command(std::move(arguments)).in(folder_.path()).run(150);
+  }
+  std::int64_t predicted(const std::string& sync) const {
+    const CommandResult plan =
+        trireme({"plan", config_, "--ranks", "2", "--json", "--set", "parallel.sync=" + sync});
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    return Json::parse(plan.out).at("predicted_memory_bytes");
+  }
+  std::string hash(const std::string& run) const { return trireme({"inspect", run, "--hash"}).out; }
+  static std::vector<Json> events(const std::string& out, const std::string& kind) {
+    std::istringstream text(out);
+    std::vector<Json> all;
+    for (std::string line; std::getline(text, line);)
+      if (Json event = Json::parse(line); event.at("event") == kind)
+        all.push_back(std::move(event));
+    return all;
+  }
+
+  Folder folder_;
+  const std::string config_;
+};
+
+std::string megabytes(std::int64_t bytes) { return "memory.limit=" + std::to_string(bytes); }
+
+TEST_F(Fit, GivesItsTrialsTheEnvironment) {
+  std::string words = read_file(config_);
+  words.replace(words.find("text.txt"), 8, "gone.txt");
+  const std::string config = folder_.write("gone.toml", words);
+  const CommandResult result =
+      trireme_command({"plan", config, "--ranks", "2", "--fit", "--set", "parallel.sync=plain"})
+          .in(folder_.path())
+          .with("TRIREME_DATA_PATH", folder_.file("text.txt"))
+          .run(150);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("trial ended with")));
+}
+
+TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
+  const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
+  ASSERT_GT(other, sharded + 5'000'000);
+  const std::string limit = megabytes((sharded + other) / 2);
+  const CommandResult plain = trireme({"train", config_, "--ranks", "2", "--out", "plain"});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+
+  const CommandResult refused =
+      trireme({"train", config_, "--ranks", "2", "--set", limit, "--out", "none"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("memory.limit is"), HasSubstr("--fit")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("none")));
+
+  const CommandResult fitted = trireme(
+      {"train", config_, "--ranks", "2", "--set", limit, "--out", "fitted", "--fit", "--json"});
+  ASSERT_EQ(fitted.code, 0) << fitted.out << fitted.err;
+  std::string chosen;
+  for (const Json& one : events(fitted.out, "fit")) {
+    EXPECT_EQ(one.at("micro"), 2);
+    EXPECT_EQ(one.at("fits"), one.at("sync") == "zero3") << one;
+    if (!one.at("chosen")) continue;
+    chosen += one.at("sync").get<std::string>();
+    EXPECT_GT(one.at("step_seconds"), 0);
+    EXPECT_NEAR(one.at("measured_memory_bytes").get<double>(), static_cast<double>(sharded),
+                0.1 * static_cast<double>(sharded));
+  }
+  EXPECT_EQ(chosen, "zero3");
+  EXPECT_THAT(fitted.err, AllOf(HasSubstr("What fits (memory.limit):"), HasSubstr("yes, chosen"),
+                                HasSubstr("ZeRO-3 (all state over 2 ranks")));
+  EXPECT_THAT(read_file(folder_.file("fitted/config.toml")),
+              ContainsRegex("sync = \"zero3\" *# --fit"));
+  EXPECT_EQ(hash("fitted"), hash("plain"));
+}
+
+TEST_F(Fit, TakesTheFastestOfThoseThatFitAndSaysWhatItTried) {
+  const CommandResult result =
+      trireme({"train", config_, "--ranks", "2", "--out", "run", "--fit", "--json"});
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr(" are left on this machine or by its cgroup, for 2 ranks"),
+                    HasSubstr("trying plain with"), HasSubstr("trying zero3 with")));
+  double fastest = 1e9, taken = 0;
+  for (const Json& one : events(result.out, "fit")) {
+    if (!one.contains("step_seconds")) continue;
+    const double seconds = one.at("step_seconds");
+    fastest = std::min(fastest, seconds);
+    if (one.at("chosen")) taken = seconds;
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_LE(taken, 1.03 * fastest);
+}
+
+TEST_F(Fit, RefusesALimitThatNothingFits) {
+  for (const char* command : {"train", "plan"}) {
+    const CommandResult result =
+        trireme({command, config_, "--ranks", "2", "--set", megabytes(1'000'000), "--fit"});
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("What fits (memory.limit):"), HasSubstr("zero3"),
+                                  HasSubstr("fits into 1.0 MB a rank"), Not(HasSubstr("yes")),
+                                  Not(HasSubstr("trying"))));
+    EXPECT_THAT(result.err,
+                HasSubstr("nothing that was considered fits into 1000000 bytes a rank"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
+}
+
+// Only of a new job: it decides bits.
+TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
+  const std::vector<std::string> wide = {"--set", "batch.global=64", "--set",   "batch.micro=32",
+                                         "--set", "model.block=64",  "--ranks", "1"};
+  const auto with = [&](std::vector<std::string> first, std::vector<std::string> more) {
+    first.insert(first.end(), wide.begin(), wide.end());
+    first.insert(first.end(), more.begin(), more.end());
+    return trireme(first);
+  };
+  const auto bytes = [&](const char* micro) {
+    const CommandResult plan =
+        with({"plan", config_, "--json"}, {"--set", std::string("batch.micro=") + micro});
+    return Json::parse(plan.out).at("predicted_memory_bytes").get<std::int64_t>();
+  };
+  const std::string limit = megabytes((bytes("32") + bytes("8")) / 2);
+  const CommandResult planned = with({"plan", config_, "--fit"}, {"--set", limit});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("instead of 32, so that it fits: it decides bits"));
+
+  const CommandResult started =
+      with({"train", config_, "--out", "run"}, {"--set", "train.steps=1", "--fit"});
+  ASSERT_EQ(started.code, 0) << started.err;
+  EXPECT_THAT(started.out, Not(HasSubstr("instead of 32")));
+  const CommandResult resumed =
+      trireme({"train", "--resume", "run", "--fit", "--set", limit, "--set", "train.steps=2"});
+  EXPECT_EQ(resumed.code, 2) << resumed.out;
+  EXPECT_THAT(resumed.err, HasSubstr("a resumed run keeps batch.micro"));
+  const CommandResult roomy =
+      trireme({"train", "--resume", "run", "--fit", "--ranks", "2", "--set", "train.steps=2"});
+  EXPECT_EQ(roomy.code, 0) << roomy.out << roomy.err;
+  EXPECT_THAT(read_file(folder_.file("run/config.toml")), HasSubstr("micro = 32"));
+}
+
+TEST_F(Fit, WhatSomebodyInsistsOnStays) {
+  const CommandResult result =
+      trireme({"plan", config_, "--ranks", "2", "--fit", "--set", "parallel.sync=zero1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("  zero1 "), Not(HasSubstr("  zero3 ")),
+                                HasSubstr("ZeRO-1 (optimizer state over 2 ranks)")));
+  const CommandResult local =
+      trireme({"plan", config_, "--ranks", "2", "--fit", "--set", "parallel.sync=local_sgd"});
+  EXPECT_EQ(local.code, 2);
+  EXPECT_THAT(local.err, HasSubstr("is a training of its own"));
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,176 @@
+#include "trireme/cli/fit.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/cli/command.h"
+#include "trireme/command/files.h"
+#include "trireme/command/own_run.h"
+#include "trireme/observe/events.h"
+#include "trireme/plan/fit.h"
+#include "trireme/train/fit_candidates.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+namespace {
+
+std::string lanes_text(int lanes) {
+  return std::to_string(lanes) + (lanes == 1 ? " lane" : " lanes");
+}
+
+// The last line that says something.
+std::string last_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
+// Trainings of two steps, each in processes of its own.
+class Trials {
+ public:
+  Trials(const config::Config& config, const FitOptions& options)
+      : options_(options), steps_(config.integer("train.steps")) {
+    command::write_file(folder_.file("config.toml"), config.to_toml(), folder_.operation());
+  }
+
+  void make(plan::FitCandidate& candidate) {
+    say(options_.json, "trying " + candidate.layout() + " with " + lanes_text(candidate.lanes) +
+                           ", batch.micro " + std::to_string(candidate.micro) + " ...");
+    const std::string name = "trial-" + std::to_string(++count_), log = name + ".log";
+    const int code = command::run_self(words_of(candidate, folder_.file(name)), log, folder_);
+    if (code == 0) return read(candidate, folder_.file(name + "/events.jsonl"));
+    candidate.failure = "its trial ended with " + std::to_string(code);
+    say(options_.json, "  " + candidate.failure + ": " + last_line(folder_.file(log)));
+  }
+
+ private:
+  std::vector<std::string> words_of(const plan::FitCandidate& candidate,
+                                    const std::string& out) const {
+    // A configuration of one step has no second.
+    const std::int64_t steps = std::max<std::int64_t>(steps_, train::kTrialSteps);
+    std::vector<std::string> words = {"train",   folder_.file("config.toml"),
+                                      "--ranks", std::to_string(options_.ranks),
+                                      "--out",   out,
+                                      "--trial"};
+    for (const std::string& assignment :
+         {"parallel.sync=" + candidate.sync, "parallel.shard=" + std::to_string(candidate.shard),
+          "train.lanes=" + std::to_string(candidate.lanes),
+          "batch.micro=" + std::to_string(candidate.micro), "train.steps=" + std::to_string(steps),
+          std::string("memory.limit=0")})
+      words.insert(words.end(), {"--set", assignment});
+    return words;
+  }
+
+  void read(plan::FitCandidate& candidate, const std::string& path) const {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line, nullptr, false);
+      if (!event.is_object() || event.value("event", "") != "trial") continue;
+      candidate.step_seconds = event.at("step_seconds").get<double>();
+      candidate.measured_bytes = event.at("measured_memory_bytes").get<std::int64_t>();
+    }
+    if (!candidate.step_seconds) candidate.failure = "its trial told nothing";
+  }
+
+  const FitOptions options_;
+  const std::int64_t steps_;
+  const command::TemporaryFolder folder_{"fit"};
+  int count_ = 0;
+};
+
+observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit, bool chosen) {
+  observe::Event event("fit");
+  event.set("sync", candidate.sync)
+      .set("shard", static_cast<long>(candidate.shard))
+      .set("lanes", static_cast<long>(candidate.lanes))
+      .set("micro", static_cast<long>(candidate.micro))
+      .set("limit_bytes", static_cast<long>(limit))
+      .set("predicted_memory_bytes", static_cast<long>(candidate.predicted_bytes));
+  if (candidate.measured_bytes)
+    event.set("measured_memory_bytes", static_cast<long>(*candidate.measured_bytes));
+  if (candidate.step_seconds) event.set("step_seconds", *candidate.step_seconds);
+  const std::string& why = candidate.impossible.empty() ? candidate.failure : candidate.impossible;
+  if (!why.empty()) event.set("reason", why);
+  return event.set("fits", candidate.fits(limit)).set("chosen", chosen);
+}
+
+void print(const std::vector<plan::FitCandidate>& candidates, const train::MemoryForARank& memory,
+           std::optional<std::size_t> chosen, bool json) {
+  if (json) {
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      std::printf("%s\n", event_of(candidates[i], memory.bytes, chosen == i).line().c_str());
+    std::fflush(stdout);
+  }
+  say(json,
+      "What fits (" + memory.reason + "):\n" + plan::fit_table(candidates, memory.bytes, chosen));
+}
+
+void take(config::Config& config, const plan::FitCandidate& chosen, const train::Settings& before) {
+  const auto set = [&](const char* key, config::Value value) {
+    if (config.value(key) != value) config.assign(key, std::move(value), "--fit");
+  };
+  set("parallel.sync", chosen.sync);
+  set("parallel.shard", static_cast<std::int64_t>(chosen.shard));
+  set("train.lanes", static_cast<std::int64_t>(chosen.lanes));
+  set("batch.micro", chosen.micro);
+  if (chosen.micro == before.batches.micro)
+    TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
+}
+
+}  // namespace
+
+void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
+         const FitOptions& options) {
+  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  std::vector<std::int64_t> micros = {settings.batches.micro};
+  if (options.new_job)
+    for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
+  std::optional<Trials> trials;
+  if (options.tries) trials.emplace(config, options);
+  std::vector<plan::FitCandidate> candidates;
+  std::optional<std::size_t> chosen;
+  for (std::size_t next = 0; next < micros.size() && !chosen; ++next) {
+    for (auto& one : train::fit_candidates(config, settings, corpus, options.ranks, micros[next]))
+      candidates.push_back(std::move(one));
+    // One that takes more than was predicted makes room for another of its layout.
+    for (bool tried = trials.has_value(); tried;) {
+      tried = false;
+      for (const std::size_t i : plan::to_try(candidates, memory.bytes)) {
+        if (candidates[i].step_seconds) continue;
+        trials->make(candidates[i]);
+        tried = true;
+      }
+    }
+    chosen = plan::choose_fit(candidates, memory.bytes);
+  }
+  print(candidates, memory, chosen, options.json);
+  if (!chosen)
+    throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
+                          " bytes a rank (" + memory.reason + ")",
+                      {.operation = "fit",
+                       .advice = std::string("Use more --ranks, memory.offload, a smaller model") +
+                                 (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
+                                 ", or allow more memory."});
+  const plan::FitCandidate& best = candidates[*chosen];
+  take(config, best, settings);
+  if (best.micro != settings.batches.micro)
+    say(options.json, "batch.micro is " + std::to_string(best.micro) + " instead of " +
+                          std::to_string(settings.batches.micro) +
+                          ", so that it fits: it decides bits, and the weights will not be those "
+                          "of a job with " +
+                          std::to_string(settings.batches.micro) + ".");
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,94 @@
+// Executor: runs this rank's part of any schedule. It moves parcels between passes, and knows
+// nothing of what a pass computes.
+//
+// A Send starts and returns, a Recv waits, receives are posted in the schedule's order, at most two
+// ahead of the one that is waited for. Neighbouring stages of one rank hand over directly. A pass
+// whose input failed is not run; its outputs have failed, too, and reach all who wait for them. So
+// every rank comes to the end of the schedule, and the vote settles what becomes of the step. Only
+// the communicator's errors leave run(). One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/parallel/pipeline/link.h"
+#include "trireme/plan/schedule.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+/// What the passes of this rank's stages do. They do not throw: what goes wrong in one is kept, and
+/// its parcel has failed. `in` may have failed: then forward() is not called, the others are.
+class Passes {
+ public:
+  virtual ~Passes() = default;
+  /// What the stage gives; empty of the last one.
+  virtual Parcel forward(int stage, std::uint32_t micro, Parcel in) = 0;
+  /// B: both gradients. `gradients` is empty at the last stage. Gives those of the stage's inputs.
+  virtual Parcel backward(int stage, std::uint32_t micro, Parcel gradients) = 0;
+  /// I and W: B in two parts.
+  virtual Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) = 0;
+  virtual void backward_weight(int stage, std::uint32_t micro) = 0;
+  /// A parcel was not what was agreed: it has failed.
+  virtual void refuse(const std::exception_ptr& error) = 0;
+};
+
+struct ExecutorOptions {
+  comm::Communicator* pipeline = nullptr;
+  std::vector<std::uint16_t> rank_of_stage;
+  /// The names of the values that cross from stage s to s + 1.
+  std::vector<std::vector<std::string>> values_after;
+  /// Told of every pass when it has ended; may be empty.
+  std::function<void(const plan::Action&, TimePoint begin, TimePoint end)> on_pass = nullptr;
+};
+
+class Executor {
+ public:
+  explicit Executor(ExecutorOptions options);
+
+  /// `schedule` with its transfers (plan::with_transfers); keys[m] is the form of micro-batch m:
+  /// equal for those whose values have the same shapes.
+  void run(const plan::Schedule& schedule, std::span<const std::string> keys, Passes& passes);
+  /// Done when everything that run() sent has left its memory.
+  Work sent();
+  /// After a step: whether all ranks know it to be good (Link::settle). Waited for sent().
+  void settle(bool good);
+
+ private:
+  struct Place {  // of a parcel: who made it
+    bool gradient = false;
+    std::uint16_t stage = 0, micro = 0;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  bool is_mine(int stage) const;
+  Link& link(bool gradients, int from, int to);
+  Link& link_of(const plan::Action& receive);
+  void post_ahead();
+  Parcel take(bool gradient, int stage, std::uint16_t micro);
+  void put(bool gradient, std::uint16_t stage, std::uint16_t micro, Parcel parcel);
+  void run_one(const plan::Action& action, Passes& passes);
+  void run_pass(const plan::Action& action, Passes& passes);
+  void forward(std::uint16_t stage, std::uint16_t micro, Passes& passes);
+  void backward(std::uint16_t stage, std::uint16_t micro, bool whole, Passes& passes);
+  void send(const plan::Action& action, Passes& passes);
+
+  ExecutorOptions options_;
+  std::map<std::tuple<bool, int, int>, Link> links_;  // gradients, from, to
+  std::span<const std::string> keys_;
+  std::vector<plan::Action> receives_;  // of the schedule under way, in its order
+  std::size_t posted_ = 0, received_ = 0;
+  std::map<Place, Parcel> parcels_;  // made here or come, and not used yet
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,63 @@
+#include "trireme/parallel/pipeline_plan.h"
+
+#include "trireme/base/error.h"
+#include "trireme/plan/schedule_transfers.h"
+#include "trireme/plan/schedules/schedules.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "pipeline", .advice = advice});
+}
+
+}  // namespace
+
+PipelinePlan::PipelinePlan(const std::string& schedule, int ranks, int chunks)
+    : name_(schedule),
+      ranks_(ranks),
+      chunks_(chunks),
+      rank_of_stage_(plan::load_schedule(schedule, ranks, chunks, 0).rank_of_stage) {}
+
+std::vector<int> PipelinePlan::stages_of(int rank) const {
+  std::vector<int> stages;
+  for (int stage = 0; stage < this->stages(); ++stage)
+    if (rank_of_stage_[static_cast<std::size_t>(stage)] == rank) stages.push_back(stage);
+  return stages;
+}
+
+const plan::Schedule& PipelinePlan::schedule(std::uint32_t micro_batches) {
+  const auto found = schedules_.find(micro_batches);
+  if (found != schedules_.end()) return found->second;
+  return schedules_
+      .emplace(micro_batches, plan::with_transfers(plan::load_schedule(
+                                  name_, ranks_, chunks_, static_cast<int>(micro_batches))))
+      .first->second;
+}
+
+// Each rank's order is a part of one order of all passes, stage by stage: so it cannot block.
+plan::Schedule PipelinePlan::forward_only(std::uint32_t micro_batches) const {
+  plan::Schedule schedule{.rank_of_stage = rank_of_stage_};
+  schedule.order.resize(static_cast<std::size_t>(ranks_));
+  for (std::uint16_t stage = 0; stage < stages(); ++stage)
+    for (std::uint16_t micro = 0; micro < micro_batches; ++micro)
+      schedule.order[rank_of_stage_[stage]].push_back({plan::ActionKind::Forward, stage, micro});
+  return plan::with_transfers(std::move(schedule));
+}
+
+std::vector<std::size_t> even_cut(std::size_t blocks, int stages) {
+  const auto count = static_cast<std::size_t>(stages);
+  if (count > blocks)
+    refuse(std::to_string(stages) + " pipeline stages are more than the model's " +
+               std::to_string(blocks) + " blocks",
+           "Lower parallel.pipeline, or use a schedule with fewer stages a rank.");
+  std::vector<std::size_t> cut;
+  for (std::size_t stage = 0; stage <= count; ++stage) cut.push_back(blocks * stage / count);
+  return cut;
+}
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,280 @@
+#include "trireme/parallel/pipeline_runner.h"
+
+#include <ATen/ops/add.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+namespace {
+
+// What the shapes of a micro-batch's values depend on.
+std::string form_of(const MicroBatch& micro, const char* mode) {
+  std::string form = mode;
+  for (const auto& [name, field] : micro.fields)
+    form += " " + name + " " + layout_of(field, false).text();
+  return form;
+}
+
+ExecutorOptions executor_options(const Seat& seat, const PipelinePlan& plan, const Grid& grid,
+                                 const ModelParts& parts) {
+  ExecutorOptions options{.pipeline = grid.pipeline,
+                          .rank_of_stage = plan.rank_of_stage(),
+                          .values_after = parts.values_after()};
+  if (seat.trace)
+    options.on_pass = [trace = seat.trace](const plan::Action& action, TimePoint begin,
+                                           TimePoint end) {
+      trace->span(trace->lane("compute"), plan::text_of(action), begin, end);
+    };
+  return options;
+}
+
+}  // namespace
+
+PipelineRunner::PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid& grid,
+                               const ModelParts& parts, PipelineSync& sync)
+    : plan_(plan), grid_(grid), executor_(executor_options(seat, plan, grid, parts)) {
+  for (std::size_t i = 0; i < parts.parts().size(); ++i) {
+    ModelPart& model = *parts.parts()[i];
+    parts_.push_back(std::make_unique<Part>(
+        Part{.model = &model, .sync = &sync.of_part(i), .passes = StagePasses(model.blocks)}));
+    Part* part = parts_.back().get();
+    for (std::size_t leaf = 0; leaf < model.store.leaves().size(); ++leaf)
+      part->leaf_of[model.store.leaves()[leaf].unsafeGetTensorImpl()] = leaf;
+    part->hooks = std::make_unique<GradientHooks>(
+        model.store.leaves(), [this, part](std::size_t leaf, at::Tensor gradient) {
+          take(*part, leaf, std::move(gradient));
+        });
+  }
+}
+
+PipelineRunner::Part& PipelineRunner::part_of(int stage) {
+  for (const auto& part : parts_)
+    if (part->model->stage == stage) return *part;
+  TRIREME_CHECK(false);
+  return *parts_.front();
+}
+
+bool PipelineRunner::is_last(const Part& part) const {
+  return part.model->stage + 1 == plan_.stages();
+}
+
+void PipelineRunner::make_keys(std::span<const MicroBatch> micros, std::size_t count,
+                               const char* mode) {
+  keys_.assign(count, mode);
+  for (std::size_t i = 0; i < std::min(count, micros.size()); ++i)
+    keys_[i] = form_of(micros[i], mode);
+}
+
+void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> leaves,
+                           const SumLoss& loss, ScalarTree& losses, Ballot& ballot) {
+  micros_ = batch.micro;
+  leaves_ = leaves;
+  step_ = batch.step;
+  loss_ = &loss;
+  ballot_ = &ballot;
+  values_.assign(leaves.size(), 0);
+  for (const auto& part : parts_) {
+    part->ran.assign(leaves.size(), false);
+    part->batch_statistics.assign(leaves.size(), {});
+  }
+  make_keys(batch.micro, leaves.size(), "train");
+  if (!leaves.empty())
+    executor_.run(plan_.schedule(static_cast<std::uint32_t>(leaves.size())), keys_, *this);
+  for (const auto& part : parts_)
+    for (const auto& pairs : part->batch_statistics) part->model->statistics.capture(pairs);
+  if (grid_.last == nullptr) return;
+  for (const double value : values_) losses.add(value);
+}
+
+void PipelineRunner::settle(bool good) {
+  executor_.settle(good);
+  for (const auto& part : parts_) {
+    part->passes.drop();
+    part->waiting.clear();
+  }
+}
+
+Parcel PipelineRunner::forward(int stage, std::uint32_t micro, Parcel in) {
+  Part& part = part_of(stage);
+  return loss_ != nullptr ? forward_training(part, micro, std::move(in))
+                          : forward_alone(part, micro, std::move(in));
+}
+
+Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel in) {
+  if (!ballot_->ok) return {.failed = true};
+  Parcel out;
+  try {
+    const MicroBatch& data = micros_[micro];
+    if (is_last(part)) {
+      const double value = part.passes.forward_loss(micro, data, step_, std::move(in), *loss_);
+      values_[micro] = value;
+      ballot_->count += data.count;
+      if (!std::isfinite(value))
+        ballot_->refuse(21, "the loss of micro-batch " + std::to_string(data.index) + " is " +
+                                std::to_string(value));
+    } else {
+      out = part.passes.forward(micro, data, step_, std::move(in));
+    }
+    if (!part.model->statistics.empty())
+      part.batch_statistics[micro] = part.model->statistics.take();
+    part.ran[micro] = true;
+  } catch (...) {
+    refuse(std::current_exception());
+    return {.failed = true};
+  }
+  return out;
+}
+
+Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, const Parcel& gradients) {
+  if (!ballot_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
+  try {
+    return part.passes.backward(micro, gradients);
+  } catch (...) {
+    refuse(std::current_exception());
+    return {.failed = true};
+  }
+}
+
+Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
+  Part& part = part_of(stage);
+  part.micro = micro;
+  part.sync->begin_micro(leaves_[micro], 1);
+  Parcel back = run_back(part, micro, gradients);
+  part.sync->end_micro();
+  return back;
+}
+
+Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gradients) {
+  Part& part = part_of(stage);
+  part.micro = micro;
+  part.keeps_waiting = true;
+  const tensor::DeferScope defer(part.waiting[micro].deferred);
+  Parcel back = run_back(part, micro, gradients);
+  part.keeps_waiting = false;
+  return back;
+}
+
+void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
+  Part& part = part_of(stage);
+  part.micro = micro;
+  part.sync->begin_micro(leaves_[micro], 1);
+  if (auto waiting = part.waiting.extract(micro)) {
+    try {
+      if (ballot_->ok) compute_deferred(part, waiting.mapped());
+    } catch (...) {
+      refuse(std::current_exception());
+    }
+    for (auto& [leaf, gradient] : waiting.mapped().gradients) take(part, leaf, std::move(gradient));
+  }
+  part.sync->end_micro();
+}
+
+// Several uses of a parameter in one block are added as autograd adds them: as they come.
+void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting) {
+  const c10::AutoGradMode no_grad(false);
+  for (tensor::DeferredGradient& one : waiting.deferred) {
+    const auto leaf = part.leaf_of.find(one.parameter.unsafeGetTensorImpl());
+    if (leaf == part.leaf_of.end()) continue;  // no parameter
+    at::Tensor& sum = waiting.gradients[leaf->second];
+    const at::Tensor gradient = one.compute();
+    sum = sum.defined() ? at::add(sum, gradient) : gradient;
+    one = {};  // lets go of its activations
+  }
+}
+
+void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
+  if (part.keeps_waiting) {
+    part.waiting[part.micro].gradients[leaf] = std::move(gradient);
+  } else {
+    part.sync->gradient(part.model->store.use_of_leaf()[leaf], leaves_[part.micro],
+                        std::move(gradient));
+  }
+}
+
+void PipelineRunner::refuse(const std::exception_ptr& error) {
+  if (ballot_ == nullptr) {
+    if (!error_) error_ = error;
+    return;
+  }
+  const ErrorReport report = describe(error);
+  ballot_->refuse(report.exit_code, report.sentence);
+}
+
+Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in) {
+  if (error_) return {.failed = true};
+  try {
+    if (!is_last(part)) return part.passes.forward(micro, micros_[micro], 0, std::move(in));
+    (*output_)(micro, part.passes.forward_value(micros_[micro], 0, std::move(in)));
+    return {};
+  } catch (...) {
+    refuse(std::current_exception());
+    return {.failed = true};
+  }
+}
+
+void PipelineRunner::forward_only(std::span<const MicroBatch> micros, const Output& output) {
+  const c10::AutoGradMode no_grad(false);
+  std::size_t outputs = 0;
+  const Output counting = [&](std::size_t micro, const models::Value& value) {
+    output(micro, value);
+    ++outputs;
+  };
+  micros_ = micros;
+  loss_ = nullptr;
+  ballot_ = nullptr;
+  output_ = &counting;
+  error_ = nullptr;
+  make_keys(micros, micros.size(), "evaluate");
+  executor_.run(plan_.forward_only(static_cast<std::uint32_t>(micros.size())), keys_, *this);
+  executor_.sent().wait();
+  executor_.settle(error_ == nullptr);
+  if (error_) std::rethrow_exception(error_);
+  if (grid_.last != nullptr && outputs != micros.size())
+    throw StepRefused(ExitCode::UserCode,
+                      "an earlier stage of the pipeline could not compute its values",
+                      {.rank = grid_.pipeline->rank(),
+                       .operation = "validation",
+                       .advice = "Its rank says why."});
+}
+
+// Tells first what there is to take.
+models::Value PipelineRunner::infer(const MicroBatch& micro) {
+  Parcel parcel;
+  forward_only(std::span(&micro, 1), [&](std::size_t, const models::Value& value) {
+    parcel.counts = {value.size()};
+    for (const at::Tensor& tensor : value) {
+      parcel.layouts.push_back(layout_of(tensor, false));
+      parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
+    }
+  });
+  std::vector<std::int64_t> words = words_of(parcel);
+  std::vector<std::int64_t> size{static_cast<std::int64_t>(words.size())};
+  const int root = plan_.last_rank();
+  grid_.pipeline->broadcast(Buffer::of(std::span(size)), root, {.label = "value"}).wait();
+  words.resize(static_cast<std::size_t>(size[0]));
+  grid_.pipeline->broadcast(Buffer::of(std::span(words)), root, {.label = "value"}).wait();
+  if (grid_.last == nullptr) {
+    parcel = parcel_of(words);
+    for (const TensorLayout& layout : parcel.layouts) parcel.tensors.push_back(layout.allocate());
+  }
+  for (const at::Tensor& tensor : parcel.tensors)
+    grid_.pipeline
+        ->broadcast({tensor.data_ptr(), tensor.nbytes(), DType::U8}, root, {.label = "value"})
+        .wait();
+  return parcel.tensors;
+}
+
+void PipelineRunner::tell_all(std::span<double> values) const {
+  grid_.pipeline->broadcast(Buffer::of(values), plan_.last_rank(), {.label = "loss"}).wait();
+}
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

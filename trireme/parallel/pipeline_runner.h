@@ -1,0 +1,112 @@
+// PipelineRunner: a step's micro-batches through this rank's pipeline stages, in the order of the
+// schedule.
+//
+// Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. Where
+// the schedule splits the backward pass, W computes those of our linear layers
+// (tensor/deferred.h); foreign layers compute theirs in I, and W hands them on. What goes wrong in
+// a pass is put in the ballot, and the schedule goes on without it. Not thread safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/parallel/agreement.h"
+#include "trireme/parallel/data/autograd_hooks.h"
+#include "trireme/parallel/grid.h"
+#include "trireme/parallel/model_parts.h"
+#include "trireme/parallel/pipeline/executor.h"
+#include "trireme/parallel/pipeline/stage_passes.h"
+#include "trireme/parallel/pipeline_sync.h"
+#include "trireme/parallel/scalar_tree.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/tensor/batch.h"
+#include "trireme/tensor/deferred.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+class PipelineRunner final : private Passes {
+ public:
+  using SumLoss = StagePasses::SumLoss;
+  /// Told of the last stage's values, on its rank.
+  using Output = std::function<void(std::size_t micro, const models::Value& value)>;
+
+  /// All of them outlive it.
+  PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid& grid, const ModelParts& parts,
+                 PipelineSync& sync);
+
+  /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch. The summed
+  /// losses go to `losses`, and the counts into the ballot, on the last stage's rank.
+  void train(const Batch& batch, std::span<const std::uint32_t> leaves, const SumLoss& loss,
+             ScalarTree& losses, Ballot& ballot);
+  /// Of train(): done when what it sent has left its memory. Then settle() says whether all ranks
+  /// know the step to be good.
+  Work sent() { return executor_.sent(); }
+  void settle(bool good);
+
+  /// Forward alone, without a graph. Throws what a block or `output` throws.
+  void forward_only(std::span<const MicroBatch> micros, const Output& output);
+  /// The last stage's value on every rank of this pipeline.
+  models::Value infer(const MicroBatch& micro);
+
+  /// What rank of the last stage knows, on all ranks of this pipeline.
+  void tell_all(std::span<double> values) const;
+
+ private:
+  // One of this rank's stages in a step.
+  struct Part {
+    ModelPart* model = nullptr;
+    ParameterSync* sync = nullptr;
+    StagePasses passes;
+    std::unique_ptr<GradientHooks> hooks;
+    std::vector<bool> ran;                              // forward, by micro-batch
+    std::vector<std::vector<double>> batch_statistics;  // by micro-batch
+    // What waits for W, by micro-batch.
+    struct Waiting {
+      std::map<std::size_t, at::Tensor> gradients;  // that came with I, by leaf
+      std::vector<tensor::DeferredGradient> deferred;
+    };
+    std::map<std::uint32_t, Waiting> waiting;
+    std::map<const void*, std::size_t> leaf_of;  // parameter's TensorImpl -> leaf
+    bool keeps_waiting = false;                  // gradients that come now do
+    std::uint32_t micro = 0;                     // that runs back now
+  };
+
+  Parcel forward(int stage, std::uint32_t micro, Parcel in) override;
+  Parcel backward(int stage, std::uint32_t micro, Parcel gradients) override;
+  Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) override;
+  void backward_weight(int stage, std::uint32_t micro) override;
+  void refuse(const std::exception_ptr& error) override;
+  Parcel forward_training(Part& part, std::uint32_t micro, Parcel in);
+  Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in);
+  Parcel run_back(Part& part, std::uint32_t micro, const Parcel& gradients);
+  Part& part_of(int stage);
+  bool is_last(const Part& part) const;
+  void take(Part& part, std::size_t leaf, at::Tensor gradient);
+  void compute_deferred(Part& part, Part::Waiting& waiting);
+  void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
+
+  PipelinePlan& plan_;
+  const Grid& grid_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  Executor executor_;
+  std::vector<std::string> keys_;
+
+  // Of the step, or the forward passes, under way.
+  std::span<const MicroBatch> micros_;
+  std::span<const std::uint32_t> leaves_;
+  std::int64_t step_ = 0;
+  const SumLoss* loss_ = nullptr;  // null: forward passes alone
+  Ballot* ballot_ = nullptr;
+  std::vector<double> values_;  // summed losses by micro-batch
+  const Output* output_ = nullptr;
+  std::exception_ptr error_;  // of forward passes alone
+};
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme

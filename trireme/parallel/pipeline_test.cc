@@ -1,0 +1,450 @@
+// A pipeline through Strategy: every schedule ends with the bits of one process.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kBlock = 8, kVocab = 20;
+
+models::Blocks gpt(const std::string& precision = "fp32", int layers = 3) {
+  return models::make_gpt({.layers = layers,
+                           .heads = 2,
+                           .width = 16,
+                           .block = kBlock,
+                           .vocab = kVocab,
+                           .dropout = 0.1,
+                           .precision = precision});
+}
+
+models::Blocks mlp() {
+  return models::make_mlp({.widths = {kBlock, 12, 16, 8, 3}, .input = "numbers"});
+}
+
+// Micro-batch `index` of step `step`: a function of nothing else; now and then a short one.
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index, std::uint32_t total) {
+  const std::int64_t rows = index + 1 == total && step % 2 == 1 ? 1 : 2;
+  at::Tensor noise = at::empty({rows, kBlock + 1}, at::kFloat);
+  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
+  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
+  return {.index = index,
+          .first_sample = 2 * index,
+          .count = rows * kBlock,
+          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
+                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()},
+                     {"numbers", noise.narrow(1, 0, kBlock).contiguous()},
+                     {"wanted", noise.narrow(1, 0, 3).contiguous()}}};
+}
+
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
+               const kernel::Assignment& assignment) {
+  Batch batch{.total = total, .step = step};
+  for (std::uint32_t i = 0; i < total; ++i) batch.global_count += micro_batch(step, i, total).count;
+  for (const std::uint32_t i : leaves_of(assignment, total, rank))
+    batch.micro.push_back(micro_batch(step, i, total));
+  return batch;
+}
+
+Loss squared_loss() {
+  return [](const models::Value& output, const MicroBatch& micro) {
+    return (output.at(0) - micro.field("wanted")).pow(2).sum();
+  };
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  double validation = 0;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+struct Layout {
+  int pipeline = 1, data = 1;
+  std::string schedule = "1f1b";
+  int chunks = 0;
+  std::string sync = "plain";
+  std::string recompute = "none";
+};
+
+struct Model {
+  std::function<models::Blocks()> make;
+  Loss loss;
+  OptimizerOptions optimizer = AdamW{.learning_rate = 1e-2};
+  std::string precision = "fp32";
+};
+
+Outcome train(testing::RankContext& rank, const Model& model, const Layout& layout) {
+  kernel::Assignment assignment;
+  parallel::Seat seat{.world = rank.world.get()};
+  seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+  Strategy strategy(seat, model.make(),
+                    {.sync = layout.sync,
+                     .pipeline = layout.pipeline,
+                     .schedule = layout.schedule,
+                     .chunks = layout.chunks,
+                     .precision = model.precision,
+                     .clip = 0.5,
+                     .bucket_bytes = 2048,
+                     .recompute = layout.recompute},
+                    optim::make_optimizer(model.optimizer));
+  Outcome outcome;
+  for (int step = 0; step < 3; ++step) {
+    const std::uint32_t total = step == 1 ? 5 : 8;
+    const Batch batch = batch_of(step, total, rank.rank, assignment);
+    const StepResult result = strategy.step(batch, model.loss);
+    EXPECT_EQ(result.count, batch.global_count);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.gradient_norm);
+  }
+  const Batch held_out = batch_of(100, 4, rank.rank, kernel::contiguous(layout.data));
+  outcome.validation = strategy.evaluate({held_out, held_out}, model.loss);
+  outcome.hash = strategy.weights_hash();
+  return outcome;
+}
+
+Outcome train_on(const Model& model, const Layout& layout) {
+  const int ranks = layout.pipeline * layout.data;
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+    outcomes[static_cast<std::size_t>(rank.rank)] = train(rank, model, layout);
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+  return outcomes[0];
+}
+
+std::string name_of(const Layout& layout) {
+  return layout.schedule + " on " + std::to_string(layout.pipeline) + " x " +
+         std::to_string(layout.data) + ", " + layout.sync;
+}
+
+const std::vector<Model>& models_under_test() {
+  static const std::vector<Model> all = {
+      {[] { return gpt(); }, token_loss()},
+      {mlp, squared_loss(), Sgd{.learning_rate = 1e-3, .momentum = 0.9}}};
+  return all;
+}
+
+TEST(Pipeline, RecomputationChangesNoBit) {
+  const Model& model = models_under_test().front();
+  const Outcome one = train_on(model, {});
+  for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b"}) {
+    for (const char* recompute : {"full", "every-2", "selective"}) {
+      Layout layout{.pipeline = 2, .schedule = schedule, .recompute = recompute};
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout) << ", " << recompute;
+    }
+  }
+}
+
+TEST(Pipeline, EndsWithTheBitsOfOneProcess) {
+  for (const Model& model : models_under_test()) {
+    const Outcome one = train_on(model, {});
+    EXPECT_GT(one.norms.front(), 0.5) << "nothing is clipped";
+    for (const Layout& layout :
+         {Layout{2, 1, "gpipe"}, {2, 1, "1f1b"}, {4, 1, "gpipe"}, {4, 1, "1f1b"}, {2, 1, "naive"}})
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
+  }
+}
+
+// Batches of 5 give three pipelines 1, 2 and 2 micro-batches.
+TEST(Pipeline, TimesDataParallelIsTheSameTraining) {
+  for (const Model& model : models_under_test()) {
+    const Outcome one = train_on(model, {});
+    for (const Layout& layout : {Layout{2, 2}, {2, 3, "gpipe"}, {4, 2}})
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
+  }
+}
+
+// A V holds the first stage and the last, both uses of the tied embedding, on one rank.
+TEST(Pipeline, EverySchedulesBitsAreThoseOfOneProcess) {
+  const Model model{[] { return gpt("fp32", 6); }, token_loss()};
+  const Outcome one = train_on(model, {});
+  for (const Layout& layout : {Layout{2, 1, "interleaved-1f1b"},
+                               {2, 1, "breadth-first", 3},
+                               {2, 2, "interleaved-1f1b", 4},
+                               {4, 1, "zb-h1"},
+                               {4, 1, "zb-h2"},
+                               {2, 1, "zb-v"},
+                               {4, 1, "zb-v"},
+                               {2, 2, "dualpipe-v"}})
+    EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
+}
+
+TEST(Pipeline, EveryPrecisionAndOptimizer) {
+  for (const char* precision : {"bf16", "fp64"}) {
+    const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
+                      precision};
+    EXPECT_EQ(train_on(model, {2, 2}), train_on(model, {})) << precision;
+  }
+  for (const OptimizerOptions& optimizer : {OptimizerOptions(Lamb{}), {Adafactor{}}, {Lion{}}}) {
+    const Model model{[] { return gpt("fp32", 2); }, token_loss(), optimizer};
+    const Outcome one = train_on(model, {});
+    EXPECT_EQ(train_on(model, {3, 1}), one);
+    EXPECT_EQ(train_on(model, {2, 1, "zb-v"}), one);
+  }
+}
+
+// The simulated clock stands still while blocks compute, so the cut stays even; the trained bits
+// are the same whether blocks were measured or not.
+TEST(Pipeline, MeasuringBlocksLeavesNoTrace) {
+  const auto hash = [](bool measured) {
+    std::string result;
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      StrategyOptions options{.pipeline = 2};
+      if (measured) options.example = [] { return micro_batch(9, 0, 2); };
+      Strategy strategy({.world = rank.world.get()}, gpt(), options,
+                        optim::make_optimizer(AdamW{}));
+      strategy.step(batch_of(0, 4, 0, {1, 1}), token_loss());
+      const std::string own = strategy.weights_hash();
+      if (rank.rank == 0) result = own;
+    });
+    return result;
+  };
+  EXPECT_EQ(hash(true), hash(false));
+}
+
+// Owners' parts of the tied embedding are cut differently in the stages that hold it; batches of 5
+// leave a pipeline a micro-batch less than the other.
+TEST(Pipeline, TimesZero1IsTheSameTraining) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
+                      precision};
+    const Outcome one = train_on(model, {});
+    for (const Layout& layout : {Layout{2, 2, "1f1b", 0, "zero1"},
+                                 {2, 3, "gpipe", 0, "zero1"},
+                                 {4, 2, "zb-h1", 0, "zero1"},
+                                 {2, 2, "zb-v", 0, "zero1"},
+                                 {2, 3, "dualpipe-v", 0, "zero1"}})
+      EXPECT_EQ(train_on(model, layout), one) << name_of(layout) << ", " << precision;
+  }
+  const Model model{[] { return gpt(); }, token_loss(), Lamb{}};
+  EXPECT_EQ(train_on(model, {2, 2, "zb-v", 0, "zero1"}), train_on(model, {}));
+}
+
+// Three tensors of one value cross: one that is used, an int64 one, and one that nobody reads. The
+// first block's value is read two stages on, and beside it in its own stage.
+struct Split : torch::nn::Module {
+  Split() { table = register_module("table", torch::nn::Embedding(kVocab, 8)); }
+  std::vector<at::Tensor> forward(const at::Tensor& tokens) {
+    const at::Tensor rows = table(tokens);
+    return {rows, tokens + 1, rows.sum(-1)};
+  }
+  torch::nn::Embedding table{nullptr};
+};
+struct Mix : torch::nn::Module {
+  Mix() { linear = register_module("linear", torch::nn::Linear(8, 8)); }
+  at::Tensor forward(const at::Tensor& rows, const at::Tensor& marks, const at::Tensor&) {
+    return at::tanh(linear(rows).transpose(0, 1)) * marks.transpose(0, 1).unsqueeze(-1).ne(2);
+  }
+  torch::nn::Linear linear{nullptr};
+};
+struct End : torch::nn::Module {
+  End() { linear = register_module("linear", torch::nn::Linear(8, kVocab)); }
+  at::Tensor forward(const at::Tensor& mixed, const at::Tensor& rows, const at::Tensor& marks,
+                     const at::Tensor&) {
+    return linear(mixed.transpose(0, 1) + rows * marks.unsqueeze(-1).to(at::kFloat));
+  }
+  torch::nn::Linear linear{nullptr};
+};
+models::Blocks branching() {
+  models::Blocks blocks;
+  blocks.add("split", [] { return Split(); });
+  blocks.add("mix", [] { return Mix(); });
+  blocks.add("between", [] { return [](const at::Tensor& x) { return x * 2; }; });
+  blocks.add_block({.name = "end",
+                    .make = [] { return models::as_block(End()); },
+                    .reads = {"between", "split"}});
+  return blocks;
+}
+
+TEST(Pipeline, AnyTensorsCrossAndValuesAreHandedOn) {
+  const Model model{branching, token_loss()};
+  const Outcome one = train_on(model, {});
+  for (const Layout& layout : {Layout{2, 1}, {4, 1}, {4, 1, "zb-h1"}, {2, 1, "zb-v"}, {3, 2}})
+    EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
+}
+
+Strategy strategy_of(testing::RankContext& rank, const models::Blocks& model,
+                     StrategyOptions options) {
+  return {parallel::Seat{.world = rank.world.get()}, model, std::move(options),
+          optim::make_optimizer(AdamW{.learning_rate = 1e-2})};
+}
+
+TEST(Pipeline, APassThatThrowsIsNamedOnAllRanksAndNothingIsApplied) {
+  for (const int failing_step : {0, 1}) {  // before and after shapes are agreed
+    testing::run_ranks(4, [&](testing::RankContext& rank) {
+      Strategy strategy = strategy_of(rank, gpt(), {.pipeline = 4});
+      Loss loss = token_loss();
+      const auto batch = [](int step) { return batch_of(step * 2, 8, 0, {1, 1}); };
+      if (failing_step == 1) strategy.step(batch(0), loss);
+      const std::string before = strategy.weights_hash();
+      loss = [&](const models::Value& output, const MicroBatch& micro) {
+        if (micro.index == 3) throw std::out_of_range("no such word");
+        return token_loss()(output, micro);
+      };
+      try {
+        strategy.step(batch(1), loss);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_EQ(error.peer(), 3);
+        EXPECT_THAT(error.what(), HasSubstr("no such word"));
+      }
+      EXPECT_EQ(strategy.weights_hash(), before);
+      strategy.step(batch(2), token_loss());
+      EXPECT_NE(strategy.weights_hash(), before);
+    });
+  }
+}
+
+TEST(Pipeline, AnotherShapeOnStepTwoIsRefusedWithBothShapes) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    int step = 0;
+    models::Blocks model;
+    model.add("first", [&] {
+      return [&](const at::Tensor& x) { return at::zeros({x.size(0), step == 0 ? 4 : 5}); };
+    });
+    model.add("second", [] { return torch::nn::Linear(4, 3); });
+    model.add_block({.name = "wide", .make = [] {
+                       return models::as_block([](const at::Tensor& x) { return x; });
+                     }});
+    Strategy strategy = strategy_of(rank, model, {.pipeline = 2});
+    const Loss loss = [](const models::Value& output, const MicroBatch&) {
+      return output.at(0).sum();
+    };
+    strategy.step(batch_of(0, 4, 0, {1, 1}), loss);
+    step = 1;
+    try {
+      strategy.step(batch_of(2, 4, 0, {1, 1}), loss);
+      ADD_FAILURE() << "the step was applied";
+    } catch (const StepRefused& error) {
+      EXPECT_THAT(error.what(), HasSubstr("\"first\" as F32 [2, 5]"));
+      EXPECT_THAT(error.what(), HasSubstr("agreed was F32 [2, 4]"));
+      EXPECT_EQ(error.peer(), 0);
+    }
+  });
+}
+
+// A rank that has heard of it ends, and one that has not heard everybody yet may see that instead:
+// the job's first error is the one that counts, and names the loop.
+TEST(Pipeline, ALoopThatEndsEarlyIsNamedToRanksThatWaitForActivations) {
+  for (const int ranks : {2, 3, 4}) {
+    int named = 0, bereft = 0;
+    std::mutex mutex;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      Strategy strategy = strategy_of(rank, gpt(), {.pipeline = ranks});
+      strategy.step(batch_of(0, 4, 0, {1, 1}), token_loss());
+      if (rank.rank == 1) return;
+      try {
+        strategy.step(batch_of(2, 4, 0, {1, 1}), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const UnevenInput& error) {
+        EXPECT_EQ(error.peer(), 1);
+        const std::lock_guard lock(mutex);
+        ++named;
+      } catch (const PeerLost&) {
+        const std::lock_guard lock(mutex);
+        ++bereft;
+      }
+    });
+    EXPECT_GE(named, 1) << ranks << " ranks";
+    EXPECT_EQ(named + bereft, ranks - 1);
+  }
+}
+
+TEST(Pipeline, TheLastValueReachesEveryRank) {
+  at::Tensor one;
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    one = strategy_of(rank, gpt(), {}).infer(micro_batch(0, 0, 2)).at(0);
+  });
+  testing::run_ranks(4, [&](testing::RankContext& rank) {
+    Strategy strategy = strategy_of(rank, gpt(), {.pipeline = 2});
+    EXPECT_FALSE(strategy.has_whole_weights());
+    EXPECT_TRUE(at::equal(strategy.infer(micro_batch(0, 0, 2)).at(0), one));
+  });
+}
+
+// Saved by two stages, resumed by four, and by one rank.
+TEST(Pipeline, StateGoesOnAtAnyPipelineSize) {
+  struct Saved {
+    std::map<std::string, at::Tensor> tensors;
+    std::string metadata, hash;
+  };
+  const auto run = [](const Layout& layout, const Saved* from, int first, int last) {
+    Saved saved;
+    std::mutex mutex;
+    testing::run_ranks(layout.pipeline * layout.data, [&](testing::RankContext& rank) {
+      Strategy strategy = strategy_of(
+          rank, gpt(), {.pipeline = layout.pipeline, .schedule = layout.schedule, .ema = 0.9});
+      if (from != nullptr) {
+        for (const NamedShard& shard : strategy.state())
+          shard.local.copy_(from->tensors.at(shard.name).view_as(shard.local));
+        strategy.restored(from->metadata);
+      }
+      for (int step = first; step < last; ++step)
+        strategy.step(batch_of(step, 8, rank.rank, {layout.data, 1}), token_loss());
+      const auto state = strategy.state();
+      const std::string hash = strategy.weights_hash();
+      const std::lock_guard lock(mutex);
+      saved.metadata = strategy.metadata();
+      saved.hash = hash;
+      for (const NamedShard& shard : state) saved.tensors[shard.name] = shard.local.clone();
+    });
+    return saved;
+  };
+  const Saved half = run({}, nullptr, 0, 2), end = run({}, nullptr, 0, 4);
+  for (const Layout& layout : {Layout{2, 1}, {4, 2}, {2, 1, "zb-v"}}) {
+    const Saved own = run(layout, nullptr, 0, 2);
+    EXPECT_EQ(own.tensors.size(), half.tensors.size()) << name_of(layout);
+    for (const auto& [name, tensor] : half.tensors)
+      EXPECT_TRUE(at::equal(own.tensors.at(name).flatten(), tensor.flatten())) << name;
+    EXPECT_EQ(run(layout, &half, 2, 4).hash, end.hash) << name_of(layout);
+    EXPECT_EQ(run({}, &own, 2, 4).hash, end.hash) << name_of(layout);
+  }
+}
+
+TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
+  const auto refusal = [](int ranks, const models::Blocks& model, const StrategyOptions& options) {
+    std::string message;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      try {
+        strategy_of(rank, model, options);
+        ADD_FAILURE() << "it was accepted";
+      } catch (const ConfigError& error) {
+        if (rank.rank == 0) message = error.what();
+      }
+    });
+    return message;
+  };
+  EXPECT_THAT(refusal(8, gpt(), {.pipeline = 8}),
+              HasSubstr("8 pipeline stages are more than the model's 5 blocks"));
+  EXPECT_THAT(refusal(3, gpt(), {.pipeline = 2}), HasSubstr("1 are left over"));
+  EXPECT_THAT(refusal(4, gpt(), {.pipeline = 2, .data = 4}), HasSubstr("2 ranks for each"));
+  EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .schedule = "2f2b"}), HasSubstr("1f1b"));
+  EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .chunks = 2}), HasSubstr("a rank holds one stage"));
+  EXPECT_THAT(refusal(2, gpt(), {.sync = "local_sgd", .pipeline = 2}), HasSubstr("local_sgd"));
+  EXPECT_THAT(refusal(4, gpt(), {.sync = "zero3", .pipeline = 2}), HasSubstr("zero1"));
+  EXPECT_THAT(refusal(2, gpt().tie("head.norm.weight", "layer.0.no.such"), {.pipeline = 2}),
+              HasSubstr("layer.0.no.such"));
+}
+
+}  // namespace
+}  // namespace trireme

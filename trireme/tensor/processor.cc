@@ -1,0 +1,51 @@
+#include "trireme/tensor/processor.h"
+
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include <cstdlib>
+
+#include "trireme/kernel/isa.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace tensor {
+namespace {
+
+// oneDNN's (each under its old name, too), MKL's, ATen's. Their libraries read them once, at their
+// first kernel.
+constexpr const char* kVariables[] = {"ONEDNN_MAX_CPU_ISA",         "DNNL_MAX_CPU_ISA",
+                                      "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE",
+                                      "MKL_ENABLE_INSTRUCTIONS",    "MKL_CBWR",
+                                      "MKL_DEBUG_CPU_TYPE"};
+
+const char* vendor_name() {
+  switch (kernel::vendor()) {
+    case kernel::Vendor::Intel:
+      return "Intel";
+    case kernel::Vendor::Amd:
+      return "AMD";
+    default:
+      return "other";
+  }
+}
+
+}  // namespace
+
+std::string describe_processor(const std::function<const char*(const char*)>& environment) {
+  std::string text = "LibTorch ";
+  text.append(TORCH_VERSION).append(", ").append(vendor_name()).append(", kernels ");
+  text.append(kernel::name_of(kernel::isa()));
+  if (kernel::has_bf16_products()) text.append(" bf16");
+  text.append(", ATen ").append(at::get_cpu_capability());  // honours ATEN_CPU_CAPABILITY
+  for (const char* variable : kVariables) {
+    const char* value = environment ? environment(variable) : std::getenv(variable);
+    if (value != nullptr && *value != '\0')
+      text.append(", ").append(variable).append("=").append(value);
+  }
+  return text;
+}
+
+}  // namespace tensor
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include "trireme/train/fit_candidates.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
+#include "trireme/observe/progress.h"
+#include "trireme/parallel/sync_plan.h"
+#include "trireme/train/job_plan.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+struct Layout {
+  std::string sync;
+  int shard = 0;
+};
+
+// Said on the command line or in the environment: somebody wants it so.
+bool insisted(const config::Config& config, const char* key) {
+  const std::string& source = config.source(key);
+  return source == "--set" || source.starts_with("TRIREME_");
+}
+
+// Least communication first. ZeRO-1 sends what plain does; ZeRO-2 reduces micro-batch by
+// micro-batch; hybrid and ZeRO-3 gather the weights twice besides, one within a host.
+std::vector<Layout> layouts(const config::Config& config, const Settings& settings, int ranks) {
+  if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
+  std::vector<Layout> all = {{"plain"}};
+  const int data = ranks / std::max(1, settings.strategy.pipeline);
+  if (data <= 1) return all;
+  all.insert(all.end(), {{"zero1"}, {"zero2"}});
+  for (int shard = 2; shard < data; ++shard)
+    if (data % shard == 0) all.push_back({"hybrid", shard});
+  all.push_back({"zero3"});
+  return all;
+}
+
+// More lanes than cores would wait for one another; more than micro-batches stand still.
+int most_lanes(const Settings& settings, int ranks, std::int64_t micro) {
+  const std::int64_t micro_batches = settings.batches.batch / micro;
+  const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
+  if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap as it is
+  const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
+  return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
+}
+
+plan::FitCandidate candidate(const Settings& settings, const input::Corpus& corpus, int ranks,
+                             const Layout& layout, int lanes, std::int64_t micro) {
+  plan::FitCandidate one{
+      .sync = layout.sync, .shard = layout.shard, .lanes = lanes, .micro = micro};
+  Settings varied = settings;
+  varied.strategy.sync = layout.sync;
+  varied.strategy.shard = layout.shard;
+  varied.strategy.lanes = lanes;
+  varied.batches.micro = micro;
+  const bool sharded = layout.sync != "plain" && ranks > 1;
+  if (sharded && settings.strategy.compression != "none") {
+    one.impossible = "comm.compression is for plain";
+  } else if (sharded && !settings.strategy.overlap) {
+    one.impossible = "parallel.overlap = false is for plain";
+  }
+  if (!one.impossible.empty()) return one;
+  try {
+    one.predicted_bytes = plan_training(varied, corpus, "fit", ranks).memory.total();
+  } catch (const ConfigError& error) {
+    one.impossible = error.message();
+  }
+  return one;
+}
+
+}  // namespace
+
+std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
+                                               const Settings& settings,
+                                               const input::Corpus& corpus, int ranks,
+                                               std::int64_t micro) {
+  if (parallel::is_local(settings.strategy.sync))
+    throw ConfigError("--fit chooses among layouts of the same bits, and parallel.sync = \"" +
+                          settings.strategy.sync + "\" is a training of its own",
+                      {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
+  Settings measured = settings;
+  // Of a model without a formula the figures are taken by running it: once will do.
+  const ModelFigures figures = settings.model.figures(micro);
+  measured.model.figures = [figures](std::int64_t) { return figures; };
+  std::vector<plan::FitCandidate> candidates;
+  for (const Layout& layout : layouts(config, settings, ranks)) {
+    // Where ranks hold parts of gradients they compute one micro-batch each at a time.
+    const bool in_turn = ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
+    const int most = in_turn ? 1 : most_lanes(settings, ranks, micro);
+    if (insisted(config, "train.lanes")) {
+      candidates.push_back(
+          candidate(measured, corpus, ranks, layout, settings.strategy.lanes, micro));
+      continue;
+    }
+    for (int lanes = most; lanes >= 1; --lanes)
+      candidates.push_back(candidate(measured, corpus, ranks, layout, lanes, micro));
+  }
+  return candidates;
+}
+
+std::vector<std::int64_t> smaller_micro_batches(const Settings& settings) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t micro = settings.batches.micro - 1; micro >= 1; --micro)
+    if (settings.batches.batch % micro == 0) divisors.push_back(micro);
+  return divisors;
+}
+
+MemoryForARank memory_for_a_rank(const Settings& settings, int ranks) {
+  if (settings.memory_limit > 0) return {settings.memory_limit, "memory.limit"};
+  const std::int64_t left = std::min(observe::memory_available(), observe::memory_left());
+  return {left / ranks, observe::bytes_text(static_cast<double>(left)) +
+                            " are left on this machine or by its cgroup, for " +
+                            std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks")};
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

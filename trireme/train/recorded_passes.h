@@ -1,0 +1,19 @@
+// The pipeline passes of a run's last traced step, for `trireme show schedule --recorded`.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "trireme/observe/trace.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+/// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02}, seconds on
+/// rank 0's clock. Of the last step, and of the pipeline at data coordinate 0.
+std::string recorded_passes(std::span<const observe::RankTrace> traces, int data_ranks);
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
