@@ -73,6 +73,7 @@ class LocalLayers final : public LayerFactory {
   }
   std::int64_t heads(std::int64_t heads) const override { return heads; }
   at::Tensor whole(const at::Tensor& parameter) const override { return parameter; }
+  at::Tensor dropout(const at::Tensor& x, double p) const override { return tensor::dropout(x, p); }
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
     return tensor::cross_entropy_sum(logits, targets);
   }
