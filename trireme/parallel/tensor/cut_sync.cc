@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/leaf_sum.h"
+#include "trireme/kernel/elementwise.h"
 #include "trireme/parallel/tensor/part.h"
 
 namespace trireme {
