@@ -1,4 +1,4 @@
-#include "trireme/parallel/tensor/cut_sync.h"
+#include "trireme/parallel/cut_sync.h"
 
 #include <array>
 #include <limits>
