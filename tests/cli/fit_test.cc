@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -61,6 +62,22 @@ class Fit : public ::testing::Test {
 };
 
 std::string megabytes(std::int64_t bytes) { return "memory.limit=" + std::to_string(bytes); }
+
+TEST_F(Fit, LeavesNothingBehindWhenItIsStopped) {
+  const std::string temporary = folder_.path() + "/tmp";
+  std::filesystem::create_directory(temporary);
+  Command::Running running = trireme_command({"plan", config_, "--ranks", "2", "--fit"})
+                                 .in(folder_.path())
+                                 .with("TMPDIR", temporary)
+                                 .start();
+  ASSERT_TRUE(running.wait_for("trying")) << running.output();
+  running.send(SIGINT);
+  const CommandResult result = running.wait(30);
+  EXPECT_EQ(result.code, 130) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped before all runs had ended"));
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(temporary));
+}
 
 TEST_F(Fit, GivesItsTrialsTheEnvironment) {
   std::string words = read_file(config_);
