@@ -1,6 +1,6 @@
-// Same training, every mesh: pipeline x data x shard x tensor over real processes. For one number
-// of tensor-parallel ranks all meshes end with the same bits; without any, with those of one
-// process; and the losses of all are near.
+// Same training, every mesh: pipeline x data x shard x context x tensor over real processes. For
+// one number of tensor-parallel ranks all meshes end with the same bits; without any, with those of
+// one process; and the losses of all are near.
 #include <cmath>
 
 #include "tests/numerics/same_training.h"

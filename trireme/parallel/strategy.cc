@@ -7,6 +7,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/parallel/block_profile.h"
 #include "trireme/parallel/cut_sync.h"
+#include "trireme/parallel/group_layers.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
@@ -61,9 +62,11 @@ void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) 
     refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
 }
 
-void check_tensor(const StrategyOptions& options, const parallel::Seat& seat) {
+// Of ranks that go through a layer together.
+void check_together(const std::string& axis, int size, const StrategyOptions& options,
+                    const parallel::Seat& seat) {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what + " with parallel.tensor = " + std::to_string(options.tensor),
+    throw ConfigError(what + " with " + axis + " = " + std::to_string(size),
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
   if (parallel::is_local(options.sync))
@@ -85,6 +88,16 @@ void check_optimizer(const optim::Optimizer& optimizer, const parallel::Seat& se
                      .advice = "Use adamw, sgd or lion, or parallel.tensor = 1."});
 }
 
+// Null: whole ones.
+std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid,
+                                                      const StrategyOptions& options) {
+  if (grid.layer == nullptr) return nullptr;
+  std::shared_ptr<const models::LayerFactory> layers = models::local_layers();
+  if (grid.tensor != nullptr) layers = parallel::tensor_layers(*grid.tensor, options.sequence);
+  if (grid.context != nullptr) layers = parallel::context_layers(*grid.context, std::move(layers));
+  return layers;
+}
+
 // `size`: ranks that hold the same stage.
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
                                  int size) {
@@ -92,14 +105,15 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     throw ConfigError(what,
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.context != 1)
-    refuse("parallel.context = " + std::to_string(options.context) + " is not in this release",
-           "Leave it at 1.");
+  if (options.sequence && options.context != 1)
+    refuse("parallel.sequence = true with parallel.context = " + std::to_string(options.context),
+           "Both cut sequences: use one of them.");
   if (options.sequence && options.tensor == 1)
     refuse("parallel.sequence = true with parallel.tensor = 1",
            "Sequences are cut among tensor-parallel ranks: set parallel.tensor.");
   if (options.pipeline != 1) check_pipeline(options, seat);
-  if (options.tensor != 1) check_tensor(options, seat);
+  if (options.tensor != 1) check_together("parallel.tensor", options.tensor, options, seat);
+  if (options.context != 1) check_together("parallel.context", options.context, options, seat);
   const parallel::SyncPlan plan =
       parallel::plan_sync(options.sync, size, options.shard, seat.local_size);
   if (options.sync == "plain" && options.shard > 1)
@@ -154,9 +168,8 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
     : seat(own_seat),
       pipeline(plan_pipeline(own_options)),
-      grid(*seat.world, pipeline, own_options.tensor),
-      layers(grid.tensor != nullptr ? parallel::tensor_layers(*grid.tensor, own_options.sequence)
-                                    : nullptr),
+      grid(*seat.world, pipeline, own_options.context, own_options.tensor),
+      layers(layers_of(grid, own_options)),
       plan(check_options(own_options, seat, grid.data().size())),
       options(prepared(std::move(own_options))),
       parts(build(own_model)),
@@ -313,8 +326,8 @@ void Strategy::Impl::make_hooks() {
     runner = std::make_unique<parallel::PipelineRunner>(seat, pipeline, grid, parts, *stages);
     return;
   }
-  if (grid.tensor != nullptr && options.lanes > 1)
-    lanes_note = "tensor-parallel ranks go through a layer together, one micro-batch at a time";
+  if (grid.layer != nullptr && options.lanes > 1)
+    lanes_note = "ranks that share a layer go through it together, one micro-batch at a time";
   hooks = std::make_unique<parallel::GradientHooks>(
       store().leaves(),
       [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); });
@@ -380,7 +393,7 @@ std::int64_t Strategy::offloaded_bytes() const {
 }
 bool Strategy::has_whole_weights() const {
   return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr &&
-         impl_->grid.tensor == nullptr;
+         impl_->grid.layer == nullptr;
 }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }

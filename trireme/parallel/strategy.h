@@ -36,7 +36,11 @@ Loss token_loss();
 struct StrategyOptions {
   /// zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
   std::string sync = "plain";
-  int pipeline = 1, data = 0, context = 1;  // data 0 = what is left
+  int pipeline = 1, data = 0;  // data 0 = what is left
+  /// Ranks that share the positions of every sequence (parallel/group_layers.h), of models whose
+  /// blocks ask their LayerFactory for attention (GPT, BERT). Twice as many divide the sequence
+  /// length. As `tensor`: within a tolerance.
+  int context = 1;
   /// Ranks that share the tensors of each layer, where the model's blocks ask their LayerFactory
   /// for them (GPT, BERT, MLP). Weights agree with one process's within a tolerance (NUMERICS.md);
   /// what else is chosen here changes no bit of them.
@@ -134,8 +138,8 @@ class Strategy final : public Saveable {
   /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
   /// Forward only: the last block's value (generation). Under zero3 and hybrid, in a pipeline and
-  /// with tensor parallelism, where no rank has a full copy, collective: all ranks call it with
-  /// micro-batches of one shape. Where ranks train copies of their own, by this rank's.
+  /// with tensor or context parallelism, where no rank has a full copy, collective: all ranks call
+  /// it with micro-batches of one shape. Where ranks train copies of their own, by this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
@@ -146,7 +150,8 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
-  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline, tensor): infer() is
+  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline, tensor), or of
+  /// sequences (context): infer() is
   /// collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;

@@ -1,15 +1,35 @@
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <deque>
 
+#include "trireme/parallel/context/positions.h"
 #include "trireme/parallel/strategy_impl.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme {
 inline namespace v0 {
+namespace {
+
+// [B, T/N, ...] of every rank -> [B, T, ...].
+at::Tensor all_positions(const at::Tensor& own, comm::Communicator& group) {
+  std::vector<std::int64_t> sizes = own.sizes().vec();
+  sizes.insert(sizes.begin(), group.size());
+  const at::Tensor all = at::empty(sizes, own.options());
+  group
+      .all_gather(tensor::to_buffer(own.contiguous()), tensor::to_buffer(all),
+                  {.label = "gather positions"})
+      .wait();
+  return parallel::join_positions(all.unbind(), 1);
+}
+
+}  // namespace
 
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
-                                             const std::vector<Loss>& sums) {
+                                             const std::vector<Loss>& own_sums) {
+  std::vector<Loss> sums;
+  for (const Loss& sum : own_sums) sums.push_back(of_all_positions(sum));
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   const auto common = common_weights();
@@ -19,7 +39,8 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
   std::int64_t count = 0;
   const kernel::Assignment shares = kernel::contiguous(grid.data().size());
   sync->begin(0, order_of(evaluation_rounds(batches), false));
-  for (const Batch& batch : batches) {
+  for (const Batch& given : batches) {
+    const Batch batch = own_part(given);
     const std::size_t first = trees.size();
     for (std::size_t i = 0; i < sums.size(); ++i)
       trees.emplace_back(batch.total, shares, grid.data().rank());
@@ -65,7 +86,11 @@ std::size_t Strategy::Impl::evaluation_rounds(const std::vector<Batch>& batches)
   return most;
 }
 
-models::Value Strategy::Impl::infer(const MicroBatch& micro) {
+models::Value Strategy::Impl::infer(const MicroBatch& whole) {
+  const MicroBatch micro =
+      grid.context == nullptr
+          ? whole
+          : parallel::cut_positions(whole, grid.context->rank(), grid.context->size());
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   parts.train(false);
@@ -75,6 +100,8 @@ models::Value Strategy::Impl::infer(const MicroBatch& micro) {
              : stage().forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
   sync->finish().wait();
   parts.train(true);
+  if (grid.context != nullptr)
+    for (at::Tensor& tensor : value) tensor = all_positions(tensor, *grid.context);
   return value;
 }
 

@@ -58,7 +58,10 @@ struct Strategy::Impl {
   Work enter_gate();
   /// Before anything of the step: where a rank waits for others in the middle of a pass, which may
   /// be before its first bucket.
-  bool enters_gate_first() const { return grid.pipeline != nullptr || grid.tensor != nullptr; }
+  bool enters_gate_first() const { return grid.pipeline != nullptr || grid.layer != nullptr; }
+  /// Of a context-parallel rank: its positions, and the loss of all ranks' as the value of its own.
+  Batch own_part(const Batch& batch) const;
+  Loss of_all_positions(const Loss& loss) const;
   /// For as long as the result lives, this thread's blocks and losses are those of `layers`.
   std::unique_ptr<models::LayersScope> use_layers() const;
   /// That this rank was blocked on communication so far, in all its groups.

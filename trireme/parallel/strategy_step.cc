@@ -4,8 +4,10 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/parallel/context/positions.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/strategy_impl.h"
+#include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
 
@@ -113,7 +115,7 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
       }
     } catch (...) {
       // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
-      if (grid.tensor != nullptr) throw;
+      if (grid.layer != nullptr) throw;
       const ErrorReport report = describe(std::current_exception());
       ballot.refuse(report.exit_code, report.sentence);
     }
@@ -277,8 +279,26 @@ Duration Strategy::Impl::time_waited() const {
   return waited;
 }
 
-StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
+Batch Strategy::Impl::own_part(const Batch& batch) const {
+  if (grid.context == nullptr) return batch;
+  Batch own = batch;
+  for (MicroBatch& micro : own.micro)
+    micro = parallel::cut_positions(micro, grid.context->rank(), grid.context->size());
+  return own;
+}
+
+// Backward begins with 1 at this rank's own sum.
+Loss Strategy::Impl::of_all_positions(const Loss& loss) const {
+  if (grid.context == nullptr) return loss;
+  return [this, loss](const models::Value& output, const MicroBatch& micro) {
+    return parallel::leave_cut(loss(output, micro), *grid.context);
+  };
+}
+
+StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   TRIREME_CHECK(!averaged);
+  const Batch batch = own_part(given);
+  const Loss loss = of_all_positions(own_loss);
   const auto span = traced("step");
   const TimePoint start = seat.world->waiter()->now();
   const Duration waited = time_waited();
@@ -288,12 +308,12 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
   if (noise) noise->begin(total, plan.assignment, seat.world->rank());
   const Work gate = enters_gate_first() ? enter_gate() : Work();
-  if (grid.tensor != nullptr) gate.wait();
+  if (grid.layer != nullptr) gate.wait();
   const auto scope = use_layers();
   ScalarTree losses(total, plan.assignment, grid.data().rank());
   Ballot ballot;
   compute_all(batch, loss, losses, ballot);
-  if (grid.tensor != nullptr && grid.tensor->rank() > 0) ballot.count = 0;  // they are the same
+  if (grid.layer != nullptr && grid.layer->rank() > 0) ballot.count = 0;  // they are the same
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();
   const Work loss_sum =

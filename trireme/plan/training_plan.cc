@@ -34,12 +34,19 @@ std::string counted(std::int64_t count, const std::string& word, const std::stri
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
-// "parallel.pipeline x parallel.tensor = 2 x 2"
+// "parallel.pipeline x parallel.tensor = 2 x 2 = 4"
 std::string axes_of(const Job& job) {
-  if (job.tensor == 1) return "parallel.pipeline = " + text(job.pipeline);
-  if (job.pipeline == 1) return "parallel.tensor = " + text(job.tensor);
-  return "parallel.pipeline x parallel.tensor = " + text(job.pipeline) + " x " + text(job.tensor) +
-         " = " + text(job.model_ranks());
+  std::string names, numbers;
+  int axes = 0;
+  for (const auto& [name, size] : {std::pair{"parallel.pipeline", job.pipeline},
+                                   {"parallel.context", job.context},
+                                   {"parallel.tensor", job.tensor}}) {
+    if (size == 1) continue;
+    names += (axes == 0 ? "" : " x ") + std::string(name);
+    numbers += (axes == 0 ? "" : " x ") + text(size);
+    ++axes;
+  }
+  return names + " = " + numbers + (axes > 1 ? " = " + text(job.model_ranks()) : std::string());
 }
 
 void check_arithmetic(const Job& job) {
@@ -114,7 +121,7 @@ std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   // Norms and biases that every tensor-parallel rank has are not worth a line.
-  const std::int64_t n = (job.parameters + job.model_ranks() - 1) / job.model_ranks();
+  const std::int64_t n = (job.parameters + job.holders() - 1) / job.holders();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool bf16 = job.precision == "bf16";
   const std::int64_t compute = bf16 ? 2 : master;
@@ -158,12 +165,14 @@ std::string model_parallel_name(const TrainingPlan& plan) {
     name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
            " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)";
   }
+  if (job.context > 1)
+    name += (name.empty() ? "" : " x ") + counted(job.context, "context-parallel rank");
   if (job.tensor > 1)
     name += (name.empty() ? "" : " x ") + counted(job.tensor, "tensor-parallel rank") +
             (job.sequence ? " (and sequence parallel)" : "");
   Job one = job;
   one.ranks = job.data_ranks();
-  one.pipeline = one.tensor = 1;
+  one.pipeline = one.context = one.tensor = 1;
   return name + (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
 }
 
@@ -190,7 +199,7 @@ Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
 // Replicas of hybrid reduce an owner's part among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::int64_t parameters = job.parameters / job.model_ranks();
+  const std::int64_t parameters = job.parameters / job.holders();
   const std::size_t master = job.precision == "fp64" ? 8 : 4;
   const auto bytes = static_cast<std::size_t>(parameters) * master;
   Communication communication = all_reduce_of(job, job.owners, bytes);
@@ -212,7 +221,7 @@ Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (shards(job)) return sharded_communication_of(plan);
   const std::size_t bytes =
-      static_cast<std::size_t>(job.parameters / job.model_ranks() *
+      static_cast<std::size_t>(job.parameters / job.holders() *
                                (job.exchange.every > 0 ? job.exchange.moved : 1)) *
       (job.precision == "fp64" ? 8 : 4);
   if (job.exchange.every > 0 && job.exchange.messages > 0)
@@ -240,7 +249,7 @@ std::string milliseconds(double seconds) {
 
 // Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
-  if (job.simulated || job.tensor > 1) return 1;
+  if (job.simulated || job.context * job.tensor > 1) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
 
@@ -378,10 +387,13 @@ std::string explain(const TrainingPlan& plan) {
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
   out << few_line(plan);
-  if (job.tensor > 1)
-    out << "  bits     parallel.tensor = " << job.tensor
+  for (const auto& [name, size] :
+       {std::pair{"parallel.context", job.context}, {"parallel.tensor", job.tensor}}) {
+    if (size == 1) continue;
+    out << "  bits     " << name << " = " << size
         << " adds in another order than one process: weights agree within a tolerance, and are "
            "the same bits for every other parallel.*\n";
+  }
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
   } else if (job.data_ranks() > 1) {

@@ -76,10 +76,12 @@ struct Job {
   int pipeline = 1;                 // of the ranks; each holds about this part of the model
   std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
   int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
+  int context = 1;                  // of the ranks; they share the positions of each sequence
   int tensor = 1;                   // of the ranks; they share the tensors of each layer
   bool sequence = false;            // and what lies between those that are cut
-  /// Ranks that hold one copy of the model together.
-  int model_ranks() const noexcept { return pipeline * tensor; }
+  /// Ranks that hold one copy of the model together, and that compute one micro-batch together.
+  int holders() const noexcept { return pipeline * tensor; }
+  int model_ranks() const noexcept { return pipeline * context * tensor; }
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;

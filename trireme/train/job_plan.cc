@@ -48,14 +48,15 @@ void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = "--link";
 }
 
-// Of one of the ranks that share a layer.
-std::vector<models::BlockActivations> among_tensor_ranks(
-    std::vector<models::BlockActivations> blocks, const StrategyOptions& strategy) {
+// Of one of the ranks that go through a layer together.
+std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivations> blocks,
+                                                const StrategyOptions& strategy) {
   for (models::BlockActivations& block : blocks) {
     const std::int64_t whole = strategy.sequence ? 0 : block.whole;
-    block.kept = whole + (block.kept - whole) / strategy.tensor;
-    block.probabilities /= strategy.tensor;
-    if (strategy.sequence) block.inputs /= strategy.tensor;
+    const int context = strategy.context;
+    block.kept = (whole + (block.kept - whole) / strategy.tensor) / context;
+    block.probabilities /= strategy.tensor * context;
+    block.inputs /= (strategy.sequence ? strategy.tensor : 1) * context;
   }
   return blocks;
 }
@@ -68,6 +69,7 @@ void check_data(const Settings& settings, const plan::Job& job, int data) {
   throw ConfigError(
       "parallel.data = " + std::to_string(asked) +
           (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) : "") +
+          (job.context > 1 ? " x parallel.context = " + std::to_string(job.context) : "") +
           (job.tensor > 1 ? " x parallel.tensor = " + std::to_string(job.tensor) : "") +
           (job.model_ranks() > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
           std::to_string(job.ranks) + " ranks were asked for",
@@ -140,7 +142,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
   ModelFigures figures = settings.model.figures(settings.batches.micro);
-  figures.activations = among_tensor_ranks(std::move(figures.activations), settings.strategy);
+  figures.activations = of_a_rank(std::move(figures.activations), settings.strategy);
   const DataWords& words = settings.model.data->words();
   job.model = settings.model.description;
   job.data = settings.model.data->describe(corpus);
@@ -161,6 +163,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.pipeline = settings.strategy.pipeline;
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
+  job.context = settings.strategy.context;
   job.tensor = settings.strategy.tensor;
   job.sequence = settings.strategy.sequence;
   const int data = std::max(1, job.data_ranks());

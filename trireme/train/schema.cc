@@ -344,7 +344,12 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"parallel.sequence", false,
               "With parallel.tensor: what lies between the cut layers is cut along the sequence, "
               "which takes less memory."});
-  for (const char* axis : {"context", "expert"}) {
+  schema.add({"parallel.context", whole(1),
+              "Ranks that share the positions of every sequence, attention as a ring among them "
+              "(GPT, BERT); twice as many divide its length. Weights agree with one process's "
+              "within a tolerance.",
+              1, 9999});
+  for (const char* axis : {"expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
   add_memory_keys(schema);
@@ -533,6 +538,7 @@ Settings::Settings(const config::Config& config) {
   strategy = {.sync = config.text("parallel.sync"),
               .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
+              .context = static_cast<int>(integer("parallel.context")),
               .tensor = static_cast<int>(integer("parallel.tensor")),
               .sequence = config.boolean("parallel.sequence"),
               .schedule = config.text("parallel.schedule"),

@@ -303,7 +303,9 @@ class Trainer {
           generate(strategy_, settings_.model.context, "\n",
                    {.bytes = settings_.sample_bytes,
                     .seed = settings_.batches.seed,
-                    .multiple = settings_.strategy.sequence ? settings_.strategy.tensor : 1});
+                    .multiple = settings_.strategy.sequence      ? settings_.strategy.tensor
+                                : settings_.strategy.context > 1 ? 2 * settings_.strategy.context
+                                                                 : 1});
     }
     write_trace();
     report.finish(outcome_);
