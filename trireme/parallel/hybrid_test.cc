@@ -81,14 +81,15 @@ struct Rank {
 struct Layout {
   int data = 1;
   StrategyOptions options = {};
-  int ranks() const { return options.pipeline * data * options.tensor; }
+  int ranks() const { return options.pipeline * data * options.context * options.tensor; }
 };
 
 std::string name_of(const Layout& layout) {
   const StrategyOptions& o = layout.options;
   return "pipeline " + std::to_string(o.pipeline) + " x data " + std::to_string(layout.data) +
-         " x tensor " + std::to_string(o.tensor) + (o.sequence ? ", sequence, " : ", ") + o.sync +
-         ", " + o.schedule + ", recompute " + o.recompute;
+         " x context " + std::to_string(o.context) + " x tensor " + std::to_string(o.tensor) +
+         (o.sequence ? ", sequence, " : ", ") + o.sync + ", " + o.schedule + ", recompute " +
+         o.recompute;
 }
 
 struct Outcome {
@@ -141,7 +142,7 @@ Trained train(const models::Blocks& model, Layout layout, const Course& course =
       own.norms.push_back(result.gradient_norm);
     }
     kernel::Assignment shares = kernel::contiguous(layout.data);
-    shares.together = layout.options.tensor;
+    shares.together = layout.options.context * layout.options.tensor;
     own.validation =
         rank.strategy->evaluate({batch_of(100, 4, context.rank, shares)}, token_loss());
     own.hash = rank.strategy->weights_hash();
@@ -174,7 +175,7 @@ void expect_near(const Trained& own, const Trained& one, double tolerance,
       << where;
 }
 
-TEST(Hybrid, TensorParallelRanksTrainTheModelOfOneProcess) {
+TEST(Hybrid, RanksThatShareLayersTrainTheModelOfOneProcess) {
   const models::Blocks bert = models::make_bert({.layers = 2,
                                                  .heads = 4,
                                                  .width = 16,
@@ -184,12 +185,19 @@ TEST(Hybrid, TensorParallelRanksTrainTheModelOfOneProcess) {
                                                  .precision = "fp64"});
   for (const auto& [model, name] : {std::pair{gpt(), "gpt"}, {bert, "bert"}}) {
     const Trained one = train(model, {.options = {.precision = "fp64", .ema = 0.9}});
-    for (const int tensor : {2, 4}) {
-      for (const bool sequence : {false, true}) {
-        const Layout layout{
-            .options = {.tensor = tensor, .sequence = sequence, .precision = "fp64", .ema = 0.9}};
-        expect_near(train(model, layout), one, 1e-10, name + std::string(", ") + name_of(layout));
-      }
+    for (const auto& [context, tensor, sequence] : {std::tuple{1, 2, false},
+                                                    {1, 2, true},
+                                                    {1, 4, false},
+                                                    {1, 4, true},
+                                                    {2, 1, false},
+                                                    {4, 1, false},
+                                                    {2, 2, false}}) {
+      const Layout layout{.options = {.context = context,
+                                      .tensor = tensor,
+                                      .sequence = sequence,
+                                      .precision = "fp64",
+                                      .ema = 0.9}};
+      expect_near(train(model, layout), one, 1e-10, name + std::string(", ") + name_of(layout));
     }
   }
 }
@@ -204,8 +212,10 @@ TEST(Hybrid, InSixteenAndThirtyTwoBitsTheLossIsNearOneProcesss) {
 }
 
 TEST(Hybrid, WhatElseIsChosenChangesNoBit) {
-  for (const bool sequence : {false, true}) {
-    const StrategyOptions base{.tensor = 2, .sequence = sequence, .precision = "fp32"};
+  for (const StrategyOptions& base : {StrategyOptions{.tensor = 2, .precision = "fp32"},
+                                      {.tensor = 2, .sequence = true, .precision = "fp32"},
+                                      {.context = 2, .precision = "fp32"},
+                                      {.context = 2, .tensor = 2, .precision = "fp32"}}) {
     const Outcome reference = train(gpt("fp32"), {.options = base}).outcome;
     std::vector<Layout> layouts;
     for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) {
@@ -269,25 +279,30 @@ TEST(Hybrid, StateGoesOnAtAnyTensorSize) {
 }
 
 TEST(Hybrid, InferGivesWholeLogits) {
-  std::vector<at::Tensor> values(3);
-  for (const int tensor : {1, 2}) {
-    testing::run_ranks(tensor, [&](testing::RankContext& context) {
-      Rank rank(context, gpt(), {.tensor = tensor, .precision = "fp64"});
-      values[static_cast<std::size_t>(tensor == 1 ? 2 : context.rank)] =
+  std::vector<at::Tensor> values(5);
+  for (const auto& [ranks, context, tensor] :
+       {std::tuple{1, 1, 1}, {2, 1, 2}, {2, 2, 1}, {4, 2, 2}}) {
+    testing::run_ranks(ranks, [&](testing::RankContext& one) {
+      Rank rank(one, gpt(), {.context = context, .tensor = tensor, .precision = "fp64"});
+      values[static_cast<std::size_t>(ranks == 1 ? 4 : one.rank)] =
           rank.strategy->infer(micro_batch(0, 0, 4)).at(0);
-      EXPECT_EQ(rank.strategy->has_whole_weights(), tensor == 1);
+      EXPECT_EQ(rank.strategy->has_whole_weights(), ranks == 1);
     });
+    for (int rank = 0; rank < ranks && ranks > 1; ++rank) {
+      EXPECT_TRUE(at::equal(values[0], values[static_cast<std::size_t>(rank)])) << rank;
+      EXPECT_TRUE(at::allclose(values[0], values[4], 1e-10, 1e-12)) << ranks;
+    }
   }
-  EXPECT_TRUE(at::equal(values[0], values[1]));
-  EXPECT_TRUE(at::allclose(values[0], values[2], 1e-10, 1e-12));
 }
 
 TEST(Hybrid, WhatIsNotFiniteIsSkippedByAll) {
-  testing::run_ranks(4, [&](testing::RankContext& context) {
-    Rank rank(context, gpt(), {.tensor = 2, .precision = "fp64", .skip_not_finite = 1});
-    const Loss broken = [](const models::Value& output, const MicroBatch& micro) {
+  testing::run_ranks(8, [&](testing::RankContext& context) {
+    Rank rank(context, gpt(),
+              {.context = 2, .tensor = 2, .precision = "fp64", .skip_not_finite = 1});
+    // Of its positions, one context-parallel rank's.
+    const Loss broken = [&](const models::Value& output, const MicroBatch& micro) {
       const at::Tensor loss = token_loss()(output, micro);
-      return micro.index == 3 ? loss / 0.0 : loss;
+      return micro.index == 3 && context.rank / 2 % 2 == 1 ? loss / 0.0 : loss;
     };
     const std::string before = rank.strategy->weights_hash();
     const StepResult result =
@@ -325,6 +340,9 @@ TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, gpt("fp32"), {.tensor = 2}, Lamb{}),
               HasSubstr("lamb with parallel.tensor"));
   EXPECT_THAT(refusal(1, gpt("fp32"), {.sequence = true}), HasSubstr("parallel.tensor = 1"));
+  EXPECT_THAT(refusal(3, gpt("fp32"), {.context = 3}), HasSubstr("8"));
+  EXPECT_THAT(refusal(4, gpt("fp32"), {.context = 2, .tensor = 2, .sequence = true}),
+              HasSubstr("parallel.context = 2"));
   models::Blocks plain;
   plain.add("layer", [] { return torch::nn::Linear(4, 4); });
   EXPECT_THAT(refusal(2, plain, {.tensor = 2}), HasSubstr("no layer of this model can be cut"));
