@@ -165,6 +165,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.chunks = settings.strategy.chunks;
   job.context = settings.strategy.context;
   job.tensor = settings.strategy.tensor;
+  job.layer_sums = figures.layer_sums;
+  job.layer_sum_bytes = figures.layer_sum_bytes / job.context;
   job.sequence = settings.strategy.sequence;
   const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.

@@ -29,6 +29,10 @@ struct ModelFigures {
   std::vector<models::BlockActivations> activations = {};  // of one micro-batch, block by block
   double temporaries = 0.31;  // what else forward and backward hold, over the activations
   double flops = 0;           // of a training step over one micro-batch; 0: not known
+  /// What tensor-parallel ranks add up for a micro-batch, forward and backward: how often, and how
+  /// many bytes each time.
+  int layer_sums = 0;
+  std::int64_t layer_sum_bytes = 0;
 };
 
 /// A model as a configuration describes it.

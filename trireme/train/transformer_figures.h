@@ -21,10 +21,14 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   Config no_layers = config, no_attention = config;
   no_layers.layers = 0;
   no_attention.block = 0;
-  ModelFigures figures{.parameters = num_parameters(config),
-                       .largest_neighbours = largest_neighbours(config),
-                       .activations = block_activations(config, samples),
-                       .flops = training_flops(config, tokens)};
+  ModelFigures figures{
+      .parameters = num_parameters(config),
+      .largest_neighbours = largest_neighbours(config),
+      .activations = block_activations(config, samples),
+      .flops = training_flops(config, tokens),
+      // Two a layer, forward and backward; the embedding's, and the head's input's.
+      .layer_sums = 4 * config.layers + 2,
+      .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4)};
   const double head = forward(no_layers);
   for (std::size_t i = 1; i + 1 < figures.activations.size(); ++i) {
     models::BlockActivations& layer = figures.activations[i];
