@@ -230,6 +230,16 @@ Communication communication_of(const TrainingPlan& plan) {
   return all_reduce_of(job, job.data_ranks(), bytes);
 }
 
+// A pipeline's stages each have their part of the layers. A reduce-scatter and an all-gather take
+// what an all-reduce does.
+Communication layer_communication_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (job.tensor == 1 || job.layer_sums == 0) return {};
+  Communication sum = all_reduce_of(job, job.tensor, static_cast<std::size_t>(job.layer_sum_bytes));
+  sum.seconds *= static_cast<double>(plan.micro_per_rank * job.layer_sums) / job.pipeline;
+  return sum;
+}
+
 // Micro-batches go through the lanes in rounds; threads that share a core take turns.
 double compute_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
@@ -343,6 +353,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
   plan.communication = communication_of(plan);
+  plan.layers = layer_communication_of(plan);
   if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
   plan.compute_seconds = compute_seconds_of(plan);
   return plan;
@@ -361,7 +372,9 @@ std::string explain(const TrainingPlan& plan) {
       << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
     out << (plan.micro_batches % job.data_ranks() == 0 ? ", " : ", at most ") << plan.micro_per_rank
-        << (job.model_ranks() > 1 ? " in each copy of the model; " : " on each rank; ")
+        << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
+            : job.pipeline > 1               ? " in each pipeline; "
+                                             : " on each rank; ")
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
@@ -394,6 +407,11 @@ std::string explain(const TrainingPlan& plan) {
         << " adds in another order than one process: weights agree within a tolerance, and are "
            "the same bits for every other parallel.*\n";
   }
+  if (plan.layers.seconds > 0)
+    out << "  layers   " << milliseconds(plan.layers.seconds)
+        << " of all-reduce among tensor-parallel ranks a step, predicted, and waited for: "
+        << plan.job.layer_sums << " a micro-batch, of " << megabytes(job.layer_sum_bytes) << "\n"
+        << "           (" << plan.layers.source << ")\n";
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
   } else if (job.data_ranks() > 1) {

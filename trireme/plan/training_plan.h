@@ -79,6 +79,8 @@ struct Job {
   int context = 1;                  // of the ranks; they share the positions of each sequence
   int tensor = 1;                   // of the ranks; they share the tensors of each layer
   bool sequence = false;            // and what lies between those that are cut
+  int layer_sums = 0;               // that they wait for in a micro-batch, each of
+  std::int64_t layer_sum_bytes = 0;
   /// Ranks that hold one copy of the model together, and that compute one micro-batch together.
   int holders() const noexcept { return pipeline * tensor; }
   int model_ranks() const noexcept { return pipeline * context * tensor; }
@@ -107,13 +109,15 @@ struct TrainingPlan {
   /// Of a step: an exchange's is divided among its steps. Where ranks hold parts, reduce-scatters
   /// and all-gathers, each taken as half an all-reduce.
   Communication communication;
+  /// Of tensor-parallel ranks in a step, which nothing hides.
+  Communication layers;
   /// Of the rank with most: its matrix products alone, at job.flop_rate on cores of their own (a
   /// pipeline's wait included); 0: not known.
   double compute_seconds = 0;
   /// Products, then communication, nothing hidden: what other kernels add and what overlap saves is
   /// not known beforehand. 0: not known.
   double step_seconds() const noexcept {
-    return compute_seconds > 0 ? compute_seconds + communication.seconds : 0;
+    return compute_seconds > 0 ? compute_seconds + communication.seconds + layers.seconds : 0;
   }
   /// Where the job has a limit of memory, the prediction keeps to it.
   bool fits() const noexcept { return job.memory_limit == 0 || memory.total() <= job.memory_limit; }
