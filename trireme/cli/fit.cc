@@ -13,6 +13,7 @@
 #include "trireme/command/files.h"
 #include "trireme/command/own_run.h"
 #include "trireme/observe/events.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/fit.h"
 #include "trireme/train/fit_candidates.h"
 #include "trireme/train/trainer.h"
@@ -128,32 +129,42 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
     TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
 }
 
-}  // namespace
-
-void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
-         const FitOptions& options) {
-  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+// One batch.micro after the other, until a layout fits; `trials`, where there are any, measure.
+std::vector<plan::FitCandidate> considered(const config::Config& config,
+                                           const train::Settings& settings,
+                                           const input::Corpus& corpus, const FitOptions& options,
+                                           std::int64_t limit, Trials* trials) {
   std::vector<std::int64_t> micros = {settings.batches.micro};
   if (options.new_job)
     for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
-  std::optional<Trials> trials;
-  if (options.tries) trials.emplace(config, options);
   std::vector<plan::FitCandidate> candidates;
-  std::optional<std::size_t> chosen;
-  for (std::size_t next = 0; next < micros.size() && !chosen; ++next) {
-    for (auto& one : train::fit_candidates(config, settings, corpus, options.ranks, micros[next]))
+  for (const std::int64_t micro : micros) {
+    for (auto& one : train::fit_candidates(config, settings, corpus, options.ranks, micro))
       candidates.push_back(std::move(one));
     // One that takes more than was predicted makes room for another of its layout.
-    for (bool tried = trials.has_value(); tried;) {
+    for (bool tried = trials != nullptr; tried;) {
       tried = false;
-      for (const std::size_t i : plan::to_try(candidates, memory.bytes)) {
+      for (const std::size_t i : plan::to_try(candidates, limit)) {
         if (candidates[i].step_seconds) continue;
         trials->make(candidates[i]);
         tried = true;
       }
     }
-    chosen = plan::choose_fit(candidates, memory.bytes);
+    if (plan::choose_fit(candidates, limit)) break;
   }
+  return candidates;
+}
+
+}  // namespace
+
+void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
+         const FitOptions& options) {
+  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  std::optional<Trials> trials;
+  if (options.tries) trials.emplace(config, options);
+  const std::vector<plan::FitCandidate> candidates =
+      considered(config, settings, corpus, options, memory.bytes, trials ? &*trials : nullptr);
+  const std::optional<std::size_t> chosen = plan::choose_fit(candidates, memory.bytes);
   print(candidates, memory, chosen, options.json);
   if (!chosen)
     throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
@@ -170,6 +181,15 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           ", so that it fits: it decides bits, and the weights will not be those "
                           "of a job with " +
                           std::to_string(settings.batches.micro) + ".");
+}
+
+void show_what_fits(const config::Config& config, const FitOptions& options) {
+  const train::Settings settings(config);
+  if (parallel::is_local(settings.strategy.sync)) return;
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
+  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  print(considered(config, settings, corpus, options, memory.bytes, nullptr), memory, std::nullopt,
+        options.json);
 }
 
 }  // namespace cli
