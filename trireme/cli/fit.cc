@@ -15,7 +15,9 @@
 #include "trireme/observe/events.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/fit.h"
+#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/train/fit_candidates.h"
+#include "trireme/train/job_plan.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -46,7 +48,8 @@ class Trials {
 
   void make(plan::FitCandidate& candidate) {
     say(options_.json, "trying " + candidate.layout() + " with " + lanes_text(candidate.lanes) +
-                           ", batch.micro " + std::to_string(candidate.micro) + " ...");
+                           ", recompute " + candidate.recompute + ", batch.micro " +
+                           std::to_string(candidate.micro) + " ...");
     const std::string name = "trial-" + std::to_string(++count_), log = name + ".log";
     const int code = runs_.run(words_of(candidate, folder().file(name)), log);
     if (code == 0) return read(candidate, folder().file(name + "/events.jsonl"));
@@ -67,6 +70,7 @@ class Trials {
     for (const std::string& assignment :
          {"parallel.sync=" + candidate.sync, "parallel.shard=" + std::to_string(candidate.shard),
           "train.lanes=" + std::to_string(candidate.lanes),
+          "memory.recompute=" + candidate.recompute,
           "batch.micro=" + std::to_string(candidate.micro), "train.steps=" + std::to_string(steps),
           std::string("memory.limit=0")})
       words.insert(words.end(), {"--set", assignment});
@@ -95,9 +99,12 @@ observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit,
   event.set("sync", candidate.sync)
       .set("shard", static_cast<long>(candidate.shard))
       .set("lanes", static_cast<long>(candidate.lanes))
+      .set("recompute", candidate.recompute)
       .set("micro", static_cast<long>(candidate.micro))
       .set("limit_bytes", static_cast<long>(limit))
       .set("predicted_memory_bytes", static_cast<long>(candidate.predicted_bytes));
+  if (candidate.predicted_seconds > 0)
+    event.set("predicted_step_seconds", candidate.predicted_seconds);
   if (candidate.measured_bytes)
     event.set("measured_memory_bytes", static_cast<long>(*candidate.measured_bytes));
   if (candidate.step_seconds) event.set("step_seconds", *candidate.step_seconds);
@@ -107,14 +114,14 @@ observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit,
 }
 
 void print(const std::vector<plan::FitCandidate>& candidates, const train::MemoryForARank& memory,
-           std::optional<std::size_t> chosen, bool json) {
+           std::optional<std::size_t> chosen, const std::string& note, bool json) {
   if (json) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
       std::printf("%s\n", event_of(candidates[i], memory.bytes, chosen == i).line().c_str());
     std::fflush(stdout);
   }
-  say(json,
-      "What fits (" + memory.reason + "):\n" + plan::fit_table(candidates, memory.bytes, chosen));
+  say(json, "What fits (" + memory.reason + "):\n" +
+                plan::fit_table(candidates, memory.bytes, chosen) + note);
 }
 
 void take(config::Config& config, const plan::FitCandidate& chosen, const train::Settings& before) {
@@ -124,33 +131,52 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
   set("parallel.sync", chosen.sync);
   set("parallel.shard", static_cast<std::int64_t>(chosen.shard));
   set("train.lanes", static_cast<std::int64_t>(chosen.lanes));
+  set("memory.recompute", chosen.recompute);
   set("batch.micro", chosen.micro);
   if (chosen.micro == before.batches.micro)
     TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
+}
+
+// Operations a second, with the kernels that the ranks will have.
+double measured_rate(const train::Settings& settings) {
+  if (settings.model.figures(1).flops <= 0 || settings.job.transport == "sim") return 0;
+  train::set_up_process(settings);
+  return tensor::linear_rate(settings.strategy.precision, std::chrono::milliseconds(20));
+}
+
+std::string rate_note(double flop_rate, int threads) {
+  if (flop_rate <= 0) return {};
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "Times are predicted from the model's matrix products at %.0f GFLOP/s (measured, %d "
+      "thread%s), plus communication.\n",
+      flop_rate * 1e-9, threads, threads == 1 ? "" : "s");
+  return text;
 }
 
 // One batch.micro after the other, until a layout fits; `trials`, where there are any, measure.
 std::vector<plan::FitCandidate> considered(const config::Config& config,
                                            const train::Settings& settings,
                                            const input::Corpus& corpus, const FitOptions& options,
-                                           std::int64_t limit, Trials* trials) {
+                                           const train::FitPlace& place, Trials* trials) {
   std::vector<std::int64_t> micros = {settings.batches.micro};
   if (options.new_job)
     for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
   std::vector<plan::FitCandidate> candidates;
   for (const std::int64_t micro : micros) {
-    for (auto& one : train::fit_candidates(config, settings, corpus, options.ranks, micro))
+    for (auto& one : train::fit_candidates(config, settings, corpus, place, micro))
       candidates.push_back(std::move(one));
     // One that takes more than was predicted makes room for another of its layout.
     for (bool tried = trials != nullptr; tried;) {
       tried = false;
-      for (const std::size_t i : plan::to_try(candidates, limit)) {
+      for (const std::size_t i : plan::to_try(candidates, place.limit)) {
         if (candidates[i].step_seconds) continue;
         trials->make(candidates[i]);
         tried = true;
       }
     }
-    if (plan::choose_fit(candidates, limit)) break;
+    if (plan::choose_fit(candidates, place.limit)) break;
   }
   return candidates;
 }
@@ -160,12 +186,16 @@ std::vector<plan::FitCandidate> considered(const config::Config& config,
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
   const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  train::program_bytes(corpus);  // before anything is computed here
+  const train::FitPlace place{
+      .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings)};
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
   const std::vector<plan::FitCandidate> candidates =
-      considered(config, settings, corpus, options, memory.bytes, trials ? &*trials : nullptr);
+      considered(config, settings, corpus, options, place, trials ? &*trials : nullptr);
   const std::optional<std::size_t> chosen = plan::choose_fit(candidates, memory.bytes);
-  print(candidates, memory, chosen, options.json);
+  print(candidates, memory, chosen, rate_note(place.flop_rate, settings.kernel_threads),
+        options.json);
   if (!chosen)
     throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
                           " bytes a rank (" + memory.reason + ")",
@@ -188,7 +218,8 @@ void show_what_fits(const config::Config& config, const FitOptions& options) {
   if (parallel::is_local(settings.strategy.sync)) return;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
-  print(considered(config, settings, corpus, options, memory.bytes, nullptr), memory, std::nullopt,
+  const train::FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
+  print(considered(config, settings, corpus, options, place, nullptr), memory, std::nullopt, "",
         options.json);
 }
 

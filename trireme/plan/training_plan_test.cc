@@ -176,6 +176,44 @@ TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
 }
 
+// Products in rounds of lanes, on as many cores as there are, then communication.
+TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
+  plan::Job one = job(8, 2, 1);
+  one.flops_per_micro = 3e9;
+  EXPECT_EQ(plan::make_plan(one).step_seconds(), 0);
+  one.flop_rate = 1e9;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3);
+  one.share_again = 0.25;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3 * 1.25);
+  one.lanes = 3;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 2 * 3 * 1.25 * 3 / 2) << "on two cores";
+  one.lanes = 1;
+  one.ranks = 2;
+  const plan::TrainingPlan two = plan::make_plan(one);
+  EXPECT_DOUBLE_EQ(two.compute_seconds, 2 * 3 * 1.25);
+  EXPECT_DOUBLE_EQ(two.step_seconds(), two.compute_seconds + two.communication.seconds);
+  one.pipeline = 2;
+  const plan::TrainingPlan pipeline = plan::make_plan(one);
+  EXPECT_NEAR(pipeline.compute_seconds * (1 - pipeline.bubble), 2 * 3 * 1.25, 1e-9);
+}
+
+// In halves of an all-reduce: gradients to their owners, weights back.
+TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
+  plan::Job one = job(8, 1, 2);
+  const double all = plan::make_plan(one).communication.seconds;
+  one.owners = 2;
+  const auto of = [&](const char* sync) {
+    one.sync = sync;
+    return plan::make_plan(one).communication.seconds;
+  };
+  EXPECT_DOUBLE_EQ(of("zero1"), all);
+  EXPECT_DOUBLE_EQ(of("zero2"), 4 * all / 2 + all / 2);
+  EXPECT_DOUBLE_EQ(of("zero3"), 4 * (all / 2 + all));
+  EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("of reduce-scatter and all-gather"));
+  one.precision = "bf16";
+  EXPECT_DOUBLE_EQ(of("zero3"), 4 * all);
+}
+
 TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
   EXPECT_EQ(plan::make_plan(job(7, 1, 3)).micro_per_rank, 3);
   EXPECT_EQ(plan::make_plan(job(7, 1, 1)).open_sums, 3);
