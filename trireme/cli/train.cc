@@ -197,6 +197,7 @@ int train_command(Options options, const Invocation& invocation) {
   const train::WorkerSpec spec{
       .folder = folder.path(),
       .trace = options.trace,
+      .recompute = job.plan.job.recompute,
       .resume = place.resume,
       .json = options.json,
       .trial = options.trial,

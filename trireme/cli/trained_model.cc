@@ -24,13 +24,21 @@ int set_up(const train::Settings& settings, int argc) {
   return argc;
 }
 
+// No backward pass: nothing to keep for it, or to compute again.
+StrategyOptions forward_alone(const train::Settings& settings) {
+  StrategyOptions options = settings.strategy;
+  options.recompute = "none";
+  options.offload_activations.clear();
+  return options;
+}
+
 }  // namespace
 
 TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, settings.strategy, settings.optimizer) {
+      strategy(job, settings.model.blocks, forward_alone(settings), settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();
