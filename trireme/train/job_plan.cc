@@ -3,6 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
+#include "trireme/parallel/pipeline_plan.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/train/auto_recompute.h"
@@ -168,6 +169,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.layer_sums = figures.layer_sums;
   job.layer_sum_bytes = figures.layer_sum_bytes / job.context;
   job.sequence = settings.strategy.sequence;
+  job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
+  parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
   const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
