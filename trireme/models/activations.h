@@ -13,6 +13,9 @@ struct BlockActivations {
   std::int64_t kept = 0;
   std::int64_t probabilities = 0;  // of it, attention's, which it can do without
   std::int64_t inputs = 0;         // what it needs to run its forward pass again
+  /// Of `kept`, what lies between layers that are cut among tensor-parallel ranks: each has it,
+  /// unless it is cut along the sequence.
+  std::int64_t whole = 0;
 };
 
 inline std::int64_t sum_of_kept(const std::vector<BlockActivations>& blocks) {

@@ -5,7 +5,6 @@
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
-#include "trireme/tensor/random.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme {
@@ -43,7 +42,7 @@ class BertBlock : public Block {
                                          .bias = bias});
   }
   at::Tensor drop(at::Tensor x) const {
-    return training_ && config_.dropout > 0 ? tensor::dropout(x, config_.dropout) : x;
+    return training_ && config_.dropout > 0 ? layers_->dropout(x, config_.dropout) : x;
   }
   const BertConfig config_;
   const LayerContext context_;
@@ -195,12 +194,16 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
   const std::int64_t layer =
       config.width * (4 * stream + (12 + rounded + masks) * compute) + row * compute + 4 * stream;
   const std::int64_t head = config.width * (3 * stream + 3 * compute) + 2 * config.vocab * compute;
+  const std::int64_t whole = config.width * (4 * stream + (rounded + masks) * compute) + 4 * stream;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
   for (int i = 0; i < config.layers; ++i)
     blocks.push_back({.kept = tokens * layer,
                       .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream});
-  blocks.push_back({.kept = tokens * head, .inputs = tokens * config.width * stream});
+                      .inputs = tokens * config.width * stream,
+                      .whole = tokens * whole});
+  blocks.push_back({.kept = tokens * head,
+                    .inputs = tokens * config.width * stream,
+                    .whole = tokens * (head - 2 * config.vocab * compute)});
   return blocks;
 }
 

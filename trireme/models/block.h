@@ -22,10 +22,13 @@ namespace models {
 
 using Value = std::vector<at::Tensor>;
 
-/// What a tensor-parallel rank has of a tensor: of each of `sections` equal sections along `dim`,
-/// the elements n index / of ... n (index + 1) / of - 1 of its n. Everything where of = 1.
+/// What a tensor-parallel rank has of a tensor, which is `whole` long along `dim`: of each of its
+/// `sections` equal sections there the elements n index / of ... n (index + 1) / of - 1 of n.
+/// Everything where of = 1.
 struct Part {
   int dim = 0, index = 0, of = 1, sections = 1;
+  std::int64_t whole = 0;
+  friend bool operator==(const Part&, const Part&) = default;
 };
 
 struct NamedTensor {

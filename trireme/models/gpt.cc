@@ -6,7 +6,6 @@
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
-#include "trireme/tensor/random.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme {
@@ -19,16 +18,17 @@ using SharedLayers = std::shared_ptr<const LayerFactory>;
 
 class GptBlock : public Block {
  public:
-  explicit GptBlock(double dropout) : dropout_(dropout) {}
+  GptBlock(SharedLayers layers, double dropout) : layers_(std::move(layers)), dropout_(dropout) {}
   std::vector<NamedTensor> buffers() override { return {}; }
   void train(bool on) override { training_ = on; }
 
  protected:
   at::Tensor drop(at::Tensor x) const {
-    return training_ && dropout_ > 0 ? tensor::dropout(x, dropout_) : x;
+    return training_ && dropout_ > 0 ? layers_->dropout(x, dropout_) : x;
   }
 
  private:
+  SharedLayers layers_;
   double dropout_;
   bool training_ = true;
 };
@@ -36,7 +36,7 @@ class GptBlock : public Block {
 class Embed final : public GptBlock {
  public:
   Embed(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
-      : GptBlock(config.dropout),
+      : GptBlock(layers, config.dropout),
         vocabulary_(layers->vocabulary(
             context,
             {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kStddev})),
@@ -59,7 +59,7 @@ class Embed final : public GptBlock {
 class Layer final : public GptBlock {
  public:
   Layer(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
-      : GptBlock(config.dropout),
+      : GptBlock(layers, config.dropout),
         heads_(layers->heads(config.heads)),
         norm1_(layers, config.width, config.bias, context.type),
         norm2_(layers, config.width, config.bias, context.type) {
@@ -109,7 +109,7 @@ class Head final : public GptBlock {
  public:
   // Its table has the embedding's name, so that it starts with the embedding's values.
   Head(const GptConfig& config, LayerContext context, const SharedLayers& layers)
-      : GptBlock(0), norm_(layers, config.width, config.bias, context.type) {
+      : GptBlock(layers, 0), norm_(layers, config.width, config.bias, context.type) {
     context.block = "embed";
     vocabulary_ = layers->vocabulary(
         context,
@@ -172,14 +172,19 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t masks = config.dropout > 0 ? 1 : 0;
   const std::int64_t layer =
       config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
+  // Streams, norms' outputs and masks.
+  const std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
   for (int i = 0; i < config.layers; ++i)
     blocks.push_back({.kept = tokens * layer,
                       .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream});
-  blocks.push_back({.kept = tokens * head, .inputs = tokens * config.width * stream});
+                      .inputs = tokens * config.width * stream,
+                      .whole = tokens * whole});
+  blocks.push_back({.kept = tokens * head,
+                    .inputs = tokens * config.width * stream,
+                    .whole = tokens * (head - 2 * config.vocab * compute)});
   return blocks;
 }
 

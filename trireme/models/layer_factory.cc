@@ -90,6 +90,7 @@ class LocalLayers final : public LayerFactory {
     return make_experts({.router = this, .experts = this, .count = spec.experts}, context, spec);
   }
   at::Tensor whole(const at::Tensor& parameter) const override { return parameter; }
+  at::Tensor dropout(const at::Tensor& x, double p) const override { return tensor::dropout(x, p); }
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
     return tensor::cross_entropy_sum(logits, targets);
   }

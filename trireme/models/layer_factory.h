@@ -98,6 +98,8 @@ class LayerFactory {
                                            const ExpertsSpec& spec) const = 0;
   /// A parameter that every rank has whole, as norms and what comes after a Cut::Rows use it.
   virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
+  /// tensor::dropout of a block's residual stream, whichever part of it this rank has.
+  virtual at::Tensor dropout(const at::Tensor& x, double p) const = 0;
   /// tensor::cross_entropy_sum of Vocabulary::logits().
   virtual at::Tensor cross_entropy_sum(const at::Tensor& logits,
                                        const at::Tensor& targets) const = 0;

@@ -11,6 +11,7 @@
 #include "trireme/parallel/pipeline/stage.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/parallel/tensor/layers.h"
+#include "trireme/parallel/tensor/part.h"
 #include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
@@ -90,7 +91,7 @@ void expect_as_one_process(const Build& build, const MicroBatch& micro, const Lo
           }
           parts.push_back(mine.gradient);
         }
-        const at::Tensor joined = parallel::whole_of(parts, part, whole.gradient.size(part.dim));
+        const at::Tensor joined = parallel::whole_of(parts, part);
         ASSERT_EQ(joined.sizes(), whole.gradient.sizes()) << name;
         const double distance = (joined - whole.gradient).norm().item<double>(),
                      length = whole.gradient.norm().item<double>();
@@ -158,17 +159,51 @@ TEST(TensorLayers, MlpIsThatOfOneProcess) {
 }
 
 TEST(TensorLayers, AreCutOutOfTheWholeOnes) {
-  const models::Part part{.dim = 0, .index = 1, .of = 2, .sections = 3};
+  const models::Part part{.dim = 0, .index = 1, .of = 2, .sections = 3, .whole = 12};
   const at::Tensor whole = at::arange(12);
   EXPECT_TRUE(at::equal(parallel::part_of(whole, part), at::tensor({2, 3, 6, 7, 10, 11})));
-  for (const models::Part& wanted : {part, models::Part{.dim = 0, .of = 5}}) {
+  for (const models::Part& wanted : {part, models::Part{.dim = 0, .of = 5, .whole = 12}}) {
     std::vector<at::Tensor> parts;
     for (int index = 0; index < wanted.of; ++index) {
       models::Part own = wanted;
       own.index = index;
       parts.push_back(parallel::part_of(whole, own));
     }
-    EXPECT_TRUE(at::equal(parallel::whole_of(parts, wanted, 12), whole));
+    EXPECT_TRUE(at::equal(parallel::whole_of(parts, wanted), whole));
+  }
+}
+
+TEST(TensorLayers, ShardsOfPartsLieWhereTheWholeTensorHasThem) {
+  const at::Tensor whole = at::arange(6 * 8 * 3).view({6, 8, 3});
+  for (const int dim : {0, 1, 2}) {
+    for (const int sections : {1, 2, 3}) {
+      for (const int of : {1, 2, 3}) {
+        const std::int64_t size = whole.size(dim);
+        if (size % sections != 0 || size / sections < of) continue;
+        at::Tensor found = at::full({whole.numel()}, -1, whole.options());
+        for (int index = 0; index < of; ++index) {
+          const models::Part part{
+              .dim = dim, .index = index, .of = of, .sections = sections, .whole = size};
+          const at::Tensor own = parallel::part_of(whole, part);
+          // In two intervals, as ranks that share the part have it.
+          for (const auto& [begin, end] :
+               {std::pair<std::int64_t, std::int64_t>{0, 7}, {7, own.numel()}}) {
+            const NamedShard shard{.name = "w",
+                                   .dtype = DType::I64,
+                                   .shape = own.sizes().vec(),
+                                   .begin = begin,
+                                   .end = end,
+                                   .local = own.flatten().narrow(0, begin, end - begin)};
+            for (const NamedShard& one : parallel::shards_of_whole(shard, part)) {
+              EXPECT_EQ(one.shape, whole.sizes().vec());
+              EXPECT_TRUE(one.local.is_alias_of(own));
+              found.narrow(0, one.begin, one.end - one.begin).copy_(one.local);
+            }
+          }
+        }
+        EXPECT_TRUE(at::equal(found, whole.flatten())) << dim << " " << sections << " " << of;
+      }
+    }
   }
 }
 

@@ -47,17 +47,29 @@ void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = "--link";
 }
 
+// Of one of the ranks that share a layer.
+std::vector<models::BlockActivations> among_tensor_ranks(
+    std::vector<models::BlockActivations> blocks, const StrategyOptions& strategy) {
+  for (models::BlockActivations& block : blocks) {
+    const std::int64_t whole = strategy.sequence ? 0 : block.whole;
+    block.kept = whole + (block.kept - whole) / strategy.tensor;
+    block.probabilities /= strategy.tensor;
+    if (strategy.sequence) block.inputs /= strategy.tensor;
+  }
+  return blocks;
+}
+
 // `data`: of job.ranks, those that are left for it.
 void check_data(const Settings& settings, const plan::Job& job, int data) {
   const int asked = settings.strategy.data;
   if (asked == 0 || asked == data || asked * job.owners == data) return;
-  const int wanted = asked * job.pipeline;
+  const int wanted = asked * job.model_ranks();
   throw ConfigError(
       "parallel.data = " + std::to_string(asked) +
-          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) + " are " +
-                                  std::to_string(wanted) + " ranks"
-                            : "") +
-          ", but " + std::to_string(job.ranks) + " ranks were asked for",
+          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) : "") +
+          (job.tensor > 1 ? " x parallel.tensor = " + std::to_string(job.tensor) : "") +
+          (job.model_ranks() > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
+          std::to_string(job.ranks) + " ranks were asked for",
       {.operation = "plan",
        .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
 }
@@ -86,14 +98,17 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.tokens_per_sample = words.items_per_sample;
   job.sample = words.sample;
   job.steps = settings.steps;
-  job.activations_per_micro = memory::peak_activations(
-      figures.activations, memory::parse_recompute(settings.strategy.recompute));
+  job.activations_per_micro =
+      memory::peak_activations(among_tensor_ranks(figures.activations, settings.strategy),
+                               memory::parse_recompute(settings.strategy.recompute));
   job.recompute = settings.strategy.recompute;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
   job.pipeline = settings.strategy.pipeline;
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
+  job.tensor = settings.strategy.tensor;
+  job.sequence = settings.strategy.sequence;
   const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =

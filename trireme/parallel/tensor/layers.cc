@@ -3,15 +3,18 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/parallel/tensor/part.h"
 #include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/random.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -28,9 +31,8 @@ struct Group {
   bool sequence;
 
   int size() const { return ranks->size(); }
-  std::int64_t begin(std::int64_t n, int rank) const { return n * rank / size(); }
-  Part part(int dim, int sections = 1) const {
-    return {.dim = dim, .index = ranks->rank(), .of = size(), .sections = sections};
+  Part part(int dim, std::int64_t whole, int sections = 1) const {
+    return {.dim = dim, .index = ranks->rank(), .of = size(), .sections = sections, .whole = whole};
   }
   at::Tensor enter(const at::Tensor& x) const {
     return sequence ? gather_sequence(x, *ranks) : enter_cut(x, *ranks);
@@ -70,8 +72,8 @@ class TensorLinear final : public models::Linear {
     const at::Tensor weight = models::normal_leaf({spec.out, spec.in}, spec.stddev, context.type,
                                                   context.seed, name + ".weight");
     weight_part_ = spec.cut == models::Cut::None   ? Part{}
-                   : spec.cut == models::Cut::Rows ? group.part(1)
-                                                   : group.part(0, spec.parts);
+                   : spec.cut == models::Cut::Rows ? group.part(1, spec.in)
+                                                   : group.part(0, spec.out, spec.parts);
     weight_ = leaf_of(weight, weight_part_);
     if (!spec.bias) return;
     if (spec.cut == models::Cut::Columns) bias_part_ = weight_part_;
@@ -116,16 +118,15 @@ class TensorVocabulary final : public models::Vocabulary {
  public:
   TensorVocabulary(const Group& group, const LayerContext& context,
                    const models::VocabularySpec& spec)
-      : group_(group), spec_(spec), begin_(group.begin(spec.rows, group.ranks->rank())) {
+      : group_(group), spec_(spec), part_(group.part(0, spec.rows)), begin_(begin_of(part_)) {
     if (spec.rows < group.size())
       throw ConfigError("a vocabulary of " + std::to_string(spec.rows) + " on " +
                             std::to_string(group.size()) + " tensor-parallel ranks",
                         {.operation = "tensor parallel", .advice = "Use fewer ranks."});
     weight_ = leaf_of(models::normal_leaf({spec.rows, spec.width}, spec.stddev, context.type,
                                           context.seed, context.block + "." + spec.name),
-                      group.part(0));
-    if (spec.bias)
-      bias_ = leaf_of(models::constant_leaf({spec.rows}, 0.0, context.type), group.part(0));
+                      part_);
+    if (spec.bias) bias_ = leaf_of(models::constant_leaf({spec.rows}, 0.0, context.type), part_);
   }
 
   // Another rank's tokens look up a row here too, which counts nothing.
@@ -147,8 +148,8 @@ class TensorVocabulary final : public models::Vocabulary {
     return c10::GradMode::is_enabled() ? own : gather_last(own, spec_.rows, *group_.ranks);
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
-    out.push_back({spec_.name, weight_, true, group_.part(0)});
-    if (bias_.defined()) out.push_back({"bias", bias_, false, group_.part(0)});
+    out.push_back({spec_.name, weight_, true, part_});
+    if (bias_.defined()) out.push_back({"bias", bias_, false, part_});
   }
 
  private:
@@ -164,6 +165,7 @@ class TensorVocabulary final : public models::Vocabulary {
 
   const Group group_;
   const models::VocabularySpec spec_;
+  const Part part_;
   const std::int64_t begin_;
   at::Tensor weight_, bias_;
 };
@@ -181,6 +183,10 @@ class TensorLayers final : public models::LayerFactory {
   }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {
+    if (const std::int64_t other = rows_.exchange(spec.rows); other != 0 && other != spec.rows)
+      throw ConfigError("a model with vocabularies of " + std::to_string(other) + " and of " +
+                            std::to_string(spec.rows) + " rows",
+                        {.operation = "tensor parallel", .advice = "One can be cut."});
     return std::make_unique<TensorVocabulary>(group_, context, spec);
   }
   std::int64_t heads(std::int64_t heads) const override {
@@ -189,21 +195,24 @@ class TensorLayers final : public models::LayerFactory {
     return heads / group_.size();
   }
   at::Tensor whole(const at::Tensor& parameter) const override { return group_.whole(parameter); }
-  // Logits are whole where no gradient is asked for.
+  at::Tensor dropout(const at::Tensor& x, double p) const override {
+    if (!group_.sequence) return tensor::dropout(x, p);
+    const std::int64_t length = x.size(1);
+    return tensor::dropout(
+        x, p, {.dim = 1, .begin = group_.ranks->rank() * length, .whole = group_.size() * length});
+  }
+  // Logits are whole where no gradient is asked for, and where no vocabulary() made them.
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
-    if (!c10::GradMode::is_enabled() || group_.size() == 1)
+    const Part part = group_.part(0, rows_);
+    if (part.of == 1 || logits.size(-1) != shape_of_part({rows_}, part).front() ||
+        !c10::GradMode::is_enabled())
       return tensor::cross_entropy_sum(logits, targets);
-    std::int64_t own = logits.size(-1);
-    const at::Tensor widths = at::full({1}, own, at::TensorOptions().dtype(at::kLong));
-    group_.ranks->all_reduce(tensor::to_buffer(widths), ReduceOp::Sum, {.label = "vocabulary"})
-        .wait();
-    const std::int64_t whole = widths.item<std::int64_t>();
-    return cut_cross_entropy_sum(logits, targets, group_.begin(whole, group_.ranks->rank()), whole,
-                                 *group_.ranks);
+    return cut_cross_entropy_sum(logits, targets, begin_of(part), rows_, *group_.ranks);
   }
 
  private:
   const Group group_;
+  mutable std::atomic<std::int64_t> rows_ = 0;  // of the vocabulary that is cut
 };
 
 }  // namespace
@@ -211,30 +220,6 @@ class TensorLayers final : public models::LayerFactory {
 std::shared_ptr<const models::LayerFactory> tensor_layers(comm::Communicator& group,
                                                           bool sequence) {
   return std::make_shared<TensorLayers>(Group{&group, sequence && group.size() > 1});
-}
-
-at::Tensor part_of(const at::Tensor& whole, const Part& part) {
-  if (part.of == 1) return whole.contiguous();
-  std::vector<at::Tensor> cuts;
-  for (const at::Tensor& section : whole.chunk(part.sections, part.dim)) {
-    const std::int64_t n = section.size(part.dim), begin = n * part.index / part.of;
-    cuts.push_back(section.narrow(part.dim, begin, n * (part.index + 1) / part.of - begin));
-  }
-  return at::cat(cuts, part.dim).contiguous();
-}
-
-at::Tensor whole_of(const std::vector<at::Tensor>& parts, const Part& part,
-                    std::int64_t whole_size) {
-  if (part.of == 1) return parts.front();
-  const std::int64_t n = whole_size / part.sections;
-  std::vector<at::Tensor> cuts;
-  for (int section = 0; section < part.sections; ++section) {
-    for (int rank = 0; rank < part.of; ++rank) {
-      const std::int64_t size = n * (rank + 1) / part.of - n * rank / part.of;
-      cuts.push_back(parts[static_cast<std::size_t>(rank)].narrow(part.dim, section * size, size));
-    }
-  }
-  return at::cat(cuts, part.dim);
 }
 
 }  // namespace parallel

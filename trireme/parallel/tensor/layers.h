@@ -22,12 +22,6 @@ namespace parallel {
 /// its methods, where the ranks do not divide a layer's columns, rows or heads.
 std::shared_ptr<const models::LayerFactory> tensor_layers(comm::Communicator& group, bool sequence);
 
-/// Cuts this part out of the whole tensor; contiguous.
-at::Tensor part_of(const at::Tensor& whole, const models::Part& part);
-/// The whole tensor of `whole_size` elements along the parts' dim, from all ranks' parts in order.
-at::Tensor whole_of(const std::vector<at::Tensor>& parts, const models::Part& part,
-                    std::int64_t whole_size);
-
 }  // namespace parallel
 }  // namespace v0
 }  // namespace trireme
