@@ -174,27 +174,26 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                                               \
-  template void gelu<T>(const T*, T*, std::size_t);                                          \
-  template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                       \
-  template void layer_norm<T>(const NormForward<T>&);                                        \
-  template void layer_norm_backward<T>(const NormBackward<T>&);                              \
-  template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, \
-                                  std::size_t, std::size_t, double);                         \
-  template void softmax_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, T*,  \
-                                    std::size_t, std::size_t, std::size_t, double);          \
-  template void row_maxima<T>(const Stat<T>*, std::size_t, Stat<T>*, std::size_t,            \
-                              std::size_t, std::size_t, double);                             \
-  template void shifted_exponents<T>(const Stat<T>*, std::size_t, T*, std::size_t,           \
-                                     const Stat<T>*, Stat<T>*, std::size_t, std::size_t,     \
-                                     std::size_t, double);                                   \
-  template void softmax_part_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, \
-                                         const Stat<T>*, T*, std::size_t, std::size_t,       \
-                                         std::size_t, double);                               \
-  template double cross_entropy<T>(const T*, const std::int64_t*, Stat<T>*, std::size_t,     \
-                                   std::size_t);                                             \
-  template void cross_entropy_backward<T>(const T*, const std::int64_t*, const Stat<T>*, T*, \
-                                          std::size_t, std::size_t, double);                 \
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void gelu<T>(const T*, T*, std::size_t);                                                \
+  template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                             \
+  template void layer_norm<T>(const NormForward<T>&);                                              \
+  template void layer_norm_backward<T>(const NormBackward<T>&);                                    \
+  template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t,       \
+                                  std::size_t, std::size_t, double);                               \
+  template void softmax_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, T*,        \
+                                    std::size_t, std::size_t, std::size_t, double);                \
+  template void row_maxima<T>(const Stat<T>*, std::size_t, Stat<T>*, std::size_t, std::size_t,     \
+                              std::size_t, double);                                                \
+  template void shifted_exponents<T>(const Stat<T>*, std::size_t, T*, std::size_t, const Stat<T>*, \
+                                     Stat<T>*, std::size_t, std::size_t, std::size_t, double);     \
+  template void softmax_part_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t,       \
+                                         const Stat<T>*, T*, std::size_t, std::size_t,             \
+                                         std::size_t, double);                                     \
+  template double cross_entropy<T>(const T*, const std::int64_t*, Stat<T>*, std::size_t,           \
+                                   std::size_t);                                                   \
+  template void cross_entropy_backward<T>(const T*, const std::int64_t*, const Stat<T>*, T*,       \
+                                          std::size_t, std::size_t, double);                       \
   template void add<T>(const Stat<T>*, const T*, Stat<T>*, std::size_t)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(BFloat16);

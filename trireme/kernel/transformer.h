@@ -71,9 +71,9 @@ void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::
                       T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
                       double scale);
 
-/// Softmax over columns that come in parts (Milakov & Gimelshein 2018, arXiv:1805.02867), its pieces.
-/// Row r sees the columns c <= first + r, of `width`; at least one. The largest of them, times scale
-/// (which is positive):
+/// Softmax over columns that come in parts (Milakov & Gimelshein 2018, arXiv:1805.02867), its
+/// pieces. Row r sees the columns c <= first + r, of `width`; at least one. The largest of them,
+/// times scale (which is positive):
 template <class T>
 void row_maxima(const Stat<T>* scores, std::size_t scores_stride, Stat<T>* maxima,
                 std::size_t first, std::size_t rows, std::size_t width, double scale);

@@ -35,13 +35,21 @@ void check(const ExpertsSpec& spec) {
 
 class MixtureOfExperts final : public Experts {
  public:
-  MixtureOfExperts(const ExpertPlace& place, const LayerContext& context, const ExpertsSpec& spec)
-      : spec_(spec), exchange_(place.exchange), stream_(stream_type(context.type)) {
-    LayerContext wide = context;
-    wide.type = stream_;
-    router_ = place.router->linear(
-        wide, {.name = "router", .in = spec.width, .out = spec.experts, .stddev = spec.stddev});
-    for (int expert = place.first; expert < place.first + place.count; ++expert) {
+  MixtureOfExperts(const LayerFactory& layers, const LayerContext& context, const ExpertsSpec& spec)
+      : spec_(spec), stream_(stream_type(context.type)) {
+    LayerContext of_router = context;
+    of_router.type = stream_;
+    if (spec.share) {
+      of_router.use = [context, use = spec.share->router](const at::Tensor& parameter) {
+        return use(context.used(parameter));
+      };
+    }
+    router_ = layers.linear(
+        of_router,
+        {.name = "router", .in = spec.width, .out = spec.experts, .stddev = spec.stddev});
+    const int first = spec.share ? spec.share->first : 0;
+    const int count = spec.share ? spec.share->count : spec.experts;
+    for (int expert = first; expert < first + count; ++expert) {
       const std::string name = "experts." + std::to_string(expert);
       LinearSpec up{.name = name + ".up",
                     .in = spec.width,
@@ -55,8 +63,7 @@ class MixtureOfExperts final : public Experts {
                       .bias = spec.bias,
                       .stddev = spec.stddev_down,
                       .cut = Cut::Rows};
-      experts_.push_back(
-          {place.experts->linear(context, up), place.experts->linear(context, down)});
+      experts_.push_back({layers.linear(context, up), layers.linear(context, down)});
     }
   }
 
@@ -78,8 +85,7 @@ class MixtureOfExperts final : public Experts {
                             gates.flatten().index_select(0, routing.places).unsqueeze(1);
     const at::Tensor y =
         at::zeros({batch * length, spec_.width}, made.options()).index_add(0, tokens, made);
-    const double weight =
-        static_cast<double>(spec_.experts) / static_cast<double>(top_k * length);
+    const double weight = static_cast<double>(spec_.experts) / static_cast<double>(top_k * length);
     return {.y = y.view(x_BTC.sizes()),
             .balance = (routing.load.to(stream_) * probabilities.sum(1)).sum() * weight};
   }
@@ -98,8 +104,8 @@ class MixtureOfExperts final : public Experts {
   };
 
   at::Tensor computed(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
-    if (!exchange_) return by_experts(rows, counts);
-    const Exchanged here = exchange_(rows, counts);
+    if (!spec_.share) return by_experts(rows, counts);
+    const Exchanged here = spec_.share->exchange(rows, counts);
     return here.back(by_experts(here.rows, here.counts));
   }
 
@@ -120,7 +126,6 @@ class MixtureOfExperts final : public Experts {
   }
 
   const ExpertsSpec spec_;
-  const ExpertExchange exchange_;
   const at::ScalarType stream_;
   std::unique_ptr<Linear> router_;
   std::vector<Expert> experts_;
@@ -140,18 +145,17 @@ class WithLoss : public torch::autograd::Function<WithLoss> {
 
 }  // namespace
 
-std::unique_ptr<Experts> make_experts(const ExpertPlace& place, const LayerContext& context,
+std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec) {
   check(spec);
-  return std::make_unique<MixtureOfExperts>(place, context, spec);
+  return std::make_unique<MixtureOfExperts>(layers, context, spec);
 }
 
 at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss) {
   return WithLoss::apply(x, loss);
 }
 
-RoutingScope::RoutingScope(RoutingCounts& into)
-    : outer_(std::exchange(counts_of_thread, &into)) {}
+RoutingScope::RoutingScope(RoutingCounts& into) : outer_(std::exchange(counts_of_thread, &into)) {}
 RoutingScope::~RoutingScope() { counts_of_thread = outer_; }
 
 }  // namespace models

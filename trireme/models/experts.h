@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trireme/models/layer_factory.h"
@@ -24,12 +25,33 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
+/// Rows for the experts of this rank: counts[i] for its i-th, one behind the other, each expert's
+/// in the order of the ranks that they come from.
+struct Exchanged {
+  at::Tensor rows;
+  std::vector<std::int64_t> counts;
+  /// What the experts made of `rows`, row by row, back to where the rows came from, in their order.
+  std::function<at::Tensor(const at::Tensor& rows)> back;
+};
+/// Of rows [R, C], counts[e] for expert e, one behind the other. Under autograd.
+using ExpertExchange =
+    std::function<Exchanged(const at::Tensor& rows, const std::vector<std::int64_t>& counts)>;
+
+/// Where a group of ranks shares the experts: what this rank has of them.
+struct ExpertShare {
+  int first = 0, count = 0;
+  ExpertExchange exchange;
+  /// The router, which all ranks have, as it is used (as LayerContext::use).
+  std::function<at::Tensor(const at::Tensor& parameter)> router;
+};
+
 struct ExpertsSpec {
   std::int64_t width = 0, hidden = 0;  // each expert: width -> hidden -> width, GELU between
   int experts = 1, top_k = 1;
   double capacity_factor = 1.25;  // an expert takes factor top_k T / E choices of a sequence
   bool bias = false;
   double stddev = 0.02, stddev_down = 0.02;  // initial: of router and up, and of down
+  std::optional<ExpertShare> share = {};     // none: this rank has all of them
 };
 
 struct Mixed {
@@ -50,26 +72,8 @@ class Experts {
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
-/// Rows for the experts of this rank: counts[i] for its i-th, one behind the other, each expert's
-/// in the order of the ranks that they come from.
-struct Exchanged {
-  at::Tensor rows;
-  std::vector<std::int64_t> counts;
-  /// What the experts made of `rows`, row by row, back to where the rows came from, in their order.
-  std::function<at::Tensor(const at::Tensor& rows)> back;
-};
-/// Of rows [R, C], counts[e] for expert e, one behind the other. Under autograd.
-using ExpertExchange = std::function<Exchanged(const at::Tensor& rows,
-                                               const std::vector<std::int64_t>& counts)>;
-
-struct ExpertPlace {
-  const LayerFactory* router;   // of the router, which every rank has
-  const LayerFactory* experts;  // of the experts' linear layers
-  int first = 0, count = 0;     // this rank's experts
-  ExpertExchange exchange = {};  // empty: this rank has all of them
-};
-/// The factories are used while it is made. ConfigError where the numbers do not fit.
-std::unique_ptr<Experts> make_experts(const ExpertPlace& place, const LayerContext& context,
+/// Out of `layers`' linear layers. ConfigError where the numbers do not fit.
+std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 
 /// x, through which `loss`, a scalar, gets a gradient of 1 in backward, as if it had been added to

@@ -87,7 +87,7 @@ class LocalLayers final : public LayerFactory {
   }
   std::unique_ptr<Experts> experts(const LayerContext& context,
                                    const ExpertsSpec& spec) const override {
-    return make_experts({.router = this, .experts = this, .count = spec.experts}, context, spec);
+    return make_experts(*this, context, spec);
   }
   at::Tensor whole(const at::Tensor& parameter) const override { return parameter; }
   at::Tensor dropout(const at::Tensor& x, double p) const override { return tensor::dropout(x, p); }

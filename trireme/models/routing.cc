@@ -31,7 +31,8 @@ void choose(const double* probability, std::int64_t experts, std::int64_t* chose
 Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity) {
   const at::Tensor wide = probabilities.to(at::kDouble).contiguous();
   const std::int64_t batch = wide.size(0), length = wide.size(1), experts = wide.size(2);
-  TRIREME_CHECK(top_k >= 1 && top_k <= experts);
+  TRIREME_CHECK(top_k >= 1);
+  TRIREME_CHECK(top_k <= experts);
   const auto options = at::TensorOptions().dtype(at::kLong);
   Routing routing{.chosen = at::empty({batch * length, top_k}, options),
                   .load = at::zeros({batch, experts}, options)};

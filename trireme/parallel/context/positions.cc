@@ -16,18 +16,19 @@ namespace {
 std::int64_t chunk_of(std::int64_t length, int ranks) {
   const std::int64_t chunks = 2 * ranks;
   if (length % chunks == 0) return length / chunks;
-  throw ConfigError("sequences of " + std::to_string(length) + " positions on " +
-                        std::to_string(ranks) + " context-parallel ranks: " +
-                        std::to_string(length) + " / " + std::to_string(chunks) + " chunks leaves " +
-                        std::to_string(length % chunks),
-                    {.operation = "context parallel",
-                     .advice = "Use a sequence length that twice the ranks divide."});
+  throw ConfigError(
+      "sequences of " + std::to_string(length) + " positions on " + std::to_string(ranks) +
+          " context-parallel ranks: " + std::to_string(length) + " / " + std::to_string(chunks) +
+          " chunks leaves " + std::to_string(length % chunks),
+      {.operation = "context parallel",
+       .advice = "Use a sequence length that twice the ranks divide."});
 }
 
 }  // namespace
 
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks) {
-  TRIREME_CHECK(rank >= 0 && rank < ranks);
+  TRIREME_CHECK(rank >= 0);
+  TRIREME_CHECK(rank < ranks);
   if (ranks == 1) return whole.contiguous();
   const std::int64_t chunk = chunk_of(whole.size(dim), ranks);
   return at::cat({whole.narrow(dim, rank * chunk, chunk),
@@ -53,8 +54,7 @@ MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks) {
   const std::int64_t length = whole.field("tokens").size(1);
   MicroBatch own = whole;
   for (auto& [name, field] : own.fields)
-    if (field.dim() >= 2 && field.size(1) == length)
-      field = cut_positions(field, 1, rank, ranks);
+    if (field.dim() >= 2 && field.size(1) == length) field = cut_positions(field, 1, rank, ranks);
   return own;
 }
 

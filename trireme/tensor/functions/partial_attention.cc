@@ -66,7 +66,7 @@ void check_part(const Columns& query, const Columns& key, const Columns& value,
     TRIREME_CHECK(part->rows.size(0) == query.rows.size(0));
     TRIREME_CHECK(part->rows.size(1) >= sight.keys);
   }
-  TRIREME_CHECK(!sight.causal || sight.first_query == 0);
+  if (sight.causal) TRIREME_CHECK(sight.first_query == 0);
 }
 
 double scale_of(std::int64_t depth) { return 1.0 / std::sqrt(static_cast<double>(depth)); }
@@ -113,8 +113,8 @@ struct HeadBackward {
   HeadRows<Stat<T>> dquery, dkey, dvalue;
   const Stat<T>*logsumexp, *dots;
   std::int64_t depth;
-  Stat<T>* scores;        // [kRows, kKeys], scores and then the weights' gradients
-  T *weights, *dscores;   // [kRows, kKeys]
+  Stat<T>* scores;       // [kRows, kKeys], scores and then the weights' gradients
+  T *weights, *dscores;  // [kRows, kKeys]
 
   void add(const Block& block) const {
     const auto rows = unsign(block.rows), keys = unsign(block.keys);
@@ -145,8 +145,7 @@ PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std
   const std::int64_t batch = query.rows.size(0), length = query.rows.size(1);
   const auto options = query.rows.options().dtype(stat_type(query.rows.scalar_type()));
   sums_ = at::zeros({batch, length, width}, options);
-  maxima_ =
-      at::full({batch, heads, length}, -std::numeric_limits<double>::infinity(), options);
+  maxima_ = at::full({batch, heads, length}, -std::numeric_limits<double>::infinity(), options);
   totals_ = at::zeros({batch, heads, length}, options);
 }
 
@@ -208,20 +207,19 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
                      weights = empty({2, kRows, kKeys}, gradient_.scalar_type());
     for (std::int64_t index = 0; index < batch * heads_; ++index) {
       const std::int64_t b = index / heads_, h = index % heads_;
-      const HeadBackward<T> head{
-          .query = head_rows<T>(query_, b, h, depth),
-          .key = head_rows<T>(key, b, h, depth),
-          .value = head_rows<T>(value, b, h, depth),
-          .gradient = head_rows<T>({gradient_}, b, h, depth),
-          .dquery = head_rows<Stat<T>>({query_gradient_}, b, h, depth),
-          .dkey = head_rows<Stat<T>>(key_gradient, b, h, depth),
-          .dvalue = head_rows<Stat<T>>(value_gradient, b, h, depth),
-          .logsumexp = data_of<Stat<T>>(logsumexp_) + index * length,
-          .dots = data_of<Stat<T>>(dots_) + index * length,
-          .depth = depth,
-          .scores = data_of<Stat<T>>(scores),
-          .weights = data_of<T>(weights),
-          .dscores = data_of<T>(weights) + kRows * kKeys};
+      const HeadBackward<T> head{.query = head_rows<T>(query_, b, h, depth),
+                                 .key = head_rows<T>(key, b, h, depth),
+                                 .value = head_rows<T>(value, b, h, depth),
+                                 .gradient = head_rows<T>({gradient_}, b, h, depth),
+                                 .dquery = head_rows<Stat<T>>({query_gradient_}, b, h, depth),
+                                 .dkey = head_rows<Stat<T>>(key_gradient, b, h, depth),
+                                 .dvalue = head_rows<Stat<T>>(value_gradient, b, h, depth),
+                                 .logsumexp = data_of<Stat<T>>(logsumexp_) + index * length,
+                                 .dots = data_of<Stat<T>>(dots_) + index * length,
+                                 .depth = depth,
+                                 .scores = data_of<Stat<T>>(scores),
+                                 .weights = data_of<T>(weights),
+                                 .dscores = data_of<T>(weights) + kRows * kKeys};
       each_block(sight, length, [&](const Block& block) { head.add(block); });
     }
   });
