@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -62,17 +63,35 @@ class Fit : public ::testing::Test {
 
 std::string megabytes(std::int64_t bytes) { return "memory.limit=" + std::to_string(bytes); }
 
+TEST_F(Fit, LeavesNothingBehindWhenItIsStopped) {
+  const std::string temporary = folder_.path() + "/tmp";
+  std::filesystem::create_directory(temporary);
+  Command::Running running =
+      trireme_command({"train", config_, "--ranks", "2", "--out", "run", "--fit"})
+          .in(folder_.path())
+          .with("TMPDIR", temporary)
+          .start();
+  ASSERT_TRUE(running.wait_for("trying")) << running.output();
+  running.send(SIGINT);
+  const CommandResult result = running.wait(30);
+  EXPECT_EQ(result.code, 130) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped before all runs had ended"));
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(temporary));
+}
+
 TEST_F(Fit, GivesItsTrialsTheEnvironment) {
   std::string words = read_file(config_);
   words.replace(words.find("text.txt"), 8, "gone.txt");
   const std::string config = folder_.write("gone.toml", words);
-  const CommandResult result =
-      trireme_command({"plan", config, "--ranks", "2", "--fit", "--set", "parallel.sync=plain"})
-          .in(folder_.path())
-          .with("TRIREME_DATA_PATH", folder_.file("text.txt"))
-          .run(150);
+  const CommandResult result = trireme_command({"train", config, "--ranks", "2", "--out", "run",
+                                                "--fit", "--set", "parallel.sync=plain"})
+                                   .in(folder_.path())
+                                   .with("TRIREME_DATA_PATH", folder_.file("text.txt"))
+                                   .run(150);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out + result.err, Not(HasSubstr("trial ended with")));
+  EXPECT_THAT(result.out + result.err,
+              AllOf(HasSubstr("trying"), Not(HasSubstr("trial ended with"))));
 }
 
 TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {

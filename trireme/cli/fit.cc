@@ -40,25 +40,26 @@ class Trials {
  public:
   Trials(const config::Config& config, const FitOptions& options)
       : options_(options), steps_(config.integer("train.steps")) {
-    command::write_file(folder_.file("config.toml"), config.to_toml(), folder_.operation());
+    command::write_file(folder().file("config.toml"), config.to_toml(), folder().operation());
   }
 
   void make(plan::FitCandidate& candidate) {
     say(options_.json, "trying " + candidate.layout() + " with " + lanes_text(candidate.lanes) +
                            ", batch.micro " + std::to_string(candidate.micro) + " ...");
     const std::string name = "trial-" + std::to_string(++count_), log = name + ".log";
-    const int code = command::run_self(words_of(candidate, folder_.file(name)), log, folder_);
-    if (code == 0) return read(candidate, folder_.file(name + "/events.jsonl"));
+    const int code = runs_.run(words_of(candidate, folder().file(name)), log);
+    if (code == 0) return read(candidate, folder().file(name + "/events.jsonl"));
     candidate.failure = "its trial ended with " + std::to_string(code);
-    say(options_.json, "  " + candidate.failure + ": " + last_line(folder_.file(log)));
+    say(options_.json, "  " + candidate.failure + ": " + last_line(folder().file(log)));
   }
 
  private:
+  const command::TemporaryFolder& folder() const { return runs_.folder(); }
   std::vector<std::string> words_of(const plan::FitCandidate& candidate,
                                     const std::string& out) const {
     // A configuration of one step has no second.
     const std::int64_t steps = std::max<std::int64_t>(steps_, train::kTrialSteps);
-    std::vector<std::string> words = {"train",   folder_.file("config.toml"),
+    std::vector<std::string> words = {"train",   folder().file("config.toml"),
                                       "--ranks", std::to_string(options_.ranks),
                                       "--out",   out,
                                       "--trial"};
@@ -84,7 +85,7 @@ class Trials {
 
   const FitOptions options_;
   const std::int64_t steps_;
-  const command::TemporaryFolder folder_{"fit"};
+  command::OwnRuns runs_{"fit"};
   int count_ = 0;
 };
 

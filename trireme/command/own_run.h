@@ -2,8 +2,14 @@
 // measure something.
 #pragma once
 
+#include <sys/types.h>
+
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/launch/sources.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -16,7 +22,6 @@ class TemporaryFolder {
   explicit TemporaryFolder(std::string operation);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
-  const std::string& path() const noexcept { return path_; }
   const std::string& operation() const noexcept { return operation_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
@@ -24,10 +29,30 @@ class TemporaryFolder {
   std::string operation_, path_;
 };
 
-/// Runs this program with `arguments` and waits; both its streams go to the file `log` in `folder`.
-/// The exit code; 128 + n where signal n ended it.
-int run_self(const std::vector<std::string>& arguments, const std::string& log,
-             const TemporaryFolder& folder);
+/// One child after the other, and a folder for what they write. While it lives, a signal to this
+/// process goes on to the child and ends it all, so that neither is left behind. Make it before
+/// any thread; not thread safe.
+class OwnRuns {
+ public:
+  explicit OwnRuns(std::string operation);
+  ~OwnRuns();
+  OwnRuns(const OwnRuns&) = delete;
+  const TemporaryFolder& folder() const noexcept { return folder_; }
+
+  /// Runs this program with `arguments` in this process's environment and waits; both its streams
+  /// go to the file `log` in the folder. The exit code; 128 + n where signal n ended it.
+  /// StopRequested where a signal came to this process.
+  int run(const std::vector<std::string>& arguments, const std::string& log);
+
+ private:
+  void pass_on(int signal);
+
+  int stop_ = 0;  // what this process was asked to stop with
+  pid_t child_ = -1;
+  const std::shared_ptr<launch::SignalSource> signals_;  // before there are other threads
+  const std::shared_ptr<RealWaiter> waiter_;
+  const TemporaryFolder folder_;
+};
 
 }  // namespace command
 }  // namespace v0

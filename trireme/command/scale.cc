@@ -1,28 +1,22 @@
 #include "trireme/command/scale.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/line_plot.h"
-#include "trireme/base/real_waiter.h"
 #include "trireme/command/command.h"
 #include "trireme/command/compare.h"
 #include "trireme/command/files.h"
-#include "trireme/launch/sources.h"
-#include "trireme/launch/spawn.h"
+#include "trireme/command/own_run.h"
 #include "trireme/plan/link.h"
 
 namespace trireme {
@@ -49,27 +43,6 @@ std::string ranks_text(int ranks) {
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "trireme-scale-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr)
-      throw ResourceError(
-          "cannot make a folder in " + std::filesystem::temp_directory_path().string(),
-          {.operation = "bench scale", .advice = "Set TMPDIR to one with room."});
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
 struct Run {
   std::string name;  // of its folder
   int ranks = 1, steps = 1;
@@ -77,15 +50,10 @@ struct Run {
   bool simulated = false;
 };
 
-std::vector<std::string> command_of(const Options& options, const Run& run,
-                                    const std::string& folder) {
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                    "train",
-                                    options.config,
-                                    "--ranks",
-                                    std::to_string(run.ranks),
-                                    "--out",
-                                    folder};
+std::vector<std::string> arguments_of(const Options& options, const Run& run,
+                                      const std::string& folder) {
+  std::vector<std::string> words = {"train", options.config, "--ranks", std::to_string(run.ranks),
+                                    "--out", folder};
   const auto set = [&](const std::string& assignment) {
     words.push_back("--set");
     words.push_back(assignment);
@@ -101,70 +69,13 @@ std::vector<std::string> command_of(const Options& options, const Run& run,
   return words;
 }
 
-// One child after the other. A signal to this process goes on to the child, and ends it all.
-class Children {
- public:
-  Children()
-      : signals_(std::make_shared<launch::SignalSource>([this](int signal) { pass_on(signal); })),
-        waiter_(RealWaiter::make(Duration::zero())) {
-    waiter_->add(signals_);
-  }
-  ~Children() { waiter_->remove(signals_.get()); }
-  Children(const Children&) = delete;
-
-  /// Its exit code. StopRequested where a signal came.
-  int run(const launch::SpawnOptions& options) {
-    std::optional<launch::Exit> end;
-    const launch::Process process = launch::spawn(options);
-    const auto exit = std::make_shared<launch::ExitSource>(
-        process.pid, process.descriptor, [](pid_t) {},
-        [&](launch::Exit own) {
-          end = own;
-          child_ = -1;
-        });
-    waiter_->run([&] {
-      child_ = process.pid;
-      if (stop_ != 0) pass_on(stop_);
-    });
-    waiter_->add(exit);
-    waiter_->wait_until([&] { return end.has_value(); }, TimePoint::max());
-    waiter_->remove(exit.get());
-    if (stop_ != 0)
-      throw_error(static_cast<ExitCode>(128 + stop_), "stopped before all runs had ended",
-                  {.operation = "bench scale", .advice = "Start it again; nothing was kept."});
-    return end->code;
-  }
-
- private:
-  void pass_on(int signal) {
-    const bool suspends = signal == SIGTSTP;
-    if (!suspends) stop_ = signal == SIGHUP ? SIGTERM : signal;
-    if (child_ > 0) kill(child_, suspends ? signal : stop_);
-    if (!suspends) return;
-    raise(SIGSTOP);
-    if (child_ > 0) kill(child_, SIGCONT);
-  }
-
-  int stop_ = 0;  // what this process was asked to stop with
-  pid_t child_ = -1;
-  const std::shared_ptr<launch::SignalSource> signals_;  // before there are other threads
-  const std::shared_ptr<RealWaiter> waiter_;
-};
-
-ComparedRun train(const Options& options, const Run& run, const TemporaryFolder& folder,
-                  Children& children) {
-  const std::string path = folder.path() + "/" + run.name, log = path + ".log";
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (output < 0)
-    throw ResourceError("cannot write " + log,
-                        {.operation = "bench scale", .advice = "Set TMPDIR to one with room."});
-  const std::shared_ptr<void> closes(nullptr, [output](void*) { close(output); });
-  const int code = children.run({.command = command_of(options, run, path),
-                                 .environment = launch::own_environment(),
-                                 .output = output,
-                                 .error = output});
+ComparedRun train(const Options& options, const Run& run, OwnRuns& runs) {
+  const std::string path = runs.folder().file(run.name), log = run.name + ".log";
+  const int code = runs.run(arguments_of(options, run, path), log);
   if (code != 0) {
-    std::fputs(read_file(log, "bench scale", "Set TMPDIR to one with room.").c_str(), stderr);
+    std::fputs(
+        read_file(runs.folder().file(log), "bench scale", "Set TMPDIR to one with room.").c_str(),
+        stderr);
     refuse(
         "training on " + ranks_text(run.ranks) + " ended with " + std::to_string(code) +
             "; what it printed is above",
@@ -204,7 +115,7 @@ class Scale {
   ScalePoint measured(const Run& run) {
     say(true, ranks_text(run.ranks) + ", " + std::to_string(run.steps) + " steps" +
                   (run.simulated ? " on the simulated network" : "") + " ...");
-    const ComparedRun done = train(options_, run, folder_, children_);
+    const ComparedRun done = train(options_, run, runs_);
     keys_ = done.keys;
     const std::size_t first = run.simulated ? 1 : kWarmUp;
     return {.simulated = run.simulated,
@@ -241,8 +152,7 @@ class Scale {
   }
 
   const Options& options_;
-  Children children_;
-  const TemporaryFolder folder_;
+  OwnRuns runs_{"bench scale"};
   std::map<std::string, std::string> keys_;
   std::int64_t batch_ = 0, micro_batches_ = 0;
   double compute_ = 0;

@@ -1,5 +1,6 @@
 // Tensor parallelism: losses and gradients of models cut among ranks against those of one process.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -51,7 +52,7 @@ Outcome compute(const models::Blocks& blocks, const MicroBatch& micro, const Los
   for (const auto& member : stage.members())
     for (const models::NamedTensor& own : member.block->parameters())
       outcome.parameters[member.name + "." + own.name] = {own.tensor.grad(), own.part};
-  const at::NoGradGuard off;
+  const c10::AutoGradMode off(false);
   const models::Value value = stage.forward(micro, 0);
   outcome.no_grad_loss = loss(value, micro).item<double>();
   outcome.infer_sizes = value.at(0).sizes().vec();

@@ -1,11 +1,11 @@
-#include "trireme/parallel/tensor/cut_sync.h"
+#include "trireme/parallel/cut_sync.h"
 
 #include <array>
 #include <limits>
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/leaf_sum.h"
+#include "trireme/kernel/elementwise.h"
 #include "trireme/parallel/tensor/part.h"
 
 namespace trireme {
