@@ -33,6 +33,24 @@ void check(const ExpertsSpec& spec) {
            "Set model.capacity_factor to 1.25.");
 }
 
+// y[tokens[i]] += gates[i] rows[i], in the gates' type; keeps the rows as they are.
+class Combine : public torch::autograd::Function<Combine> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& gates,
+                            const at::Tensor& tokens, std::int64_t count) {
+    ctx->save_for_backward({rows, gates, tokens});
+    return at::zeros({count, rows.size(1)}, gates.options())
+        .index_add_(0, tokens, rows.to(gates.scalar_type()) * gates.unsqueeze(1));
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rows = saved[0], &gates = saved[1];
+    const at::Tensor of_row = gradients[0].index_select(0, saved[2]);
+    return {(of_row * gates.unsqueeze(1)).to(rows.scalar_type()),
+            (of_row * rows.to(gates.scalar_type())).sum(1), at::Tensor(), at::Tensor()};
+  }
+};
+
 class MixtureOfExperts final : public Experts {
  public:
   MixtureOfExperts(const LayerFactory& layers, const LayerContext& context, const ExpertsSpec& spec)
@@ -81,10 +99,9 @@ class MixtureOfExperts final : public Experts {
     if (top_k > 1) gates = gates / gates.sum(1, true);
     const at::Tensor tokens = routing.places.floor_divide(top_k);
     const at::Tensor rows = x_BTC.flatten(0, 1).index_select(0, tokens);
-    const at::Tensor made = computed(rows, routing.counts).to(stream_) *
-                            gates.flatten().index_select(0, routing.places).unsqueeze(1);
     const at::Tensor y =
-        at::zeros({batch * length, spec_.width}, made.options()).index_add(0, tokens, made);
+        Combine::apply(computed(rows, routing.counts),
+                       gates.flatten().index_select(0, routing.places), tokens, batch * length);
     const double weight = static_cast<double>(spec_.experts) / static_cast<double>(top_k * length);
     return {.y = y.view(x_BTC.sizes()),
             .balance = (routing.load.to(stream_) * probabilities.sum(1)).sum() * weight};

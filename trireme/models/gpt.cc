@@ -214,10 +214,19 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
   const std::int64_t masks = config.dropout > 0 ? 1 : 0;
-  const std::int64_t layer =
+  std::int64_t layer =
       config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
   // Streams, norms' outputs and masks.
-  const std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
+  std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
+  if (config.experts > 0) {
+    // Per choice its row, and what an expert made of it; the router's input, where that is another
+    // type, and its probabilities. The MLP's 8 C come once per choice.
+    const std::int64_t routed = config.top_k * config.width * 2 * compute +
+                                (compute < stream ? config.width : 0) * stream +
+                                config.experts * stream;
+    layer += routed + 8 * (config.top_k - 1) * config.width * compute;
+    whole += routed;
+  }
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's

@@ -11,6 +11,7 @@
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::models {
@@ -155,6 +156,7 @@ TEST(Gpt, LearnsASequenceInEveryPrecision) {
   const at::Tensor targets = (tokens + 1).remainder(7);
   for (const auto& [precision, experts] :
        {std::pair{"fp64", 0}, {"fp32", 0}, {"bf16", 0}, {"fp32", 4}, {"bf16", 4}}) {
+    tensor::set_up_process({.kernel_threads = 1});
     GptConfig config = tiny(precision);
     config.experts = experts;
     Plain plain(make_gpt(config));

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/experts.h"
 #include "trireme/models/gpt.h"
@@ -48,9 +49,11 @@ MicroBatch text() {
           .fields = {{"tokens", tokens.narrow(1, 0, kLength).contiguous()}, {"targets", targets}}};
 }
 
-Outcome compute(const models::Blocks& blocks, const MicroBatch& micro) {
+Outcome compute(const models::Blocks& blocks, const MicroBatch& micro,
+                const std::string& recompute = "none") {
   parallel::Stage stage(blocks, 1);
   stage.train(true);
+  stage.recompute(memory::parse_recompute(recompute));
   Outcome outcome;
   const models::RoutingScope scope(outcome.routing);
   const at::Tensor sum = token_loss()(stage.forward(micro, 0), micro);
@@ -67,6 +70,7 @@ struct Layout {
   int context = 1, expert = 1, tensor = 1;
   bool context_outside = true;  // of context and expert
   bool sequence = false;
+  std::string recompute = "none";
   int ranks() const { return context * expert * tensor; }
   std::string text() const {
     return "context " + std::to_string(context) + " expert " + std::to_string(expert) + " tensor " +
@@ -89,7 +93,7 @@ Outcome on_rank(const Layout& layout, testing::RankContext& rank, const Build& b
   const models::LayersScope scope(layers);
   const MicroBatch micro =
       parallel::cut_positions(parallel::own_sequences(text(), e, layout.expert), c, layout.context);
-  return compute(build(), micro);
+  return compute(build(), micro, layout.recompute);
 }
 
 double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).norm().item<double>(); }
@@ -260,6 +264,26 @@ TEST(GroupLayers, ExpertsOverPartsOfSequences) {
   };
   expect_as_one_process({.context = 2, .expert = 2}, build, 1e-12);
   expect_as_one_process({.context = 2, .expert = 2, .context_outside = false}, build, 1e-12);
+}
+
+// A block that runs again sends its keys and tokens again.
+TEST(GroupLayers, RecomputationChangesNoBit) {
+  for (const Layout& layout : {Layout{.context = 3}, Layout{.expert = 3}}) {
+    const Build build = gpt("fp32", layout.expert > 1 ? 6 : 0, true, 0.2);
+    std::vector<Outcome> kept(3);
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      kept[static_cast<std::size_t>(rank.rank)] = on_rank(layout, rank, build);
+    });
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      Layout again = layout;
+      again.recompute = "full";
+      const Outcome own = on_rank(again, rank, build);
+      const Outcome& wanted = kept[static_cast<std::size_t>(rank.rank)];
+      EXPECT_EQ(own.loss, wanted.loss);
+      for (const auto& [name, parameter] : own.parameters)
+        EXPECT_TRUE(at::equal(parameter.gradient, wanted.parameters.at(name).gradient)) << name;
+    });
+  }
 }
 
 TEST(GroupLayers, RefuseExpertsAmongRanksThatCutSequences) {

@@ -30,10 +30,18 @@ struct Measured {
   double kept = 0, peak = 0, predicted = 0;  // after forward; in the whole step; of the plan
 };
 
-Measured measure(const std::string& policy) {
+Measured measure(const std::string& policy, int experts = 0,
+                 const std::string& precision = "fp32") {
   tensor::set_up_process({});
-  const models::GptConfig config{
-      .layers = 6, .heads = 6, .width = 192, .block = 128, .vocab = 256, .dropout = 0.1};
+  const models::GptConfig config{.layers = 6,
+                                 .heads = 6,
+                                 .width = 192,
+                                 .block = 128,
+                                 .vocab = 256,
+                                 .experts = experts,
+                                 .capacity_factor = 4,
+                                 .dropout = 0.1,
+                                 .precision = precision};
   parallel::Stage stage(models::make_gpt(config), 1);
   stage.train(true);
   stage.recompute(memory::parse_recompute(policy));
@@ -72,6 +80,13 @@ TEST(RecomputeMemory, SavesWhatThePlanSays) {
     // Gradients and temporaries of the block that runs are beside the activations.
     EXPECT_GT(one.peak, 0.8 * one.predicted);
     EXPECT_LT(one.peak, 1.5 * one.predicted);
+  }
+}
+
+TEST(RecomputeMemory, OfExpertsIsWhatThePlanSays) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Measured experts = measure("none", 4, precision);
+    EXPECT_NEAR(experts.kept, experts.predicted, 0.1 * experts.predicted) << precision;
   }
 }
 
