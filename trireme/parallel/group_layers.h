@@ -3,8 +3,9 @@
 // where experts are not whole). A parameter's gradient is summed over the group in backward, so all
 // ranks end with the micro-batch's; the loss is a sum over tokens, of which each rank has its part.
 //
-// They stand on another factory, which makes the layers: local_layers(), tensor_layers(), or each
-// other. Losses and gradients are one process's within a tolerance: sums over ranks change the
+// All ranks of a group run the same blocks in the same order, one micro-batch at a time (lanes =
+// 1). They stand on another factory, which makes the layers: local_layers(), tensor_layers(), or
+// each other. Losses and gradients are one process's within a tolerance: sums over ranks change the
 // order of additions. `group` outlives a factory and all that it made.
 #pragma once
 
