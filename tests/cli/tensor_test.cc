@@ -52,6 +52,18 @@ TEST_F(Tensor, TrainsTheSameModelOnAnyMesh) {
   EXPECT_NEAR(validation("sequence"), validation("one"), 1e-3 * validation("one"));
 }
 
+TEST_F(Tensor, WhatWasTrainedOnManyRanksIsReadOnOne) {
+  for (const char* axis : {"parallel.tensor=2", "parallel.pipeline=2"}) {
+    const std::string out = std::string(axis).substr(9, 6);
+    train(out, "2", {axis});
+    const CommandResult loss = run({"eval", out, "--json"});
+    ASSERT_EQ(loss.code, 0) << loss.out << loss.err;
+    EXPECT_NEAR(Json::parse(loss.out).at("loss").get<double>(), validation(out), 1e-4);
+    const CommandResult text = run({"generate", out, "--bytes", "5"});
+    EXPECT_EQ(text.code, 0) << text.out << text.err;
+  }
+}
+
 TEST_F(Tensor, GoesOnWithAnotherNumberOfRanks) {
   train("run", "2", {"parallel.tensor=2"});
   const std::string before = run({"inspect", "run", "--hash"}).out;

@@ -80,7 +80,8 @@ std::map<std::string, std::string> train_on(int ranks, int meshes) {
       numerics::train_layout({.ranks = ranks,
                               .arguments = {std::to_string(meshes)},
                               .time_limit = std::chrono::seconds(400)});
-  if (meshes == 0) EXPECT_EQ(results.of_case.size(), factorisations(ranks).size());
+  const std::size_t all = factorisations(ranks).size();
+  EXPECT_EQ(results.of_case.size(), meshes == 0 ? all : static_cast<std::size_t>(meshes));
   return by_case(results);
 }
 
@@ -97,7 +98,13 @@ TEST(HybridTraining, EveryMeshOfEightEndsWithOneTraining) {
 
 TEST(HybridTraining, TwentyMeshesOfSixteenAreTheTrainingsOfEight) {
   const auto eight = train_on(8, 0);
-  for (const auto& [which, value] : train_on(16, 20)) EXPECT_EQ(value, eight.at(which)) << which;
+  std::size_t compared = 0;
+  for (const auto& [which, value] : train_on(16, 20)) {
+    if (which == "tensor-8-sequence") continue;  // eight ranks have no two data-parallel ones of it
+    EXPECT_EQ(value, eight.at(which)) << which;
+    ++compared;
+  }
+  EXPECT_GE(compared, 4u);
 }
 
 }  // namespace

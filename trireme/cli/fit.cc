@@ -14,7 +14,9 @@
 #include "trireme/command/own_run.h"
 #include "trireme/observe/events.h"
 #include "trireme/plan/fit.h"
+#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/train/fit_candidates.h"
+#include "trireme/train/job_plan.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -45,7 +47,8 @@ class Trials {
 
   void make(plan::FitCandidate& candidate) {
     say(options_.json, "trying " + candidate.layout() + " with " + lanes_text(candidate.lanes) +
-                           ", batch.micro " + std::to_string(candidate.micro) + " ...");
+                           ", recompute " + candidate.recompute + ", batch.micro " +
+                           std::to_string(candidate.micro) + " ...");
     const std::string name = "trial-" + std::to_string(++count_), log = name + ".log";
     const int code = runs_.run(words_of(candidate, folder().file(name)), log);
     if (code == 0) return read(candidate, folder().file(name + "/events.jsonl"));
@@ -66,6 +69,7 @@ class Trials {
     for (const std::string& assignment :
          {"parallel.sync=" + candidate.sync, "parallel.shard=" + std::to_string(candidate.shard),
           "train.lanes=" + std::to_string(candidate.lanes),
+          "memory.recompute=" + candidate.recompute,
           "batch.micro=" + std::to_string(candidate.micro), "train.steps=" + std::to_string(steps),
           std::string("memory.limit=0")})
       words.insert(words.end(), {"--set", assignment});
@@ -94,9 +98,12 @@ observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit,
   event.set("sync", candidate.sync)
       .set("shard", static_cast<long>(candidate.shard))
       .set("lanes", static_cast<long>(candidate.lanes))
+      .set("recompute", candidate.recompute)
       .set("micro", static_cast<long>(candidate.micro))
       .set("limit_bytes", static_cast<long>(limit))
       .set("predicted_memory_bytes", static_cast<long>(candidate.predicted_bytes));
+  if (candidate.predicted_seconds > 0)
+    event.set("predicted_step_seconds", candidate.predicted_seconds);
   if (candidate.measured_bytes)
     event.set("measured_memory_bytes", static_cast<long>(*candidate.measured_bytes));
   if (candidate.step_seconds) event.set("step_seconds", *candidate.step_seconds);
@@ -106,14 +113,14 @@ observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit,
 }
 
 void print(const std::vector<plan::FitCandidate>& candidates, const train::MemoryForARank& memory,
-           std::optional<std::size_t> chosen, bool json) {
+           std::optional<std::size_t> chosen, const std::string& note, bool json) {
   if (json) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
       std::printf("%s\n", event_of(candidates[i], memory.bytes, chosen == i).line().c_str());
     std::fflush(stdout);
   }
-  say(json,
-      "What fits (" + memory.reason + "):\n" + plan::fit_table(candidates, memory.bytes, chosen));
+  say(json, "What fits (" + memory.reason + "):\n" +
+                plan::fit_table(candidates, memory.bytes, chosen) + note);
 }
 
 void take(config::Config& config, const plan::FitCandidate& chosen, const train::Settings& before) {
@@ -123,9 +130,28 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
   set("parallel.sync", chosen.sync);
   set("parallel.shard", static_cast<std::int64_t>(chosen.shard));
   set("train.lanes", static_cast<std::int64_t>(chosen.lanes));
+  set("memory.recompute", chosen.recompute);
   set("batch.micro", chosen.micro);
   if (chosen.micro == before.batches.micro)
     TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
+}
+
+// Operations a second, with the kernels that the ranks will have.
+double measured_rate(const train::Settings& settings) {
+  if (settings.model.figures(1).flops <= 0 || settings.job.transport == "sim") return 0;
+  train::set_up_process(settings);
+  return tensor::linear_rate(settings.strategy.precision, std::chrono::milliseconds(20));
+}
+
+std::string rate_note(double flop_rate, int threads) {
+  if (flop_rate <= 0) return {};
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "Times are predicted from the model's matrix products at %.0f GFLOP/s (measured, %d "
+      "thread%s), plus communication.\n",
+      flop_rate * 1e-9, threads, threads == 1 ? "" : "s");
+  return text;
 }
 
 }  // namespace
@@ -133,6 +159,9 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
   const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  train::program_bytes(corpus);  // before anything is computed here
+  const train::FitPlace place{
+      .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings)};
   std::vector<std::int64_t> micros = {settings.batches.micro};
   if (options.new_job)
     for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
@@ -141,7 +170,7 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   std::vector<plan::FitCandidate> candidates;
   std::optional<std::size_t> chosen;
   for (std::size_t next = 0; next < micros.size() && !chosen; ++next) {
-    for (auto& one : train::fit_candidates(config, settings, corpus, options.ranks, micros[next]))
+    for (auto& one : train::fit_candidates(config, settings, corpus, place, micros[next]))
       candidates.push_back(std::move(one));
     // One that takes more than was predicted makes room for another of its layout.
     for (bool tried = trials.has_value(); tried;) {
@@ -154,7 +183,8 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
     }
     chosen = plan::choose_fit(candidates, memory.bytes);
   }
-  print(candidates, memory, chosen, options.json);
+  print(candidates, memory, chosen, rate_note(place.flop_rate, settings.kernel_threads),
+        options.json);
   if (!chosen)
     throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
                           " bytes a rank (" + memory.reason + ")",

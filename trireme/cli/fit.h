@@ -18,7 +18,8 @@ struct FitOptions {
 };
 
 /// Prints what was considered, as a table or as "fit" events, and sets parallel.sync,
-/// parallel.shard, train.lanes and perhaps batch.micro. ConfigError where nothing fits.
+/// parallel.shard, train.lanes, memory.recompute and perhaps batch.micro. ConfigError where nothing
+/// fits. Measures for a moment how fast this machine's matrix products are.
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options);
 

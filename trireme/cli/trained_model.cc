@@ -19,6 +19,16 @@ config::Config config_of(const std::string& run) {
   return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
 }
 
+// The run's layout where it fits these ranks; else (one process, mostly) every rank has all.
+StrategyOptions layout_for(const Job& job, StrategyOptions options) {
+  if (job.size() % (options.pipeline * options.tensor) == 0 && options.data == 0) return options;
+  options.pipeline = options.tensor = 1;
+  options.sequence = false;
+  options.data = options.shard = 0;
+  options.sync = "plain";
+  return options;
+}
+
 int set_up(const train::Settings& settings, int argc) {
   train::set_up_process(settings);
   return argc;
@@ -30,7 +40,7 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, settings.strategy, settings.optimizer) {
+      strategy(job, settings.model.blocks, layout_for(job, settings.strategy), settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();

@@ -150,6 +150,17 @@ std::int64_t peak_activations(const std::vector<models::BlockActivations>& block
   return kept + once;
 }
 
+double share_again(const std::vector<models::BlockActivations>& blocks,
+                   const RecomputePolicy& policy) {
+  double again = 0, forward = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    forward += blocks[i].forward_work;
+    if (policy.runs_again(i, blocks.size())) again += blocks[i].forward_work;
+    if (policy.attention) again += blocks[i].scores_work;
+  }
+  return forward > 0 ? again / (3 * forward) : 0;
+}
+
 }  // namespace memory
 }  // namespace v0
 }  // namespace trireme

@@ -52,6 +52,10 @@ RecomputePolicy parse_recompute(const std::string& text);
 /// blocks that run again the inputs, and one of them whole.
 std::int64_t peak_activations(const std::vector<models::BlockActivations>& blocks,
                               const RecomputePolicy& policy);
+/// What is computed a second time, over the work of forward and backward (twice a forward pass);
+/// 0 where the work is not known.
+double share_again(const std::vector<models::BlockActivations>& blocks,
+                   const RecomputePolicy& policy);
 
 }  // namespace memory
 }  // namespace v0

@@ -137,6 +137,18 @@ TEST(Recompute, PassesOnWhatTheSecondRunThrows) {
   EXPECT_THROW(y.sum().backward(), StepRefused);
 }
 
+TEST(Recompute, TheShareThatIsComputedAgain) {
+  using memory::share_again;
+  const models::BlockActivations layer{.forward_work = 6, .scores_work = 1},
+      head{.forward_work = 2};
+  const std::vector<models::BlockActivations> blocks = {{}, layer, layer, layer, head};
+  EXPECT_EQ(share_again(blocks, parse_recompute("none")), 0);
+  EXPECT_DOUBLE_EQ(share_again(blocks, parse_recompute("selective")), 3 / 60.);
+  EXPECT_DOUBLE_EQ(share_again(blocks, parse_recompute("full")), 18 / 60.);
+  EXPECT_DOUBLE_EQ(share_again(blocks, parse_recompute("every-2")), 12 / 60.);
+  EXPECT_EQ(share_again({{}, {}}, parse_recompute("full")), 0) << "nothing is known of its work";
+}
+
 TEST(Recompute, ReadsItsPolicies) {
   EXPECT_FALSE(parse_recompute("none").any());
   EXPECT_TRUE(parse_recompute("selective").attention);

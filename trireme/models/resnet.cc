@@ -211,13 +211,20 @@ std::vector<BlockActivations> block_activations(const ResnetConfig& config, std:
   for (const BlockShape& block : shapes(config)) {
     const bool stem = block.name == "stem";
     const std::size_t relus = stem ? 1 : 2;
-    std::int64_t values = stem ? inputs : 0;
-    for (std::size_t i = 0; i < block.convs.size(); ++i)
-      values += block.convs[i].outputs() * (i < relus ? 2 : 1);
-    blocks.push_back({.kept = images * values * bytes, .inputs = images * inputs * bytes});
+    std::int64_t values = stem ? inputs : 0, products = 0;
+    for (std::size_t i = 0; i < block.convs.size(); ++i) {
+      const ConvShape& conv = block.convs[i];
+      values += conv.outputs() * (i < relus ? 2 : 1);
+      products += conv.weights() * conv.side * conv.side;
+    }
+    blocks.push_back({.kept = images * values * bytes,
+                      .inputs = images * inputs * bytes,
+                      .forward_work = 2.0 * static_cast<double>(images * products)});
     inputs = block.convs[relus - 1].outputs();
   }
-  blocks.push_back({.inputs = images * inputs * bytes});  // the head
+  blocks.push_back(
+      {.inputs = images * inputs * bytes,  // the head
+       .forward_work = 2.0 * static_cast<double>(images * features(config) * config.classes)});
   return blocks;
 }
 

@@ -1,6 +1,7 @@
 #include "trireme/plan/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <set>
 #include <tuple>
@@ -11,6 +12,18 @@ namespace plan {
 namespace {
 
 constexpr double kAsFast = 1.03;  // times the fastest; trials differ by as much among themselves
+
+// Of the fastest, by the figure that all of them are judged by; none where none fits.
+std::optional<double> fastest_of(const std::vector<FitCandidate>& candidates, std::int64_t limit,
+                                 bool tried) {
+  std::optional<double> fastest;
+  for (const FitCandidate& one : candidates) {
+    if (!one.fits(limit) || (tried && !one.step_seconds)) continue;
+    const double seconds = tried ? *one.step_seconds : one.predicted_seconds;
+    fastest = std::min(fastest.value_or(seconds), seconds);
+  }
+  return fastest;
+}
 
 std::string megabytes(std::int64_t bytes) {
   char text[32];
@@ -45,7 +58,9 @@ std::vector<std::size_t> to_try(const std::vector<FitCandidate>& candidates, std
   std::vector<std::size_t> order(candidates.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return candidates[a].lanes > candidates[b].lanes;
+    const FitCandidate &one = candidates[a], &other = candidates[b];
+    return std::tuple(one.predicted_seconds, -one.lanes) <
+           std::tuple(other.predicted_seconds, -other.lanes);
   });
   for (const std::size_t i : order) {
     const FitCandidate& candidate = candidates[i];
@@ -58,40 +73,39 @@ std::vector<std::size_t> to_try(const std::vector<FitCandidate>& candidates, std
 
 std::optional<std::size_t> choose_fit(const std::vector<FitCandidate>& candidates,
                                       std::int64_t limit) {
-  std::optional<std::size_t> chosen;
-  std::optional<double> fastest;
-  for (const FitCandidate& candidate : candidates)
-    if (candidate.fits(limit) && candidate.step_seconds)
-      fastest = std::min(fastest.value_or(*candidate.step_seconds), *candidate.step_seconds);
-  for (std::size_t i = 0; i < candidates.size() && !chosen; ++i) {
-    const FitCandidate& candidate = candidates[i];
-    if (!candidate.fits(limit)) continue;
-    if (fastest && (!candidate.step_seconds || *candidate.step_seconds > kAsFast * *fastest))
-      continue;
-    chosen = i;
+  std::optional<double> fastest = fastest_of(candidates, limit, true);
+  const bool tried = fastest.has_value();
+  if (!tried) fastest = fastest_of(candidates, limit, false);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const FitCandidate& one = candidates[i];
+    if (!one.fits(limit) || (tried && !one.step_seconds)) continue;
+    if ((tried ? *one.step_seconds : one.predicted_seconds) <= kAsFast * *fastest) return i;
   }
-  return chosen;
+  return std::nullopt;
 }
 
 std::string fit_table(const std::vector<FitCandidate>& candidates, std::int64_t limit,
                       std::optional<std::size_t> chosen) {
-  const auto row = [](const std::string& layout, const std::string& lanes, const std::string& micro,
-                      const std::string& predicted, const std::string& measured,
-                      const std::string& step, const std::string& fits) {
+  const auto row = [](const std::array<std::string, 8>& cells, const std::string& fits) {
     char text[256];
-    std::snprintf(text, sizeof text, "  %-12s %5s %11s %10s %10s %9s  ", layout.c_str(),
-                  lanes.c_str(), micro.c_str(), predicted.c_str(), measured.c_str(), step.c_str());
+    std::snprintf(text, sizeof text, "  %-12s %5s %-10s %11s %10s %10s %10s %10s  ",
+                  cells[0].c_str(), cells[1].c_str(), cells[2].c_str(), cells[3].c_str(),
+                  cells[4].c_str(), cells[5].c_str(), cells[6].c_str(), cells[7].c_str());
     return text + fits + "\n";
   };
-  std::string table = row("layout", "lanes", "batch.micro", "predicted", "measured", "a step",
-                          "fits into " + megabytes(limit) + " a rank");
+  std::string table = row({"", "", "", "", "memory,", "", "a step,", ""}, "fits into");
+  table += row({"layout", "lanes", "recompute", "batch.micro", "predicted", "measured", "predicted",
+                "measured"},
+               megabytes(limit) + " a rank");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const FitCandidate& one = candidates[i];
-    table +=
-        row(one.layout(), std::to_string(one.lanes), std::to_string(one.micro),
-            one.impossible.empty() ? megabytes(one.predicted_bytes) : "-",
-            one.measured_bytes ? megabytes(*one.measured_bytes) : "-",
-            one.step_seconds ? seconds(*one.step_seconds) : "-", verdict(one, limit, chosen == i));
+    const bool possible = one.impossible.empty();
+    table += row({one.layout(), std::to_string(one.lanes), one.recompute, std::to_string(one.micro),
+                  possible ? megabytes(one.predicted_bytes) : "-",
+                  one.measured_bytes ? megabytes(*one.measured_bytes) : "-",
+                  one.predicted_seconds > 0 ? seconds(one.predicted_seconds) : "-",
+                  one.step_seconds ? seconds(*one.step_seconds) : "-"},
+                 verdict(one, limit, chosen == i));
   }
   return table;
 }

@@ -172,9 +172,39 @@ std::string layout_name(const Job& job) {
          counted(job.ranks / job.owners, "replica") + ")";
 }
 
+// Of so many bytes among so many ranks.
+Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
+  return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
+                               job.algorithm, ranks, bytes,
+                               static_cast<std::size_t>(job.bucket_bytes));
+}
+
+// Gradients go to their owners: once a step (ZeRO-1), or with every round of micro-batches. Weights
+// come back after the update, or, where nobody has them whole, for every forward and backward pass.
+// Replicas of hybrid reduce an owner's part among themselves.
+Communication sharded_communication_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const std::int64_t parameters = job.parameters / job.model_ranks();
+  const std::size_t master = job.precision == "fp64" ? 8 : 4;
+  const auto bytes = static_cast<std::size_t>(parameters) * master;
+  Communication communication = all_reduce_of(job, job.owners, bytes);
+  const double half = communication.seconds / 2;
+  const double gather = job.precision == "bf16" ? half / 2 : half;
+  const double rounds = static_cast<double>(plan.micro_per_rank);
+  communication.seconds =
+      (shards_gradients(job) ? rounds : 1) * half + (shards_weights(job) ? 2 * rounds : 1) * gather;
+  const int replicas = job.data_ranks() / job.owners;
+  if (replicas > 1)
+    communication.seconds +=
+        all_reduce_of(job, replicas, bytes / static_cast<std::size_t>(job.owners)).seconds;
+  return communication;
+}
+
 // Gradients are summed in the master weights' type, all of them once a step; weights, in their
 // place, once an exchange.
-Communication communication_of(const Job& job) {
+Communication communication_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (shards(job)) return sharded_communication_of(plan);
   const std::size_t bytes =
       static_cast<std::size_t>(job.parameters / job.model_ranks() *
                                (job.exchange.every > 0 ? job.exchange.moved : 1)) *
@@ -182,9 +212,18 @@ Communication communication_of(const Job& job) {
   if (job.exchange.every > 0 && job.exchange.messages > 0)
     return messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                        job.exchange.messages, bytes);
-  return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
-                               job.algorithm, job.data_ranks(), bytes,
-                               static_cast<std::size_t>(job.bucket_bytes));
+  return all_reduce_of(job, job.data_ranks(), bytes);
+}
+
+// Micro-batches go through the lanes in rounds; threads that share a core take turns.
+double compute_seconds_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (job.simulated || job.flop_rate <= 0) return 0;
+  const std::int64_t rounds = (plan.micro_per_rank + plan.lanes - 1) / plan.lanes;
+  const double seconds = static_cast<double>(rounds) * job.flops_per_micro * (1 + job.share_again) /
+                         job.flop_rate / job.model_ranks() / (1 - plan.bubble);
+  const double threads = job.ranks * plan.lanes * job.kernel_threads;
+  return seconds * std::max(1.0, threads / job.usable_cores);
 }
 
 std::string milliseconds(double seconds) {
@@ -288,8 +327,9 @@ TrainingPlan make_plan(const Job& job) {
                                                   : plan.micro_per_rank));
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
-  if (!shards(job)) plan.communication = communication_of(job);
+  plan.communication = communication_of(plan);
   if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
+  plan.compute_seconds = compute_seconds_of(plan);
   return plan;
 }
 
@@ -336,9 +376,10 @@ std::string explain(const TrainingPlan& plan) {
            "the same bits for every other parallel.*\n";
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
-  } else if (job.data_ranks() > 1 && !shards(job)) {
+  } else if (job.data_ranks() > 1) {
     out << "  comm     " << milliseconds(plan.communication.seconds)
-        << " of all-reduce a step, predicted, less what computing hides"
+        << (shards(job) ? " of reduce-scatter and all-gather" : " of all-reduce")
+        << " a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
         << "           (" << plan.communication.source << ")\n";
   }

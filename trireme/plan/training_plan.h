@@ -58,6 +58,9 @@ struct Job {
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
   std::string recompute = "none";                 // memory.recompute
+  double flops_per_micro = 0;                     // of its forward and backward pass; 0: not known
+  double share_again = 0;  // of them, computed a second time under `recompute`
+  double flop_rate = 0;  // operations a second of kernel_threads threads' products; 0: not measured
   double temporaries = 0.31;           // of forward and backward, over the activations; as measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
   std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
@@ -93,7 +96,17 @@ struct TrainingPlan {
   double bubble = 0;  // of the pipeline, passes of equal length: the share that a rank waits
   int lanes = 1;      // in use: no more than micro_per_rank, 1 in a simulation
   Memory memory;      // of the rank with most
-  Communication communication;  // of a step: an exchange's is divided among its steps
+  /// Of a step: an exchange's is divided among its steps. Where ranks hold parts, reduce-scatters
+  /// and all-gathers, each taken as half an all-reduce.
+  Communication communication;
+  /// Of the rank with most: its matrix products alone, at job.flop_rate on cores of their own (a
+  /// pipeline's wait included); 0: not known.
+  double compute_seconds = 0;
+  /// Products, then communication, nothing hidden: what other kernels add and what overlap saves is
+  /// not known beforehand. 0: not known.
+  double step_seconds() const noexcept {
+    return compute_seconds > 0 ? compute_seconds + communication.seconds : 0;
+  }
   /// Where the job has a limit of memory, the prediction keeps to it.
   bool fits() const noexcept { return job.memory_limit == 0 || memory.total() <= job.memory_limit; }
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }

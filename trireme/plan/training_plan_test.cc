@@ -116,6 +116,29 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   EXPECT_EQ(of_model(fp64), 32000);
 }
 
+TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
+  const auto on = [](int ranks, int pipeline, int tensor) {
+    plan::Job one = job(8, 1, ranks);
+    one.pipeline = pipeline;
+    one.tensor = tensor;
+    return one;
+  };
+  const plan::TrainingPlan plan = plan::make_plan(on(8, 2, 2));
+  EXPECT_EQ(plan.memory.weights, 1000 / 4 * 4);
+  EXPECT_EQ(plan.micro_per_rank, 4);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("pipeline of 2 stages on 2 ranks"),
+                    HasSubstr(" x 2 tensor-parallel ranks x 2, plain data parallel"),
+                    HasSubstr("4 in each copy of the model"), HasSubstr("within a tolerance")));
+  plan::Job lanes = on(2, 1, 2);
+  lanes.lanes = 4;
+  EXPECT_EQ(plan::make_plan(lanes).lanes, 1);
+  EXPECT_THAT(refusal(on(6, 2, 2)),
+              AllOf(HasSubstr("2 x 2 = 4 does not divide the ranks: 6 = 1 x 4 + 2")));
+  EXPECT_THAT(refusal(on(9, 1, 3)), HasSubstr("nothing was thrown"));
+  EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
+}
+
 TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   const plan::Memory two = plan::make_plan(job(8, 1, 2)).memory;
   EXPECT_EQ(two.program, 70);
@@ -162,6 +185,44 @@ TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   two.compression = "powersgd:4";
   EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("and powersgd:4 saves"));
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
+}
+
+// Products in rounds of lanes, on as many cores as there are, then communication.
+TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
+  plan::Job one = job(8, 2, 1);
+  one.flops_per_micro = 3e9;
+  EXPECT_EQ(plan::make_plan(one).step_seconds(), 0);
+  one.flop_rate = 1e9;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3);
+  one.share_again = 0.25;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3 * 1.25);
+  one.lanes = 3;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 2 * 3 * 1.25 * 3 / 2) << "on two cores";
+  one.lanes = 1;
+  one.ranks = 2;
+  const plan::TrainingPlan two = plan::make_plan(one);
+  EXPECT_DOUBLE_EQ(two.compute_seconds, 2 * 3 * 1.25);
+  EXPECT_DOUBLE_EQ(two.step_seconds(), two.compute_seconds + two.communication.seconds);
+  one.pipeline = 2;
+  const plan::TrainingPlan pipeline = plan::make_plan(one);
+  EXPECT_NEAR(pipeline.compute_seconds * (1 - pipeline.bubble), 2 * 3 * 1.25, 1e-9);
+}
+
+// In halves of an all-reduce: gradients to their owners, weights back.
+TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
+  plan::Job one = job(8, 1, 2);
+  const double all = plan::make_plan(one).communication.seconds;
+  one.owners = 2;
+  const auto of = [&](const char* sync) {
+    one.sync = sync;
+    return plan::make_plan(one).communication.seconds;
+  };
+  EXPECT_DOUBLE_EQ(of("zero1"), all);
+  EXPECT_DOUBLE_EQ(of("zero2"), 4 * all / 2 + all / 2);
+  EXPECT_DOUBLE_EQ(of("zero3"), 4 * (all / 2 + all));
+  EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("of reduce-scatter and all-gather"));
+  one.precision = "bf16";
+  EXPECT_DOUBLE_EQ(of("zero3"), 4 * all);
 }
 
 TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {

@@ -1,5 +1,6 @@
 // Measuring this processor's matrix products library by library, for a kernel table of its own
-// (`trireme doctor --tune`). Never within a run (kernel_table.h).
+// (`trireme doctor --tune`), and with the table that is in use, for predictions. Never within a run
+// (kernel_table.h).
 #pragma once
 
 #include <string>
@@ -26,6 +27,11 @@ std::vector<MeasuredProduct> measure_products(Duration each);
 /// The fastest of each column; the process's own choice where another wins by less than 3 %, so
 /// that noise does not change bits from one measurement to the next.
 KernelTable fastest(const std::vector<MeasuredProduct>& measured);
+
+/// Operations a second of a linear layer's three products together, as this process computes them:
+/// its kernel table, its kernel threads, the shapes above. `precision`: fp64 | fp32 | bf16. Each
+/// product of each shape is run for `each`; the best run counts.
+double linear_rate(const std::string& precision, Duration each);
 
 }  // namespace tensor
 }  // namespace v0

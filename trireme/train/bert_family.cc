@@ -1,5 +1,6 @@
 #include "trireme/models/bert.h"
 #include "trireme/train/model_family.h"
+#include "trireme/train/transformer_figures.h"
 #include "trireme/train/transformer_keys.h"
 
 namespace trireme {
@@ -23,13 +24,7 @@ TrainingModel make(const config::Config& config) {
           .blocks = models::make_bert(bert),
           .loss = token_loss(),
           .data = masked_text_source(bert.block, bert.seed),
-          .figures =
-              [bert](std::int64_t samples) {
-                return ModelFigures{.parameters = models::num_parameters(bert),
-                                    .largest_neighbours = models::largest_neighbours(bert),
-                                    .activations = models::block_activations(bert, samples),
-                                    .flops = models::training_flops(bert, samples * bert.block)};
-              },
+          .figures = [bert](std::int64_t samples) { return transformer_figures(bert, samples); },
           .correct = class_matches()};
 }
 

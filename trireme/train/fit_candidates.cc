@@ -1,6 +1,8 @@
 #include "trireme/train/fit_candidates.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
@@ -48,16 +50,23 @@ int most_lanes(const Settings& settings, int ranks, std::int64_t micro) {
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
 }
 
-plan::FitCandidate candidate(const Settings& settings, const input::Corpus& corpus, int ranks,
-                             const Layout& layout, int lanes, std::int64_t micro) {
-  plan::FitCandidate one{
-      .sync = layout.sync, .shard = layout.shard, .lanes = lanes, .micro = micro};
+// What all candidates of one search share.
+struct Search {
+  const config::Config& config;
+  const Settings& settings;  // its model's figures known
+  const input::Corpus& corpus;
+  const FitPlace& place;
+};
+
+plan::FitCandidate candidate(const Search& search, plan::FitCandidate one) {
+  const Settings& settings = search.settings;
   Settings varied = settings;
-  varied.strategy.sync = layout.sync;
-  varied.strategy.shard = layout.shard;
-  varied.strategy.lanes = lanes;
-  varied.batches.micro = micro;
-  const bool sharded = layout.sync != "plain" && ranks > 1;
+  varied.strategy.sync = one.sync;
+  varied.strategy.shard = one.shard;
+  varied.strategy.lanes = one.lanes;
+  varied.strategy.recompute = one.recompute;
+  varied.batches.micro = one.micro;
+  const bool sharded = one.sync != "plain" && search.place.ranks > 1;
   if (sharded && settings.strategy.compression != "none") {
     one.impossible = "comm.compression is for plain";
   } else if (sharded && !settings.strategy.overlap) {
@@ -65,18 +74,43 @@ plan::FitCandidate candidate(const Settings& settings, const input::Corpus& corp
   }
   if (!one.impossible.empty()) return one;
   try {
-    one.predicted_bytes = plan_training(varied, corpus, "fit", ranks).memory.total();
+    const plan::TrainingPlan plan =
+        plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
+    one.predicted_bytes = plan.memory.total();
+    one.predicted_seconds = plan.step_seconds();
   } catch (const ConfigError& error) {
     one.impossible = error.message();
   }
   return one;
 }
 
+// One layout with so many lanes, under more and more recomputation. What saves nothing is left out;
+// so is all that comes after one that surely fits: it would only take longer.
+void add_policies(const Search& search, const plan::FitCandidate& layout,
+                  std::vector<plan::FitCandidate>& all) {
+  constexpr double kSurely = 0.9;  // of the limit: predictions are that near (docs/design/007)
+  constexpr double kSaves = 0.99;
+  std::vector<std::string> policies = {"none", "selective", "every-2", "full"};
+  if (insisted(search.config, "memory.recompute")) policies = {search.settings.strategy.recompute};
+  std::optional<double> least;  // bytes so far
+  for (const std::string& policy : policies) {
+    plan::FitCandidate one = layout;
+    one.recompute = policy;
+    one = candidate(search, std::move(one));
+    const auto bytes = static_cast<double>(one.predicted_bytes);
+    if (least && bytes > kSaves * *least) continue;
+    all.push_back(one);
+    if (!one.impossible.empty()) return;
+    least = bytes;
+    if (bytes <= kSurely * static_cast<double>(search.place.limit)) return;
+  }
+}
+
 }  // namespace
 
 std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
                                                const Settings& settings,
-                                               const input::Corpus& corpus, int ranks,
+                                               const input::Corpus& corpus, const FitPlace& place,
                                                std::int64_t micro) {
   if (parallel::is_local(settings.strategy.sync))
     throw ConfigError("--fit chooses among layouts of the same bits, and parallel.sync = \"" +
@@ -86,18 +120,17 @@ std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
   // Of a model without a formula the figures are taken by running it: once will do.
   const ModelFigures figures = settings.model.figures(micro);
   measured.model.figures = [figures](std::int64_t) { return figures; };
+  const Search search{config, measured, corpus, place};
   std::vector<plan::FitCandidate> candidates;
-  for (const Layout& layout : layouts(config, settings, ranks)) {
+  for (const Layout& layout : layouts(config, settings, place.ranks)) {
     // Where ranks hold parts of gradients they compute one micro-batch each at a time.
-    const bool in_turn = ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
-    const int most = in_turn ? 1 : most_lanes(settings, ranks, micro);
-    if (insisted(config, "train.lanes")) {
-      candidates.push_back(
-          candidate(measured, corpus, ranks, layout, settings.strategy.lanes, micro));
-      continue;
-    }
-    for (int lanes = most; lanes >= 1; --lanes)
-      candidates.push_back(candidate(measured, corpus, ranks, layout, lanes, micro));
+    const bool in_turn = place.ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
+    int most = in_turn ? 1 : most_lanes(settings, place.ranks, micro), least = 1;
+    if (insisted(config, "train.lanes")) most = least = settings.strategy.lanes;
+    for (int lanes = most; lanes >= least; --lanes)
+      add_policies(search,
+                   {.sync = layout.sync, .shard = layout.shard, .lanes = lanes, .micro = micro},
+                   candidates);
   }
   return candidates;
 }

@@ -1,5 +1,6 @@
 #include "trireme/models/gpt.h"
 #include "trireme/train/model_family.h"
+#include "trireme/train/transformer_figures.h"
 #include "trireme/train/transformer_keys.h"
 
 namespace trireme {
@@ -45,13 +46,7 @@ TrainingModel make(const config::Config& config) {
           .blocks = models::make_gpt(gpt),
           .loss = token_loss(),
           .data = text_source(gpt.block, gpt.seed),
-          .figures =
-              [gpt](std::int64_t samples) {
-                return ModelFigures{.parameters = models::num_parameters(gpt),
-                                    .largest_neighbours = models::largest_neighbours(gpt),
-                                    .activations = models::block_activations(gpt, samples),
-                                    .flops = models::training_flops(gpt, samples * gpt.block)};
-              },
+          .figures = [gpt](std::int64_t samples) { return transformer_figures(gpt, samples); },
           .context = gpt.block};
 }
 

@@ -74,16 +74,24 @@ void check_data(const Settings& settings, const plan::Job& job, int data) {
        .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
 }
 
+std::int64_t text_bytes(const input::Corpus& corpus) {
+  return static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
+}
+
 }  // namespace
 
+std::int64_t program_bytes(const input::Corpus& corpus) {
+  static const std::int64_t bytes = observe::resident_bytes() - text_bytes(corpus);
+  return bytes;
+}
+
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks) {
+                                 const std::string& name, int ranks, double flop_rate) {
   const observe::Cores cores = observe::usable_cores();
   plan::Job job;
   job.name = name;
-  // This process has loaded LibTorch as every rank will, and holds the data itself besides.
-  job.text = static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
-  job.program = observe::resident_bytes() - job.text;
+  job.text = text_bytes(corpus);
+  job.program = program_bytes(corpus);
   const ModelFigures figures = settings.model.figures(settings.batches.micro);
   const DataWords& words = settings.model.data->words();
   job.model = settings.model.description;
@@ -98,10 +106,13 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.tokens_per_sample = words.items_per_sample;
   job.sample = words.sample;
   job.steps = settings.steps;
-  job.activations_per_micro =
-      memory::peak_activations(among_tensor_ranks(figures.activations, settings.strategy),
-                               memory::parse_recompute(settings.strategy.recompute));
+  const memory::RecomputePolicy recompute = memory::parse_recompute(settings.strategy.recompute);
+  job.activations_per_micro = memory::peak_activations(
+      among_tensor_ranks(figures.activations, settings.strategy), recompute);
   job.recompute = settings.strategy.recompute;
+  job.flops_per_micro = figures.flops;
+  job.share_again = memory::share_again(figures.activations, recompute);
+  job.flop_rate = figures.flops > 0 ? flop_rate : 0;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
   job.pipeline = settings.strategy.pipeline;

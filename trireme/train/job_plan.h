@@ -2,6 +2,7 @@
 // `trireme train` prints before the first step. Starts nothing.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "trireme/input/corpus.h"
@@ -13,8 +14,14 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
+/// `flop_rate`: of this machine's products (tensor::linear_rate), where somebody has measured it;
+/// the plan then predicts the time of a step.
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks);
+                                 const std::string& name, int ranks, double flop_rate = 0);
+
+/// What this program takes before it computes anything: LibTorch, which every rank loads as this
+/// process has, and no data. Of the first call: later ones may come after products were run here.
+std::int64_t program_bytes(const input::Corpus& corpus);
 
 /// The "plan" event: the predicted figures.
 observe::Event plan_event(const plan::TrainingPlan& plan);

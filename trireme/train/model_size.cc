@@ -7,9 +7,11 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/random.h"
 
@@ -54,6 +56,15 @@ models::Value cut_off(const models::Value& value) {
   return cut;
 }
 
+// Of a forward pass that is not the block's first, which pays for memory and kernels.
+double forward_seconds(models::Block& block, const std::vector<models::Value>& inputs,
+                       const Waiter& clock) {
+  const c10::AutoGradMode no_gradients(false);
+  const TimePoint begin = clock.now();
+  block.forward(inputs);
+  return std::chrono::duration<double>(clock.now() - begin).count();
+}
+
 void check_logits(const models::Value& value, std::int64_t sequences, std::int64_t block) {
   const std::vector<std::int64_t> wanted = {sequences, block, 256};
   if (value.size() == 1 && value[0].sizes() == wanted) return;
@@ -84,6 +95,7 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
   ParameterCount count(model);
   std::vector<models::BlockActivations> activations;
   models::Value last;
+  const auto clock = RealWaiter::make();
   for (const models::BlockSpec& spec : model.specs()) {
     const std::shared_ptr<models::Block> built = spec.make();
     built->train(true);
@@ -103,6 +115,7 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
     for (const models::Value& input : inputs)
       for (const at::Tensor& tensor : input)
         own.inputs += static_cast<std::int64_t>(tensor.nbytes());
+    own.forward_work = forward_seconds(*built, inputs, *clock);
     values[spec.writes] = last = cut_off(output);
   }
   check_logits(last, sequences, block);

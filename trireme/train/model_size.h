@@ -1,6 +1,7 @@
 // How large a model is that no formula is known of: its blocks are built one after the other, each
-// run forward once over a micro-batch of zeros, and what LibTorch's allocator then holds is
-// counted. At most one block's weights are there at a time.
+// run forward over a micro-batch of zeros, and what LibTorch's allocator then holds is counted; a
+// second pass is timed, since operations cannot be. At most one block's weights are there at a
+// time.
 #pragma once
 
 #include <cstdint>

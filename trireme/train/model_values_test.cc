@@ -80,6 +80,22 @@ TEST(ModelValues, AreReadByNameAndType) {
   family.make(read({"model.name=c", "train.seed=7", "train.precision=bf16"}));
 }
 
+// Block by block it is what the whole model's formula says.
+TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
+  for (const char* model : {"gpt", "bert", "resnet18"}) {
+    const train::Settings settings(read({std::string("model.name=") + model}));
+    const train::ModelFigures figures = settings.model.figures(4);
+    double forward = 0, scores = 0;
+    for (const v0::models::BlockActivations& block : figures.activations) {
+      forward += block.forward_work;
+      scores += block.scores_work;
+      EXPECT_LT(block.scores_work, 0.5 * block.forward_work + 1);
+    }
+    EXPECT_NEAR(3 * forward, figures.flops, 1e-9 * figures.flops) << model;
+    EXPECT_EQ(scores > 0, std::string(model) != "resnet18") << model;
+  }
+}
+
 // What is measured of the program's own GPT is what its formulas say.
 TEST(ModelSize, MeasuredIsWhatIsKnown) {
   for (const char* precision : {"fp32", "bf16", "fp64"}) {
@@ -95,6 +111,7 @@ TEST(ModelSize, MeasuredIsWhatIsKnown) {
     ASSERT_EQ(measured.activations.size(), known.activations.size());
     for (std::size_t i = 1; i < known.activations.size(); ++i)
       EXPECT_EQ(measured.activations[i].inputs, known.activations[i].inputs) << "block " << i;
+    for (const auto& block : measured.activations) EXPECT_GT(block.forward_work, 0);
   }
 }
 

@@ -298,8 +298,11 @@ class Trainer {
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
     if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && writes) {
       job_.activity("generate");
-      outcome_.sample = generate(strategy_, settings_.model.context, "\n",
-                                 {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
+      outcome_.sample =
+          generate(strategy_, settings_.model.context, "\n",
+                   {.bytes = settings_.sample_bytes,
+                    .seed = settings_.batches.seed,
+                    .multiple = settings_.strategy.sequence ? settings_.strategy.tensor : 1});
     }
     write_trace();
     report.finish(outcome_);

@@ -1,0 +1,97 @@
+#include "trireme/plan/memory_choice.h"
+
+#include <algorithm>
+#include <set>
+
+namespace trireme {
+inline namespace v0 {
+namespace plan {
+namespace {
+
+constexpr std::size_t kMostStates = 20'000;
+
+// Some choice for the blocks so far.
+struct State {
+  std::int64_t bytes = 0;  // that stay
+  double cost = 0;
+  std::size_t before = 0;  // the state of the blocks before that it comes from
+  std::size_t option = 0;  // of the last of them
+};
+using States = std::vector<State>;
+
+// By ascending bytes; each costs less than those before it. Where there are too many, one of each
+// slice of the bytes stays: the one that costs least.
+States undominated(States all, std::int64_t limit) {
+  std::stable_sort(all.begin(), all.end(), [](const State& a, const State& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.cost < b.cost;
+  });
+  States kept;
+  for (const State& state : all)
+    if (kept.empty() || state.cost < kept.back().cost) kept.push_back(state);
+  if (kept.size() <= kMostStates) return kept;
+  const std::int64_t slice = limit / static_cast<std::int64_t>(kMostStates) + 1;
+  States fewer;
+  for (const State& state : kept) {
+    if (!fewer.empty() && fewer.back().bytes / slice == state.bytes / slice) fewer.pop_back();
+    fewer.push_back(state);
+  }
+  return fewer;
+}
+
+// Where no block has more than `most` bytes once.
+std::optional<MemoryChoice> cheapest(std::span<const std::vector<MemoryOption>> blocks,
+                                     std::int64_t limit, std::int64_t most) {
+  std::vector<States> after = {{State{}}};
+  for (const std::vector<MemoryOption>& options : blocks) {
+    States next;
+    for (std::size_t before = 0; before < after.back().size(); ++before) {
+      const State& state = after.back()[before];
+      for (std::size_t i = 0; i < options.size(); ++i) {
+        const std::int64_t bytes = state.bytes + options[i].stays;
+        if (options[i].once > most || bytes > limit - most) continue;
+        next.push_back({bytes, state.cost + options[i].cost, before, i});
+      }
+    }
+    if (next.empty()) return std::nullopt;
+    after.push_back(undominated(std::move(next), limit));
+  }
+  MemoryChoice choice;
+  std::size_t at = after.back().size() - 1;  // the cheapest of all
+  choice.cost = after.back()[at].cost;
+  for (std::size_t block = blocks.size(); block > 0; --block) {
+    const State& state = after[block][at];
+    choice.option.push_back(state.option);
+    at = state.before;
+  }
+  std::reverse(choice.option.begin(), choice.option.end());
+  std::int64_t once = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    const MemoryOption& taken = blocks[block][choice.option[block]];
+    choice.bytes += taken.stays;
+    once = std::max(once, taken.once);
+  }
+  choice.bytes += once;
+  return choice;
+}
+
+}  // namespace
+
+std::optional<MemoryChoice> cheapest_within(std::span<const std::vector<MemoryOption>> blocks,
+                                            std::int64_t limit) {
+  std::set<std::int64_t> sizes = {0};
+  for (const std::vector<MemoryOption>& options : blocks)
+    for (const MemoryOption& option : options) sizes.insert(option.once);
+  std::optional<MemoryChoice> best;
+  for (const std::int64_t most : sizes) {
+    if (most > limit) break;
+    const std::optional<MemoryChoice> one = cheapest(blocks, limit, most);
+    if (one &&
+        (!best || one->cost < best->cost || (one->cost == best->cost && one->bytes < best->bytes)))
+      best = one;
+  }
+  return best;
+}
+
+}  // namespace plan
+}  // namespace v0
+}  // namespace trireme
