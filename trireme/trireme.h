@@ -9,6 +9,8 @@
 #include "trireme/input/images.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job.h"
+#include "trireme/memory/activation_file.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"

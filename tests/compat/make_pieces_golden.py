@@ -13,6 +13,7 @@ import pathlib
 import sys
 
 import torch
+import torch.utils.checkpoint
 
 from check_piece import difference
 
@@ -108,6 +109,55 @@ def learning_rate(said):
                                 final_div_factor=1e4, cycle_momentum=False), b)
 
 
+def sines(layers, width):
+    """Linear layers with known weights."""
+    made = [torch.nn.Linear(width, width).double() for _ in range(layers)]
+    with torch.no_grad():
+        for i, layer in enumerate(made):
+            for one in layer.parameters():
+                one.copy_(torch.sin(torch.arange(one.numel(), dtype=torch.double) + i).view(one.shape))
+    return made
+
+
+def offload(said):
+    layers = sines(4, 64)
+    x = wave(torch.cos, 65536).view(1024, 64)
+    in_file = {}  # bytes of what is saved and no parameter, each once
+
+    def pack(tensor):
+        if not tensor.is_leaf and tensor._base is None or tensor is x:
+            in_file[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    for step in range(2):
+        h = x
+        in_file.clear()
+        for layer in layers:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                h = torch.tanh(layer(h))
+        h.square().sum().backward()
+        said["output"].append(h.sum().item())
+    said["bytes"].append(sum(in_file.values()))
+    said["gradient"] += [layer.weight.grad.abs().sum().item() for layer in layers]
+
+
+def recompute(said):
+    layers = sines(4, 8)
+    runs = 0
+    torch.manual_seed(5)
+    h = wave(torch.cos, 48).view(6, 8)
+    for layer in layers:
+        def block(x, layer=layer):
+            nonlocal runs
+            runs += 1
+            return torch.tanh(torch.nn.functional.dropout(layer(x), 0.25))
+        h = torch.utils.checkpoint.checkpoint(block, h, use_reentrant=False)
+    h.square().sum().backward()
+    said["output"].append(h.sum().item())
+    said["runs"].append(runs)
+    said["gradient"] += [layer.weight.grad.abs().sum().item() for layer in layers]
+
+
 def tensorboard(said):
     for step in range(1, 21):
         said["loss/train"].append(math.exp(-0.1 * step))
@@ -128,7 +178,8 @@ def weights(said):
 
 def main():
     golden = {}
-    for piece in (autocast, clip_grad_norm, ema, grad_scaler, learning_rate, tensorboard, weights):
+    for piece in (autocast, clip_grad_norm, ema, grad_scaler, learning_rate, offload, recompute, tensorboard,
+                  weights):
         said = collections.defaultdict(list)
         piece(said)
         golden[piece.__name__] = said

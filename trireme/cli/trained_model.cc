@@ -19,8 +19,16 @@ config::Config config_of(const std::string& run) {
   return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
 }
 
-// The run's layout where it fits these ranks; else (one process, mostly) every rank has all.
-StrategyOptions layout_for(const Job& job, StrategyOptions options) {
+int set_up(const train::Settings& settings, int argc) {
+  train::set_up_process(settings);
+  return argc;
+}
+
+// The run's layout where it fits these ranks; else (one process, mostly) every rank has all. No
+// backward pass: nothing to keep for it, or to compute again.
+StrategyOptions forward_alone(const Job& job, StrategyOptions options) {
+  options.recompute = "none";
+  options.offload_activations.clear();
   if (job.size() % (options.pipeline * options.tensor) == 0 && options.data == 0) return options;
   options.pipeline = options.tensor = 1;
   options.sequence = false;
@@ -29,18 +37,14 @@ StrategyOptions layout_for(const Job& job, StrategyOptions options) {
   return options;
 }
 
-int set_up(const train::Settings& settings, int argc) {
-  train::set_up_process(settings);
-  return argc;
-}
-
 }  // namespace
 
 TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, layout_for(job, settings.strategy), settings.optimizer) {
+      strategy(job, settings.model.blocks, forward_alone(job, settings.strategy),
+               settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();

@@ -51,7 +51,8 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   // The run's own configuration must mean the same from any folder.
-  for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule"}) {
+  for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
+                          "memory.offload_activations"}) {
     const std::string path = config.text(key), source = config.source(key);
     const bool is_name = key == std::string_view("parallel.schedule") &&
                          path.find_first_of("./") == std::string::npos;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -114,40 +115,134 @@ at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward
   return recompute(many, {input}).front();
 }
 
-RecomputePolicy parse_recompute(const std::string& text) {
-  const std::string prefix = "every-";
-  if (text == "none") return {};
-  if (text == "selective") return {.attention = true};
-  if (text == "full") return {.every = 1};
-  std::size_t every = 0;
-  if (text.starts_with(prefix)) {
-    const char* const end = text.data() + text.size();
-    const auto read = std::from_chars(text.data() + prefix.size(), end, every);
-    if (read.ec == std::errc() && read.ptr == end && every > 0) return {.every = every};
+Recompute RecomputePolicy::of(std::size_t block, std::size_t blocks) const {
+  const bool last = block + 1 == blocks;
+  const Recompute asked = of_block.empty() ? kind : of_block.at(block);
+  if (asked != Recompute::Full) return asked;
+  return !last && (!of_block.empty() || (block + 1) % every == 0) ? asked : Recompute::None;
+}
+
+namespace {
+
+constexpr std::pair<const char*, Recompute> kNames[] = {
+    {"none", Recompute::None}, {"selective", Recompute::Selective}, {"full", Recompute::Full}};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "config", .label = "memory.recompute", .advice = advice});
+}
+
+std::optional<Recompute> kind_of(std::string_view word) {
+  for (const auto& [name, kind] : kNames)
+    if (word == name) return kind;
+  return std::nullopt;
+}
+
+// All of it a number above 0.
+std::optional<std::size_t> count_of(std::string_view digits) {
+  std::size_t count = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, count);
+  if (read.ec != std::errc() || read.ptr != end || count == 0) return std::nullopt;
+  return count;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+// "full*3, none"; empty where it is no such list.
+std::vector<Recompute> list_of(std::string_view text) {
+  constexpr std::size_t kMostBlocks = 1'000'000;
+  std::vector<Recompute> of_block;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view item = trimmed(text.substr(0, comma));
+    const std::size_t star = item.find('*');
+    const auto kind = kind_of(item.substr(0, star));
+    const auto count = star == item.npos ? 1 : count_of(item.substr(star + 1));
+    if (!kind || !count || *count > kMostBlocks) return {};
+    of_block.insert(of_block.end(), *count, *kind);
+    if (comma == text.npos) return of_block;
+    text.remove_prefix(comma + 1);
   }
-  throw ConfigError("memory.recompute = \"" + text + "\"",
-                    {.operation = "config",
-                     .label = "memory.recompute",
-                     .advice = "Use none, selective, full or every-K, such as every-2."});
+}
+
+}  // namespace
+
+RecomputePolicy parse_recompute(const std::string& text) {
+  constexpr std::string_view kEvery = "every-";
+  if (const auto kind = kind_of(text)) return {.kind = *kind};
+  if (text.starts_with(kEvery))
+    if (const auto every = count_of(std::string_view(text).substr(kEvery.size())))
+      return {.kind = Recompute::Full, .every = *every};
+  if (auto list = list_of(text); !list.empty()) return {.of_block = std::move(list)};
+  if (text == "auto")
+    refuse("memory.recompute = \"auto\" is not worked out yet",
+           "`trireme train` and `plan` do, by memory.limit; elsewhere name the blocks' policies.");
+  refuse(
+      "memory.recompute = \"" + text + "\"",
+      "Use none, selective, full, every-K such as every-2, auto, or a list with one of the first "
+      "three for each block, such as full*3,none*2.");
+}
+
+RecomputePolicy parse_recompute(const std::string& text, std::size_t blocks) {
+  RecomputePolicy policy = parse_recompute(text);
+  if (!policy.of_block.empty() && policy.of_block.size() != blocks)
+    refuse("memory.recompute = \"" + text + "\" is for " + std::to_string(policy.of_block.size()) +
+               " blocks, and the model has " + std::to_string(blocks),
+           "Give one word a block.");
+  return policy;
+}
+
+std::string name_of(Recompute kind) {
+  for (const auto& [name, one] : kNames)
+    if (one == kind) return name;
+  TRIREME_CHECK(false);
+  return {};
+}
+
+std::string to_text(const std::vector<Recompute>& of_block) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < of_block.size(); begin = end) {
+    while (end < of_block.size() && of_block[end] == of_block[begin]) ++end;
+    text +=
+        (text.empty() ? "" : ",") + name_of(of_block[begin]) + "*" + std::to_string(end - begin);
+  }
+  return text;
 }
 
 // The last block's go first in the backward pass, before any other comes back.
+BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool last) {
+  const std::int64_t whole = block.kept - (kind == Recompute::Selective ? block.probabilities : 0);
+  const double scores = kind == Recompute::Selective ? block.scores_work : 0;
+  if (kind == Recompute::Full)
+    return {.stays = block.inputs, .once = whole, .again = block.forward_work};
+  if (last) return {.once = whole, .again = scores};
+  return {.stays = whole, .again = scores};
+}
+
 std::int64_t peak_activations(const std::vector<models::BlockActivations>& blocks,
                               const RecomputePolicy& policy) {
-  std::int64_t kept = 0, once = 0;
+  std::int64_t stays = 0, once = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const bool last = i + 1 == blocks.size();
-    const std::int64_t whole = blocks[i].kept - (policy.attention ? blocks[i].probabilities : 0);
-    if (policy.runs_again(i, blocks.size())) {
-      kept += blocks[i].inputs;
-      once = std::max(once, whole);
-    } else if (last) {
-      once = std::max(once, whole);
-    } else {
-      kept += whole;
-    }
+    const BlockCost cost = cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size());
+    stays += cost.stays;
+    once = std::max(once, cost.once);
   }
-  return kept + once;
+  return stays + once;
+}
+
+std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& blocks,
+                               const RecomputePolicy& policy) {
+  std::int64_t most = 0, before = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const BlockCost cost = cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size());
+    most = std::max(most, before + cost.stays + cost.once);
+    before = cost.stays;
+  }
+  return most;
 }
 
 double share_again(const std::vector<models::BlockActivations>& blocks,
@@ -155,8 +250,7 @@ double share_again(const std::vector<models::BlockActivations>& blocks,
   double again = 0, forward = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     forward += blocks[i].forward_work;
-    if (policy.runs_again(i, blocks.size())) again += blocks[i].forward_work;
-    if (policy.attention) again += blocks[i].scores_work;
+    again += cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size()).again;
   }
   return forward > 0 ? again / (3 * forward) : 0;
 }

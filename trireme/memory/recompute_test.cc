@@ -1,6 +1,7 @@
 #include "trireme/memory/recompute.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/dropout.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -15,6 +16,7 @@ namespace {
 
 using memory::parse_recompute;
 using memory::recompute;
+using ::testing::ElementsAre;
 
 struct Net {
   torch::nn::Linear first{6, 8}, second{8, 6};
@@ -150,15 +152,49 @@ TEST(Recompute, TheShareThatIsComputedAgain) {
 }
 
 TEST(Recompute, ReadsItsPolicies) {
-  EXPECT_FALSE(parse_recompute("none").any());
-  EXPECT_TRUE(parse_recompute("selective").attention);
-  for (std::size_t block = 0; block < 4; ++block) {
-    EXPECT_EQ(parse_recompute("full").runs_again(block, 4), block < 3);
-    EXPECT_EQ(parse_recompute("every-2").runs_again(block, 4), block == 1);
-    EXPECT_FALSE(parse_recompute("selective").runs_again(block, 4));
-  }
-  for (const char* wrong : {"", "all", "every-", "every-0", "every-2x", "every--1"})
+  using enum memory::Recompute;
+  const auto of = [](const char* text) {
+    std::vector<memory::Recompute> kinds;
+    for (std::size_t block = 0; block < 4; ++block)
+      kinds.push_back(parse_recompute(text, 4).of(block, 4));
+    return kinds;
+  };
+  EXPECT_THAT(of("none"), ElementsAre(None, None, None, None));
+  EXPECT_THAT(of("selective"), ElementsAre(Selective, Selective, Selective, Selective));
+  EXPECT_THAT(of("full"), ElementsAre(Full, Full, Full, None));
+  EXPECT_THAT(of("every-2"), ElementsAre(None, Full, None, None));
+  EXPECT_THAT(of("full*2, selective,none"), ElementsAre(Full, Full, Selective, None));
+  EXPECT_THAT(of("none,full*3"), ElementsAre(None, Full, Full, None));
+  for (const char* wrong :
+       {"", "all", "every-", "every-0", "every-2x", "every--1", "full*0", "full*", "none,",
+        "none,,full", "every-2,none", "full*99999999999999999999"})
     EXPECT_THROW(parse_recompute(wrong), ConfigError) << wrong;
+  EXPECT_THROW(parse_recompute("full*3,none*2", 4), ConfigError);
+  EXPECT_THROW(parse_recompute("auto"), ConfigError);
+}
+
+TEST(Recompute, WritesListsAsItReadsThem) {
+  using enum memory::Recompute;
+  const std::vector<memory::Recompute> list = {Full, Full, None, Selective, Selective, Selective};
+  EXPECT_EQ(memory::to_text(list), "full*2,none*1,selective*3");
+  EXPECT_EQ(parse_recompute(memory::to_text(list), 6).of_block, list);
+}
+
+TEST(Recompute, TheBytesOfAPolicy) {
+  const models::BlockActivations layer{.kept = 100, .probabilities = 30, .inputs = 10};
+  const std::vector<models::BlockActivations> blocks = {{}, layer, layer, layer, {.kept = 40}};
+  const auto peak = [&](const char* text) {
+    return memory::peak_activations(blocks, parse_recompute(text));
+  };
+  EXPECT_EQ(peak("none"), 340);
+  EXPECT_EQ(peak("selective"), 3 * 70 + 40);
+  EXPECT_EQ(peak("full"), 3 * 10 + 100);
+  EXPECT_EQ(peak("none,full,selective,none*2"), 10 + 70 + 100 + 100);
+  const auto offloaded = [&](const char* text) {
+    return memory::peak_of_offloaded(blocks, parse_recompute(text));
+  };
+  EXPECT_EQ(offloaded("none"), 200);
+  EXPECT_EQ(offloaded("full"), 10 + 10 + 100);
 }
 
 }  // namespace

@@ -30,14 +30,16 @@ struct Lanes::Impl {
   // A copy of the model whose leaves alias the rank's weights, and its thread.
   struct Lane {
     Lane(Impl& owner, const models::Blocks& model, std::uint64_t seed,
-         const std::vector<at::Tensor>& weights, const memory::RecomputePolicy& recompute)
+         const std::vector<at::Tensor>& weights, const LanesOptions& options)
         : stage(model, seed),
           hooks(aliases(stage, weights), [this, &owner](std::size_t leaf, at::Tensor gradient) {
             owner.push(task, leaf, std::move(gradient));
           }) {
       stage.seeds_generator(false);
       stage.train(true);
-      stage.recompute(recompute);
+      stage.recompute(options.recompute);
+      if (!options.offload_activations.empty())
+        stage.offload(std::make_shared<memory::ActivationFile>(options.offload_activations));
     }
     Stage stage;
     std::size_t task = 0;  // the one that it computes
@@ -63,7 +65,7 @@ struct Lanes::Impl {
        const LanesOptions& options, std::shared_ptr<Waiter> own_waiter)
       : waiter(std::move(own_waiter)) {
     for (int i = 0; i < options.count; ++i)
-      lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options.recompute));
+      lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options));
     for (const auto& lane : lanes) lane->thread = std::thread([this, &own = *lane] { work(own); });
   }
 

@@ -19,6 +19,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trireme/base/waiter.h"
@@ -32,6 +33,7 @@ namespace parallel {
 struct LanesOptions {
   int count = 1;
   memory::RecomputePolicy recompute = {};
+  std::string offload_activations = {};  // a folder, for a file of each lane; empty: in memory
 };
 
 class Lanes {

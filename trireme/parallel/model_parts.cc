@@ -267,6 +267,17 @@ void ModelParts::refresh() {
 void ModelParts::recompute(const memory::RecomputePolicy& policy) {
   for (const auto& part : parts_) part->blocks.recompute(policy);
 }
+void ModelParts::offload_activations(const std::string& folder) {
+  for (const auto& part : parts_)
+    part->blocks.offload(folder.empty() ? nullptr
+                                        : std::make_shared<memory::ActivationFile>(folder));
+}
+std::int64_t ModelParts::offloaded_activation_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& part : parts_)
+    if (const auto& file = part->blocks.activations()) bytes += file->bytes();
+  return bytes;
+}
 void ModelParts::train(bool on) {
   for (const auto& part : parts_) part->blocks.train(on);
 }

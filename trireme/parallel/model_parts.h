@@ -84,6 +84,9 @@ class ModelParts {
   void refresh();
   void train(bool on);
   void recompute(const memory::RecomputePolicy& policy);
+  /// Empty: activations stay in memory.
+  void offload_activations(const std::string& folder);
+  std::int64_t offloaded_activation_bytes() const;
   void reload_statistics();
   void drop_statistics();
 

@@ -1,11 +1,14 @@
-// What recomputation saves, counted by LibTorch's allocator, against what the plan says of it.
+// What recomputation and a file for activations save, counted by LibTorch's allocator, against what
+// the plan says of it.
 #include <ATen/Functions.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <memory>
 
 #include "trireme/memory/recompute.h"
 #include "trireme/models/gpt.h"
@@ -20,17 +23,20 @@ class LiveBytes final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
     now += size;
-    peak = std::max(peak, now);
+    const std::int64_t all = now + (file ? file->bytes_fetched() : 0);
+    if (all > peak) peak = all;
   }
   bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t now = 0, peak = 0;
+  std::atomic<std::int64_t> now = 0, peak = 0;
+  std::shared_ptr<memory::ActivationFile> file;  // whose pages are beside the allocator's
 };
 
 struct Measured {
   double kept = 0, peak = 0, predicted = 0;  // after forward; in the whole step; of the plan
 };
 
-Measured measure(const std::string& policy, int experts = 0,
+Measured measure(const std::string& policy,
+                 const std::shared_ptr<memory::ActivationFile>& file = nullptr, int experts = 0,
                  const std::string& precision = "fp32") {
   tensor::set_up_process({});
   const models::GptConfig config{.layers = 6,
@@ -45,6 +51,7 @@ Measured measure(const std::string& policy, int experts = 0,
   parallel::Stage stage(models::make_gpt(config), 1);
   stage.train(true);
   stage.recompute(memory::parse_recompute(policy));
+  stage.offload(file);
   const at::Tensor tokens =
       at::zeros({4, config.block}, at::TensorOptions().dtype(at::kLong)).contiguous();
   const MicroBatch micro{.count = 4 * config.block,
@@ -59,12 +66,15 @@ Measured measure(const std::string& policy, int experts = 0,
   };
   step(nullptr);  // gradients are there, kernels have their workspaces
   const auto live = std::make_shared<LiveBytes>();
+  live->file = file;
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   Measured measured = step(live.get());
-  measured.predicted = static_cast<double>(memory::peak_activations(
-      models::block_activations(config, 4), memory::parse_recompute(policy)));
-  std::printf("%-10s kept %5.1f MB, at most %5.1f MB, planned %5.1f MB\n", policy.c_str(),
-              measured.kept / 1e6, measured.peak / 1e6, measured.predicted / 1e6);
+  const auto predict = file ? memory::peak_of_offloaded : memory::peak_activations;
+  measured.predicted = static_cast<double>(
+      predict(models::block_activations(config, 4), memory::parse_recompute(policy)));
+  std::printf("%-10s %s kept %5.1f MB, at most %5.1f MB, planned %5.1f MB\n", policy.c_str(),
+              file ? "in a file," : "", measured.kept / 1e6, measured.peak / 1e6,
+              measured.predicted / 1e6);
   return measured;
 }
 
@@ -85,8 +95,22 @@ TEST(RecomputeMemory, SavesWhatThePlanSays) {
 
 TEST(RecomputeMemory, OfExpertsIsWhatThePlanSays) {
   for (const char* precision : {"fp32", "bf16"}) {
-    const Measured experts = measure("none", 4, precision);
+    const Measured experts = measure("none", nullptr, 4, precision);
     EXPECT_NEAR(experts.kept, experts.predicted, 0.1 * experts.predicted) << precision;
+  }
+}
+
+// Two blocks' are in memory at a time, one of them being written or fetched.
+TEST(RecomputeMemory, AFileSavesWhatThePlanSays) {
+  const Measured none = measure("none");
+  for (const char* policy : {"none", "every-2"}) {
+    const auto file = std::make_shared<memory::ActivationFile>(::testing::TempDir());
+    const Measured offloaded = measure(policy, file);
+    EXPECT_LT(offloaded.predicted, 0.5 * none.predicted);
+    EXPECT_LT(offloaded.peak, 0.6 * none.peak);
+    EXPECT_GT(offloaded.peak, 0.8 * offloaded.predicted);
+    EXPECT_LT(offloaded.peak, 1.5 * offloaded.predicted);
+    EXPECT_EQ(file->bytes_waiting() + file->bytes_fetched(), 0);
   }
 }
 

@@ -55,8 +55,7 @@ void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) 
     throw ConfigError(what + " with parallel.pipeline = " + std::to_string(options.pipeline),
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.sync != "plain" && options.sync != "zero1")
-    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain or zero1.");
+  parallel::check_pipeline_sync(options.sync, options.pipeline);
   if (options.noise_scale)
     refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
 }
@@ -124,8 +123,8 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
            "Leave it out, or use plain.");
   if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
-  tensor::compute_type(options.precision);  // these two throw for an unknown one
-  memory::parse_recompute(options.recompute);
+  tensor::compute_type(options.precision);     // these two throw for an unknown one
+  memory::parse_recompute(options.recompute);  // and this one
   // Before the model is built, since building already computes.
   if (seat.reproducible && !plan.local)
     parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
@@ -177,7 +176,8 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   make_helpers();
   if (local != nullptr) local->attach(replica(), [this] { parts.refresh(); });
   parts.train(true);
-  parts.recompute(memory::parse_recompute(options.recompute));
+  parts.recompute(memory::parse_recompute(options.recompute, own_model.specs().size()));
+  parts.offload_activations(options.offload_activations);
 }
 
 // Blocks that ask no factory are whole on every rank.
@@ -374,7 +374,8 @@ models::Value Strategy::infer(const MicroBatch& micro) { return impl_->infer(mic
 
 void Strategy::set_learning_rate(double learning_rate) { impl_->learning_rate = learning_rate; }
 std::int64_t Strategy::offloaded_bytes() const {
-  return impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
+  const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
+  return state + impl_->parts.offloaded_activation_bytes();
 }
 bool Strategy::has_whole_weights() const {
   return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr &&

@@ -64,9 +64,14 @@ struct StrategyOptions {
   /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
   /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
   std::string offload = {};
-  /// none | selective | full | every-K: activations that are computed again in backward instead of
-  /// kept (memory/recompute.h). Changes no bit.
+  /// none | selective | full | every-K, or a list with one of the first three for each block, such
+  /// as "full*3,none*2": activations that are computed again in backward instead of kept
+  /// (memory/recompute.h). Changes no bit.
   std::string recompute = "none";
+  /// A folder: what blocks save for backward, but for the last block's, lies in a mapped file
+  /// there, two blocks' at a time in memory (memory/activation_file.h); one file a lane or stage.
+  /// Empty: in memory. Changes no bit.
+  std::string offload_activations = {};
   /// Threads of every kernel, part of the identity (NUMERICS.md). 0: as the process was set up,
   /// or 1.
   int kernel_threads = 0;
@@ -153,7 +158,8 @@ class Strategy final : public Saveable {
   std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
-  /// Bytes of this rank that lie in the mapped file of StrategyOptions::offload.
+  /// Bytes of this rank that lie in the mapped files of StrategyOptions::offload and
+  /// offload_activations, but for those of lanes.
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under

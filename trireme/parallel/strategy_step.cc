@@ -142,7 +142,8 @@ bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32
   lanes = std::make_unique<parallel::Lanes>(
       model, options.seed, store().leaves(),
       parallel::LanesOptions{.count = options.lanes,
-                             .recompute = memory::parse_recompute(options.recompute)},
+                             .recompute = memory::parse_recompute(options.recompute),
+                             .offload_activations = options.offload_activations},
       seat.world->waiter());
   for (int lane = 0; lane < lanes->count(); ++lane)
     lane_statistics[&lanes->stage(lane)] =

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
 #include "trireme/plan/schedule_check.h"
 #include "trireme/plan/schedules/schedules.h"
@@ -126,8 +127,14 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.optimizer =
       among(n * master * job.optimizer_moments, job) + n * master * job.exchange.kept;
   memory.moving = moving_bytes(job, master, compute);
-  memory.activations =
-      job.activations_per_micro * plan.lanes * plan.live_micro_batches / plan.stages;
+  const auto live = [&](std::int64_t of_micro) {
+    return of_micro * plan.lanes * plan.live_micro_batches / plan.stages;
+  };
+  memory.activations = live(job.activations_per_micro);
+  if (job.offloads_activations) {
+    memory.activations = job.activations_per_micro * plan.lanes;
+    memory.in_file = live(job.kept_per_micro);
+  }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
   // Each lane may hold its micro-batch's gradients until their turn to be added.
@@ -283,6 +290,7 @@ void plan_pipeline(TrainingPlan& plan) {
   const Schedule schedule =
       load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
   plan.stages = schedule.stages();
+  if (plan.job.blocks > 0) check_stages(plan.job.blocks, plan.stages);
   plan.bubble = simulate(schedule, {}).bubble_rate;
   for (const RankPeak& peak : verify(schedule, plan.job.schedule))
     plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);
@@ -354,8 +362,9 @@ std::string explain(const TrainingPlan& plan) {
       << " a rank, predicted: weights " << megabytes(memory.weights) << " + gradients "
       << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
       << " + activations " << megabytes(memory.activations)
-      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")") << " + temporaries "
-      << megabytes(memory.temporaries) << "\n"
+      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
+      << (job.offloads_activations ? " (of " + megabytes(memory.in_file) + ", in a file)" : "")
+      << " + temporaries " << megabytes(memory.temporaries) << "\n"
       << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
       << megabytes(memory.kernels);
   if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
@@ -365,6 +374,7 @@ std::string explain(const TrainingPlan& plan) {
     out << "           (memory.limit is " << megabytes(job.memory_limit)
         << (plan.fits() ? "" : ": it does not fit; train --fit looks for what does") << ")\n";
   }
+  out << job.recompute_table;
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";

@@ -26,9 +26,10 @@ struct Memory {
   std::int64_t temporaries = 0;  // of forward and backward, and what the allocator keeps of them
   std::int64_t program = 0;      // LibTorch and this program, before anything is allocated
   std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
-  std::int64_t group = 0;   // joining, sockets, boards; and the peers' gradients, read in place
-  std::int64_t text = 0;    // the corpus; one copy for all ranks of a host
-  std::int64_t moving = 0;  // ZeRO: buckets on their way to owners; ZeRO-3: two blocks' weights
+  std::int64_t group = 0;    // joining, sockets, boards; and the peers' gradients, read in place
+  std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
+  std::int64_t in_file = 0;  // beyond memory: activations in a file (not in total())
+  std::int64_t moving = 0;   // ZeRO: buckets on their way to owners; ZeRO-3: two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   std::int64_t total() const noexcept {
     return weights + gradients + optimizer + moving + activations + temporaries + runtime();
@@ -57,9 +58,14 @@ struct Job {
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
-  std::string recompute = "none";                 // memory.recompute
-  double flops_per_micro = 0;                     // of its forward and backward pass; 0: not known
-  double share_again = 0;  // of them, computed a second time under `recompute`
+  // memory.offload_activations: of what would be kept, all but what activations_per_micro says lies
+  // in a file, whatever the number of micro-batches in a pipeline.
+  bool offloads_activations = false;
+  std::int64_t kept_per_micro = 0;   // bytes, there or in memory
+  std::string recompute = "none";    // memory.recompute; of "auto", what it came to
+  std::string recompute_table = {};  // of "auto", for people; ends with a newline
+  double flops_per_micro = 0;        // of its forward and backward pass; 0: not known
+  double share_again = 0;            // of them, computed a second time under `recompute`
   double flop_rate = 0;  // operations a second of kernel_threads threads' products; 0: not measured
   double temporaries = 0.31;           // of forward and backward, over the activations; as measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
@@ -68,6 +74,7 @@ struct Job {
   Exchange exchange;
   std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
   int pipeline = 1;                 // of the ranks; each holds about this part of the model
+  std::int64_t blocks = 0;          // that a pipeline can be cut between; 0: not known
   std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
   int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
   int tensor = 1;                   // of the ranks; they share the tensors of each layer

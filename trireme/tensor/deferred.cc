@@ -1,5 +1,8 @@
 #include "trireme/tensor/deferred.h"
 
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include <utility>
 
 namespace trireme {
@@ -12,6 +15,12 @@ thread_local std::vector<DeferredGradient>* current = nullptr;
 DeferScope::DeferScope(std::vector<DeferredGradient>& into)
     : outer_(std::exchange(current, &into)) {}
 DeferScope::~DeferScope() { current = outer_; }
+
+at::Tensor leaf_itself(const at::Tensor& saved) {
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(saved);
+  const auto* accumulates = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
+  return accumulates != nullptr ? accumulates->variable : saved;
+}
 
 std::vector<DeferredGradient>* deferred_gradients() noexcept { return current; }
 

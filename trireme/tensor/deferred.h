@@ -32,6 +32,10 @@ class DeferScope {
   std::vector<DeferredGradient>* outer_;
 };
 
+/// The leaf that `saved` is, or was: where somebody keeps what autograd saves
+/// (memory/saved_tensors.h), a node reads another tensor of the same memory.
+at::Tensor leaf_itself(const at::Tensor& saved);
+
 /// Of this thread; null: nothing is deferred.
 std::vector<DeferredGradient>* deferred_gradients() noexcept;
 

@@ -66,6 +66,7 @@ plan::FitCandidate candidate(const Search& search, plan::FitCandidate one) {
   varied.strategy.lanes = one.lanes;
   varied.strategy.recompute = one.recompute;
   varied.batches.micro = one.micro;
+  varied.memory_limit = search.place.limit;  // what "auto" goes by
   const bool sharded = one.sync != "plain" && search.place.ranks > 1;
   if (sharded && settings.strategy.compression != "none") {
     one.impossible = "comm.compression is for plain";
@@ -78,6 +79,7 @@ plan::FitCandidate candidate(const Search& search, plan::FitCandidate one) {
         plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
     one.predicted_bytes = plan.memory.total();
     one.predicted_seconds = plan.step_seconds();
+    one.recompute = plan.job.recompute;  // what "auto" came to
   } catch (const ConfigError& error) {
     one.impossible = error.message();
   }

@@ -3,8 +3,10 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
+#include "trireme/parallel/pipeline_plan.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/train/auto_recompute.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -74,6 +76,52 @@ void check_data(const Settings& settings, const plan::Job& job, int data) {
        .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
 }
 
+void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& figures) {
+  const memory::RecomputePolicy recompute =
+      memory::parse_recompute(policy, figures.activations.size());
+  job.recompute = policy;
+  job.activations_per_micro = job.kept_per_micro =
+      memory::peak_activations(figures.activations, recompute);
+  if (job.offloads_activations)
+    job.activations_per_micro = memory::peak_of_offloaded(figures.activations, recompute);
+  job.share_again = memory::share_again(figures.activations, recompute);
+}
+
+// What the limit leaves for the activations of a micro-batch: memory grows with them in proportion.
+std::int64_t room_for_activations(plan::Job job) {
+  constexpr std::int64_t kProbe = 1'000'000'000;
+  job.activations_per_micro = 0;
+  const std::int64_t fixed = plan::make_plan(job).memory.total();
+  job.activations_per_micro = kProbe;
+  const std::int64_t probed = plan::make_plan(job).memory.total() - fixed;
+  const double share = static_cast<double>(kProbe) / static_cast<double>(probed);
+  return static_cast<std::int64_t>(static_cast<double>(job.memory_limit - fixed) * share);
+}
+
+void set_recompute(plan::Job& job, const Settings& settings, const ModelFigures& figures) {
+  if (settings.strategy.recompute != kAutoRecompute)
+    return set_policy(job, settings.strategy.recompute, figures);
+  if (job.offloads_activations)
+    throw ConfigError("memory.recompute = \"auto\" with memory.offload_activations",
+                      {.operation = "plan",
+                       .label = "memory.recompute",
+                       .advice = "Use one of them, or name a policy beside the folder."});
+  if (job.memory_limit == 0)
+    throw ConfigError(
+        "memory.recompute = \"auto\" makes activations fit into memory.limit, and "
+        "there is none",
+        {.operation = "plan",
+         .label = "memory.recompute",
+         .advice = "Set memory.limit to the bytes that a rank may take, or name a "
+                   "policy: none, selective, every-2, full."});
+  std::vector<std::string> names;
+  for (const models::BlockSpec& spec : settings.model.blocks.specs()) names.push_back(spec.name);
+  const AutoRecompute chosen =
+      choose_recompute(figures.activations, names, room_for_activations(job));
+  set_policy(job, chosen.policy, figures);
+  job.recompute_table = chosen.table;
+}
+
 std::int64_t text_bytes(const input::Corpus& corpus) {
   return static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
 }
@@ -92,7 +140,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.name = name;
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
-  const ModelFigures figures = settings.model.figures(settings.batches.micro);
+  ModelFigures figures = settings.model.figures(settings.batches.micro);
+  figures.activations = among_tensor_ranks(std::move(figures.activations), settings.strategy);
   const DataWords& words = settings.model.data->words();
   job.model = settings.model.description;
   job.data = settings.model.data->describe(corpus);
@@ -106,12 +155,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.tokens_per_sample = words.items_per_sample;
   job.sample = words.sample;
   job.steps = settings.steps;
-  const memory::RecomputePolicy recompute = memory::parse_recompute(settings.strategy.recompute);
-  job.activations_per_micro = memory::peak_activations(
-      among_tensor_ranks(figures.activations, settings.strategy), recompute);
-  job.recompute = settings.strategy.recompute;
   job.flops_per_micro = figures.flops;
-  job.share_again = memory::share_again(figures.activations, recompute);
   job.flop_rate = figures.flops > 0 ? flop_rate : 0;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
@@ -120,6 +164,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.chunks = settings.strategy.chunks;
   job.tensor = settings.strategy.tensor;
   job.sequence = settings.strategy.sequence;
+  job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
+  parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
   const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =
@@ -138,8 +184,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.algorithm = settings.job.algorithm;
   job.compression = settings.strategy.compression;
   job.memory_limit = settings.memory_limit;
+  job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_tuning(job, settings);
   check_data(settings, job, data);
+  set_recompute(job, settings, figures);
   return plan::make_plan(job);
 }
 
@@ -158,7 +206,9 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("predicted_moving_bytes", static_cast<long>(plan.memory.moving))
       .set("predicted_gradient_bytes", static_cast<long>(plan.memory.gradients))
       .set("predicted_optimizer_bytes", static_cast<long>(plan.memory.optimizer))
+      .set("recompute", plan.job.recompute)
       .set("predicted_activation_bytes", static_cast<long>(plan.memory.activations))
+      .set("predicted_file_bytes", static_cast<long>(plan.memory.in_file))
       .set("predicted_temporary_bytes", static_cast<long>(plan.memory.temporaries))
       .set("predicted_program_bytes", static_cast<long>(plan.memory.program))
       .set("predicted_kernel_bytes", static_cast<long>(plan.memory.kernels))

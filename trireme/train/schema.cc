@@ -12,6 +12,7 @@
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/train/auto_recompute.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme {
@@ -265,6 +266,10 @@ void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
               "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
               "Empty: in memory."});
+  schema.add(
+      {"memory.offload_activations", text(""),
+       "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
+       "for two blocks at a time. Empty: in memory. Changes no bit."});
   schema.add({"memory.limit", 0.0,
               "Bytes that a rank may take: a job that is predicted to take more is refused, and "
               "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
@@ -273,7 +278,9 @@ void add_memory_keys(config::Schema& schema) {
   schema.add(
       {"memory.recompute", text("none"),
        "Activations computed again in backward instead of kept: none, selective (attention's "
-       "probabilities), full, every-K (every K-th block). Changes no bit."});
+       "probabilities), full, every-K (every K-th block), a list with one of the first three for "
+       "each block (full*3,none*2), auto (what fits into memory.limit at the least time). Changes "
+       "no bit."});
 }
 
 void add_comm_keys(config::Schema& schema) {
@@ -359,7 +366,8 @@ void add_parallel_keys(config::Schema& schema) {
 void check_texts(const config::Config& config) {
   const std::string& compression = config.text("comm.compression");
   parallel::check_compression(compression);
-  memory::parse_recompute(config.text("memory.recompute"));  // throws for an unknown one
+  const std::string& recompute = config.text("memory.recompute");
+  if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
   if (config.text("train.precision") == "fp64" && compression != "none")
     throw ConfigError("comm.compression = \"" + compression +
                           "\" with train.precision = \"fp64\": fp64 is for checking",
@@ -538,6 +546,7 @@ Settings::Settings(const config::Config& config) {
               .compression = config.text("comm.compression"),
               .offload = config.text("memory.offload"),
               .recompute = config.text("memory.recompute"),
+              .offload_activations = config.text("memory.offload_activations"),
               .lanes = static_cast<int>(integer("train.lanes")),
               .local = local_options_of(config),
               .ema = number("train.ema"),

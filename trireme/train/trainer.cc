@@ -173,6 +173,7 @@ class Trainer {
   // Blocks are measured on a micro-batch of the validation's.
   StrategyOptions strategy_options() const {
     StrategyOptions options = settings_.strategy;
+    if (!spec_.recompute.empty()) options.recompute = spec_.recompute;
     options.example = [this] {
       const std::int64_t micro = settings_.batches.micro;
       return fixed_batches(*data_.validation, micro, micro, micro, 0, 1).front().micro.front();

@@ -10,7 +10,8 @@ std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << trial << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' '
       << corpus << ' ' << folder << '\n'
-      << trace;
+      << trace << '\n'
+      << recompute;
   return out.str();
 }
 
@@ -22,6 +23,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);
+  std::getline(in, spec.recompute);
   return spec;
 }
 

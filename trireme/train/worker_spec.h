@@ -10,8 +10,9 @@ namespace train {
 
 /// What a worker is told beyond its run's config.toml; crosses the process boundary as one text.
 struct WorkerSpec {
-  std::string folder;  // of the run
-  std::string trace;   // file that gets the merged timeline; empty = none is taken
+  std::string folder;          // of the run
+  std::string trace;           // file that gets the merged timeline; empty = none is taken
+  std::string recompute = {};  // what memory.recompute = "auto" came to; empty: as configured
   bool resume = false, json = false;
   bool trial = false;                // two steps that are measured (cli/fit.h), and no run
   bool terminal = false;             // people watch: a live line

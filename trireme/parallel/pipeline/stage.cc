@@ -1,6 +1,7 @@
 #include "trireme/parallel/pipeline/stage.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions.h"
@@ -78,6 +79,7 @@ models::Value Stage::forward(const MicroBatch& micro, std::int64_t step, const E
 
 Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
                       const Enter& enter) {
+  if (activations_) activations_->begin_pass();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
     std::vector<models::Value> inputs;
@@ -90,7 +92,11 @@ Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
                                 .sample = static_cast<std::int64_t>(micro.index),
                                 .layer = static_cast<std::uint32_t>(first_ + i)};
     const Leave leave = enter ? enter(i) : Leave{};
+    std::optional<memory::ActivationFile::Block> saved;
+    if (activations_ && ends_list(i)) activations_->turn();
+    if (activations_ && !ends_list(i)) saved.emplace(*activations_);
     models::Value output = run(i, inputs, key);
+    saved.reset();
     inputs.clear();
     if (leave) leave(output);
     values[member.writes] = std::move(output);
@@ -101,9 +107,10 @@ Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
 
 models::Value Stage::run(std::size_t index, const std::vector<models::Value>& inputs,
                          const tensor::StreamKey& key) {
-  const auto forward = [this, index, key](std::span<const models::Value> values) {
+  const memory::Recompute kind = recompute_.of(first_ + index, blocks_);
+  const auto forward = [this, index, key, kind](std::span<const models::Value> values) {
     const tensor::StreamScope streams(key);
-    const tensor::ProbabilitiesScope probabilities(!recompute_.attention);
+    const tensor::ProbabilitiesScope probabilities(kind != memory::Recompute::Selective);
     if (seeds_generator_) tensor::seed_default_generator(key);
     const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
     models::Value output = members_[index].block->forward(values);
@@ -112,7 +119,7 @@ models::Value Stage::run(std::size_t index, const std::vector<models::Value>& in
       drawing_block_ = members_[index].name;
     return output;
   };
-  if (!recompute_.runs_again(first_ + index, blocks_)) return forward(inputs);
+  if (kind != memory::Recompute::Full) return forward(inputs);
   std::vector<std::size_t> sizes;
   std::vector<at::Tensor> flat;
   for (const models::Value& input : inputs) {

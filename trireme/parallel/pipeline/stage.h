@@ -17,8 +17,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "trireme/memory/activation_file.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/models/block.h"
 #include "trireme/tensor/batch.h"
@@ -69,7 +71,13 @@ class Stage {
                  const Enter& enter = {});
   void train(bool on);
   /// From the next forward() on.
-  void recompute(const memory::RecomputePolicy& policy) noexcept { recompute_ = policy; }
+  void recompute(memory::RecomputePolicy policy) noexcept { recompute_ = std::move(policy); }
+  /// From the next forward() on, what blocks save for backward goes there, but for the last block's
+  /// of the list.
+  void offload(std::shared_ptr<memory::ActivationFile> file) { activations_ = std::move(file); }
+  const std::shared_ptr<memory::ActivationFile>& activations() const noexcept {
+    return activations_;
+  }
   /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
   void seeds_generator(bool on) noexcept { seeds_generator_ = on; }
   /// The first block seen to draw from the default generator in forward(); empty: none.
@@ -77,11 +85,13 @@ class Stage {
 
  private:
   void find_last_uses();
+  bool ends_list(std::size_t member) const { return first_ + member + 1 == blocks_; }
   models::Value run(std::size_t member, const std::vector<models::Value>& inputs,
                     const tensor::StreamKey& key);
 
   std::vector<Member> members_;
   memory::RecomputePolicy recompute_;
+  std::shared_ptr<memory::ActivationFile> activations_;
   std::size_t first_, blocks_;  // number of the first member in the whole list, and its length
   std::vector<std::string> takes_, gives_;
   std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after member i

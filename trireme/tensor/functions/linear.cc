@@ -65,9 +65,10 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     // The gradient of a computed weight is needed at once, by what computed it.
     if (deferred != nullptr && weight.is_leaf() && (!has_bias || saved[3].is_leaf())) {
       if (ctx->needs_input_grad(1))
-        deferred->push_back({weight, [dy, rows] { return linear_weight_gradient(dy, rows); }});
+        deferred->push_back(
+            {leaf_itself(weight), [dy, rows] { return linear_weight_gradient(dy, rows); }});
       if (has_bias && ctx->needs_input_grad(2))
-        deferred->push_back({saved[3], [dy] { return at::sum(dy, 0); }});
+        deferred->push_back({leaf_itself(saved[3]), [dy] { return at::sum(dy, 0); }});
       return {dx, dweight, dbias, Variable()};
     }
     if (ctx->needs_input_grad(1)) dweight = linear_weight_gradient(dy, rows);

@@ -1,0 +1,349 @@
+#include "trireme/memory/activation_file.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/memory/mapped_file.h"
+#include "trireme/memory/saved_tensors.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace memory {
+namespace {
+
+constexpr std::size_t kSmallest = 16 << 10;  // bytes; below, a page and a lock are most of the work
+
+using Storage = c10::intrusive_ptr<c10::StorageImpl>;
+
+// Bytes that are in memory: saved and not written; fetched, or about to be.
+struct Levels {
+  std::atomic<std::int64_t> waiting{0}, fetched{0};
+};
+
+// One tensor's memory in the file. Under the store's mutex, but for `region`.
+struct Slot {
+  Slot(std::shared_ptr<MappedFile> own_file, std::shared_ptr<Levels> own_levels,
+       Storage own_storage)
+      : file(std::move(own_file)),
+        levels(std::move(own_levels)),
+        region(file->take(own_storage->nbytes())),
+        bytes(static_cast<std::int64_t>(region.bytes)),
+        storage(std::move(own_storage)) {
+    levels->waiting += bytes;
+  }
+  ~Slot() {
+    if (storage) levels->waiting -= bytes;
+    if (mapped) {
+      levels->fetched -= bytes;
+      file->drop_pages(region);
+    }
+    file->give_back(region);
+  }
+  Slot(const Slot&) = delete;
+
+  void let_go() {
+    storage.reset();
+    levels->waiting -= bytes;
+  }
+  /// Pages of the region are this process's from here on; false: they are already.
+  bool map() {
+    if (mapped) return false;
+    levels->fetched += bytes;
+    return mapped = true;
+  }
+
+  const std::shared_ptr<MappedFile> file;
+  const std::shared_ptr<Levels> levels;
+  const MappedFile::Region region;
+  const std::int64_t bytes;
+  Storage storage;      // the original; none once it is written
+  bool wanted = false;  // backward has come before it was written: it stays as it is
+  bool mapped = false;
+};
+
+// What one block saves in one forward pass.
+struct Parcel {
+  std::weak_ptr<Parcel> before;  // of the same pass; backward comes to it next
+  std::vector<std::weak_ptr<Slot>> slots;
+  std::atomic<int> unwritten{0};
+  std::atomic<bool> read{false};
+  // Who counts the allocations of the thread that saved it is told what another thread frees.
+  std::shared_ptr<c10::ThreadLocalDebugInfo> counter = c10::ThreadLocalDebugInfo::current();
+};
+
+// A tensor over a slot's memory, and which version of it was saved: LibTorch leaves that check to
+// whoever keeps a tensor.
+struct View {
+  explicit View(const at::Tensor& tensor)
+      : sizes(tensor.sizes().vec()),
+        strides(tensor.strides().vec()),
+        offset(tensor.storage_offset()),
+        options(tensor.options().requires_grad(false)),
+        counter(tensor.unsafeGetTensorImpl()->version_counter()),
+        version(counter.current_version()) {}
+  void check() const {
+    TORCH_CHECK(counter.current_version() == version,
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: ",
+                options.dtype(), " ", at::IntArrayRef(sizes), " is at version ",
+                counter.current_version(), "; expected version ", version, " instead.");
+  }
+
+  std::vector<std::int64_t> sizes, strides;
+  std::int64_t offset = 0;
+  at::TensorOptions options;
+  c10::VariableVersion counter;
+  std::uint32_t version = 0;
+};
+
+// Parameters stay: they are in memory anyway, and their memory may be another by then (ZeRO-3).
+bool is_parameter(const at::Tensor& tensor) {
+  const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
+  return base.is_leaf() && base.requires_grad();
+}
+
+bool suits(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+         tensor.has_storage() && !tensor.is_inference() && !tensor.is_neg() && !tensor.is_conj() &&
+         tensor.storage().nbytes() >= kSmallest && !is_parameter(tensor);
+}
+
+// The queue between the threads that compute and the one that writes and fetches. Graphs hold it
+// through what they saved, so it may outlive the thread.
+class Store : public std::enable_shared_from_this<Store> {
+ public:
+  explicit Store(const std::string& folder) : file(std::make_shared<MappedFile>(folder)) {}
+
+  std::shared_ptr<Parcel> begin_block() {
+    auto parcel = std::make_shared<Parcel>();
+    if (before_last_) wait_written(*before_last_);
+    parcel->before = chain_;
+    before_last_ = std::move(last_);
+    last_ = parcel;
+    chain_ = parcel;
+    std::erase_if(recent_, [](const auto& one) { return one.second.storage.expired(); });
+    return parcel;
+  }
+  void begin_pass() { chain_.reset(); }
+  void turn() {
+    if (before_last_) wait_written(*before_last_);
+    fetch(chain_.lock());
+  }
+
+  TensorKeeper::Return keep(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
+    if (!suits(tensor)) return {};
+    return [self = shared_from_this(), slot = slot_of(tensor, parcel), parcel,
+            view = View(tensor)] { return self->read(slot, *parcel, view); };
+  }
+
+  // The thread's.
+  void work() {
+    while (!stop_) {
+      const std::uint32_t heard = bell_.load();
+      if (!work_once() && !stop_) bell_.wait(heard);
+    }
+  }
+  void stop() {
+    stop_ = true;
+    ring(bell_);
+  }
+
+  const std::shared_ptr<MappedFile> file;
+  const std::shared_ptr<Levels> levels = std::make_shared<Levels>();
+
+ private:
+  struct Write {
+    std::weak_ptr<Slot> slot;
+    std::shared_ptr<Parcel> parcel;
+  };
+  // A storage that is in the file already, as long as somebody else holds it, too.
+  struct Recent {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    std::uint32_t version = 0;
+    std::weak_ptr<Slot> slot;
+  };
+
+  static void ring(std::atomic<std::uint32_t>& bell) {
+    bell.fetch_add(1);
+    bell.notify_all();
+  }
+
+  std::shared_ptr<Slot> slot_of(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
+    c10::StorageImpl* const memory = tensor.storage().unsafeGetStorageImpl();
+    const std::uint32_t version = static_cast<std::uint32_t>(tensor._version());
+    if (const auto found = recent_.find(memory); found != recent_.end() &&
+                                                 found->second.version == version &&
+                                                 !found->second.storage.expired())
+      if (auto slot = found->second.slot.lock()) return slot;
+    auto storage = Storage::reclaim_copy(memory);
+    auto slot = std::make_shared<Slot>(file, levels, storage);
+    recent_.insert_or_assign(
+        memory, Recent{c10::weak_intrusive_ptr<c10::StorageImpl>(storage), version, slot});
+    ++parcel->unwritten;
+    {
+      const std::lock_guard lock(mutex_);
+      parcel->slots.push_back(slot);
+      writes_.push_back({slot, parcel});
+    }
+    ring(bell_);
+    return slot;
+  }
+
+  void wait_written(const Parcel& parcel) {
+    while (parcel.unwritten > 0) {
+      const std::uint32_t heard = written_.load();
+      if (parcel.unwritten > 0) written_.wait(heard);
+    }
+    const std::lock_guard lock(mutex_);
+    if (fault_ != 0) file->refuse("activations cannot be written", fault_);
+  }
+
+  at::Tensor read(const std::shared_ptr<Slot>& slot, Parcel& parcel, const View& view) {
+    view.check();
+    if (!parcel.read.exchange(true)) {
+      {
+        const std::lock_guard lock(mutex_);
+        fetches_.push_back(parcel.before);
+      }
+      ring(bell_);
+    }
+    Storage storage;
+    {
+      const std::lock_guard lock(mutex_);
+      storage = slot->storage;
+      slot->wanted = true;
+      if (!storage) slot->map();
+    }
+    if (storage)
+      return at::empty({0}, view.options)
+          .set_(c10::Storage(std::move(storage)), view.offset, view.sizes, view.strides);
+    auto* const data = static_cast<std::byte*>(slot->region.data) +
+                       view.offset * static_cast<std::int64_t>(view.options.dtype().itemsize());
+    return at::from_blob(
+        data, view.sizes, view.strides, [slot](void*) {}, view.options);
+  }
+
+  bool work_once() {
+    std::optional<std::weak_ptr<Parcel>> fetched;
+    std::optional<Write> written;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!fetches_.empty()) {
+        fetched = std::move(fetches_.front());
+        fetches_.pop_front();
+      } else if (!writes_.empty()) {
+        written = std::move(writes_.front());
+        writes_.pop_front();
+      }
+    }
+    if (fetched) fetch(fetched->lock());
+    if (written) write(*written);
+    return fetched || written;
+  }
+
+  void write(const Write& write) {
+    Storage storage;
+    const std::shared_ptr<Slot> slot = write.slot.lock();
+    if (slot) {
+      const std::lock_guard lock(mutex_);
+      if (!slot->wanted) storage = slot->storage;
+    }
+    const int fault = storage ? file->write(slot->region, storage->data(), storage->nbytes()) : 0;
+    if (storage) {
+      const std::lock_guard lock(mutex_);
+      if (fault != 0) fault_ = fault;
+      if (fault == 0 && !slot->wanted) slot->let_go();  // `storage` frees it, without the mutex
+    }
+    {
+      const c10::DebugInfoGuard counts(write.parcel->counter);
+      storage.reset();
+    }
+    --write.parcel->unwritten;
+    ring(written_);
+  }
+
+  // Brings back what backward needs next; what is not written yet need not be any more.
+  void fetch(const std::shared_ptr<Parcel>& parcel) {
+    if (!parcel) return;
+    std::vector<std::shared_ptr<Slot>> due;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const std::weak_ptr<Slot>& one : parcel->slots) {
+        std::shared_ptr<Slot> slot = one.lock();
+        if (!slot) continue;
+        slot->wanted = true;
+        if (!slot->storage && slot->map()) due.push_back(std::move(slot));
+      }
+    }
+    for (const std::shared_ptr<Slot>& slot : due) file->fetch(slot->region);
+  }
+
+  std::mutex mutex_;
+  std::deque<Write> writes_;
+  std::deque<std::weak_ptr<Parcel>> fetches_;
+  int fault_ = 0;  // errno of the first write that failed
+  std::atomic<std::uint32_t> bell_{0}, written_{0};
+  std::atomic<bool> stop_{false};
+  // Of the thread that runs forward.
+  std::shared_ptr<Parcel> last_, before_last_;
+  std::weak_ptr<Parcel> chain_;
+  std::unordered_map<const c10::StorageImpl*, Recent> recent_;
+};
+
+}  // namespace
+
+struct ActivationFile::Impl {
+  explicit Impl(const std::string& folder)
+      : store(std::make_shared<Store>(folder)), thread([own = store] { own->work(); }) {}
+  ~Impl() {
+    store->stop();
+    thread.join();
+  }
+  const std::shared_ptr<Store> store;
+  std::thread thread;
+};
+
+struct ActivationFile::Block::Impl final : TensorKeeper {
+  explicit Impl(Store& own_store) : store(own_store), parcel(store.begin_block()), scope(*this) {}
+  Return keep(const at::Tensor& tensor) override { return store.keep(tensor, parcel); }
+
+  Store& store;
+  const std::shared_ptr<Parcel> parcel;
+  const SavedTensorsScope scope;
+};
+
+ActivationFile::ActivationFile(const std::string& folder) : impl_(std::make_shared<Impl>(folder)) {}
+ActivationFile::~ActivationFile() = default;
+
+ActivationFile::Block::Block(ActivationFile& file) {
+  if (c10::GradMode::is_enabled()) impl_ = std::make_unique<Impl>(*file.impl_->store);
+}
+ActivationFile::Block::~Block() = default;
+
+at::Tensor ActivationFile::run(const std::function<at::Tensor(const at::Tensor&)>& forward,
+                               const at::Tensor& input) {
+  const Block block(*this);
+  return forward(input);
+}
+
+void ActivationFile::turn() { impl_->store->turn(); }
+void ActivationFile::begin_pass() { impl_->store->begin_pass(); }
+std::int64_t ActivationFile::bytes() const { return impl_->store->file->bytes(); }
+std::int64_t ActivationFile::bytes_waiting() const { return impl_->store->levels->waiting; }
+std::int64_t ActivationFile::bytes_fetched() const { return impl_->store->levels->fetched; }
+
+}  // namespace memory
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,257 @@
+#include "trireme/memory/activation_file.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <torch/nn/functional/dropout.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/memory/recompute.h"
+#include "trireme/tensor/random.h"
+
+namespace trireme {
+namespace {
+
+using memory::ActivationFile;
+using ::testing::HasSubstr;
+using Function = std::function<at::Tensor(const at::Tensor&)>;
+
+const std::string kFolder = std::filesystem::temp_directory_path();
+
+at::Tensor filled(at::IntArrayRef sizes, const std::string& name) {
+  at::Tensor tensor = at::empty(sizes);
+  tensor::fill_normal(tensor, 3, name, 0, 0.3);
+  return tensor;
+}
+
+// Dropout, a batch norm that writes its statistics, a ReLU in place, a transposed and a narrowed
+// view, integers.
+struct Net {
+  torch::nn::Conv2d conv{torch::nn::Conv2dOptions(4, 4, 3).padding(1).bias(false)};
+  torch::nn::BatchNorm2d norm{4};
+  torch::nn::Linear linear{64, 64};
+  at::Tensor table = filled({50, 64}, "table").requires_grad_(true);
+  Net() {
+    const at::NoGradGuard off;
+    conv->weight.copy_(filled(conv->weight.sizes(), "conv"));
+    linear->weight.copy_(filled(linear->weight.sizes(), "linear"));
+    linear->bias.zero_();
+  }
+  std::vector<at::Tensor> parameters() const {
+    return {conv->weight, norm->weight, norm->bias, linear->weight, linear->bias, table};
+  }
+  std::vector<Function> blocks() {
+    return {[this](const at::Tensor& x) {
+              return norm->forward(conv->forward(x.view({-1, 4, 8, 64}))).relu_();
+            },
+            [this](const at::Tensor& x) {
+              const at::Tensor dropped = torch::dropout(linear->forward(x), 0.3, true);
+              return at::gelu(dropped).transpose(1, 2) * x.transpose(1, 2);
+            },
+            [this](const at::Tensor& x) {
+              const at::Tensor rows = at::arange(x.numel() / 64, at::kLong) % 50;
+              return x.reshape({-1, 64}).narrow(1, 8, 48).exp() *
+                     at::embedding(table, rows).narrow(1, 0, 48);
+            },
+            [](const at::Tensor& x) { return at::softmax(x, 1).cumsum(0); }};
+  }
+};
+
+at::Tensor input() { return filled({64, 4, 8, 64}, "x"); }
+
+// What two steps give: losses, gradients, statistics. `around` runs a block.
+std::vector<at::Tensor> train(
+    const std::function<at::Tensor(const Function& block, const at::Tensor& in)>& around,
+    const std::function<void()>& between = [] {}) {
+  at::manual_seed(5);
+  Net net;
+  std::vector<at::Tensor> all;
+  const at::Tensor x = input().requires_grad_(true);
+  for (int step = 0; step < 2; ++step) {
+    at::Tensor h = x * 2;
+    for (const Function& block : net.blocks()) h = around(block, h);
+    const at::Tensor loss = h.sum();
+    h.reset();
+    between();
+    loss.backward();
+    all.push_back(loss.detach());
+  }
+  all.push_back(x.grad());
+  for (const at::Tensor& p : net.parameters()) all.push_back(p.grad());
+  all.insert(all.end(), {net.norm->running_mean, net.norm->running_var, at::rand({1})});
+  return all;
+}
+
+void expect_equal(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(at::equal(got[i], wanted[i])) << "tensor " << i;
+}
+
+at::Tensor plainly(const Function& block, const at::Tensor& in) { return block(in); }
+
+void wait_until_written(const ActivationFile& file) {
+  while (file.bytes_waiting() > 0) std::this_thread::yield();
+}
+
+TEST(ActivationFile, ChangesNoBit) {
+  const auto wanted = train(plainly);
+  // Backward comes while the file is still being written, and after.
+  for (const bool waits : {false, true}) {
+    ActivationFile file(kFolder);
+    const auto got =
+        train([&](const Function& block, const at::Tensor& in) { return file.run(block, in); },
+              [&] {
+                if (waits) wait_until_written(file);
+              });
+    expect_equal(got, wanted);
+    EXPECT_GT(file.bytes(), 4 * input().numel() * 4);
+    EXPECT_EQ(file.bytes_waiting() + file.bytes_fetched(), 0) << "the graphs are gone";
+  }
+}
+
+TEST(ActivationFile, ChangesNoBitWithRecomputation) {
+  ActivationFile file(kFolder);
+  const auto got = train([&](const Function& block, const at::Tensor& in) {
+    return file.run([&](const at::Tensor& x) { return memory::recompute(block, x); }, in);
+  });
+  expect_equal(got, train([](const Function& block, const at::Tensor& in) {
+                 return memory::recompute(block, in);
+               }));
+}
+
+// What a block saves is freed, and comes back from the file.
+TEST(ActivationFile, KeepsNothingInMemory) {
+  using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
+  std::optional<Weak> saved;
+  ActivationFile file(kFolder);
+  const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
+  const at::Tensor y = file.run(
+      [&](const at::Tensor& in) {
+        const at::Tensor square = in * in;
+        saved = square.storage().getWeakStorageImpl();
+        return square.pow(3);  // needs its input in backward
+      },
+      x);
+  wait_until_written(file);
+  EXPECT_TRUE(saved->expired());
+  EXPECT_EQ(file.bytes(), 64 * 1024 * 4) << "x is a leaf, and stays";
+  y.sum().backward();
+  EXPECT_TRUE(at::allclose(x.grad(), 6 * x.pow(5)));
+}
+
+TEST(ActivationFile, ATensorThatTwoNodesSaveIsWrittenOnce) {
+  ActivationFile file(kFolder);
+  const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
+  at::Tensor y;
+  {
+    const ActivationFile::Block block(file);
+    const at::Tensor square = x * x;
+    y = square.pow(3) + square.exp() * 0 + square.t().pow(2).t();
+  }
+  EXPECT_EQ(file.bytes(), 2 * 64 * 1024 * 4) << "square, and its exponential";
+  y.sum().backward();
+  EXPECT_TRUE(at::allclose(x.grad(), 6 * x.pow(5) + 4 * x.pow(3)));
+}
+
+TEST(ActivationFile, IsUsedAgain) {
+  ActivationFile file(kFolder);
+  const auto around = [&](const Function& block, const at::Tensor& in) {
+    return file.run(block, in);
+  };
+  train(around);
+  const std::int64_t bytes = file.bytes();
+  train(around);
+  EXPECT_EQ(file.bytes(), bytes);
+}
+
+TEST(ActivationFile, ReadsTwiceAndFromOtherThreadsAndWithoutTheFileObject) {
+  auto file = std::make_unique<ActivationFile>(kFolder);
+  const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
+  const at::Tensor y = file->run([](const at::Tensor& in) { return (in * in).pow(3); }, x);
+  wait_until_written(*file);
+  y.sum().backward({}, /*retain_graph=*/true);
+  const at::Tensor once = x.grad().clone();
+  file.reset();
+  std::thread([&] { y.sum().backward(); }).join();
+  EXPECT_TRUE(at::equal(x.grad(), 2 * once));
+}
+
+// As LibTorch says where it keeps the tensor itself.
+TEST(ActivationFile, WhatIsChangedInPlaceAfterItWasSavedIsRefused) {
+  const auto run = [](const std::function<at::Tensor(const Function&, const at::Tensor&)>& around) {
+    const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
+    const Function block = [](const at::Tensor& in) {
+      const at::Tensor square = in * in;
+      const at::Tensor power = square.pow(3);
+      square.add_(1);
+      return power + square;
+    };
+    around(block, x).sum().backward();
+  };
+  EXPECT_THROW(run(plainly), c10::Error);
+  ActivationFile file(kFolder);
+  EXPECT_THROW(run([&](const Function& block, const at::Tensor& in) {
+                 const at::Tensor y = file.run(block, in);
+                 wait_until_written(file);
+                 return y;
+               }),
+               c10::Error);
+}
+
+TEST(ActivationFile, OutsideABlockGraphsKeepTheirOwn) {
+  ActivationFile file(kFolder);
+  const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
+  { const ActivationFile::Block block(file); }
+  const at::Tensor y = (x * x).pow(3);
+  {
+    const at::NoGradGuard off;
+    file.run([](const at::Tensor& in) { return (in * in).pow(3); }, x);
+  }
+  EXPECT_EQ(file.bytes(), 0);
+  y.sum().backward();
+}
+
+std::string refusal(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const ResourceError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ActivationFile, SaysWhereItCannotBe) {
+  EXPECT_THAT(refusal([] { ActivationFile file("/nowhere/at/all"); }),
+              HasSubstr("no file can be made in /nowhere/at/all: No such file or directory"));
+}
+
+// A file may not grow beyond what the process may write: as a full disk.
+TEST(ActivationFile, SaysThatTheDiskIsFull) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string said = refusal([] {
+    ActivationFile file(kFolder);
+    file.run([](const at::Tensor& in) { return (in * in).pow(3); },
+             filled({1024, 1024}, "x").requires_grad_(true));
+  });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_THAT(said, HasSubstr("4194304 more bytes cannot be had in"));
+  EXPECT_THAT(said, HasSubstr("memory.offload_activations"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,62 @@
+#include "trireme/memory/saved_tensors.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <memory>
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+namespace memory {
+namespace {
+
+using torch::autograd::Engine;
+using torch::autograd::SavedVariableHooks;
+
+thread_local TensorKeeper* keeper_here = nullptr;
+
+class Hooks final : public SavedVariableHooks {
+ public:
+  explicit Hooks(TensorKeeper& keeper) : keeper_(keeper) {}
+  void call_pack_hook(const at::Tensor& tensor) override {
+    give_back_ = keeper_.keep(tensor);
+    if (give_back_) return;
+    // A leaf itself: its memory may be another by then (ZeRO-3). Else what it reads, without the
+    // node that made it, which may be the one that saves.
+    kept_ = tensor.is_leaf() ? tensor : tensor.detach();
+  }
+  at::Tensor call_unpack_hook() override { return give_back_ ? give_back_() : kept_; }
+
+ private:
+  TensorKeeper& keeper_;  // used while it lives alone
+  TensorKeeper::Return give_back_;
+  at::Tensor kept_;
+};
+
+class KeepingEngine final : public Engine {
+ public:
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return keeper_here != nullptr ? std::make_unique<Hooks>(*keeper_here) : nullptr;
+  }
+};
+
+// Never destroyed: threads may still be in a backward pass when the process ends.
+Engine& keeping_engine() {
+  static Engine* const engine = new KeepingEngine;
+  return *engine;
+}
+
+}  // namespace
+
+SavedTensorsScope::SavedTensorsScope(TensorKeeper& keeper) : outer_(keeper_here) {
+  static const bool installed = (torch::autograd::set_default_engine_stub(keeping_engine), true);
+  (void)installed;
+  keeper_here = &keeper;
+}
+
+SavedTensorsScope::~SavedTensorsScope() { keeper_here = outer_; }
+
+}  // namespace memory
+}  // namespace v0
+}  // namespace trireme
