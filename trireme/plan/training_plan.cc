@@ -354,7 +354,9 @@ std::string explain(const TrainingPlan& plan) {
       << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
     out << (plan.micro_batches % job.data_ranks() == 0 ? ", " : ", at most ") << plan.micro_per_rank
-        << (job.model_ranks() > 1 ? " in each copy of the model; " : " on each rank; ")
+        << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
+            : job.pipeline > 1               ? " in each pipeline; "
+                                             : " on each rank; ")
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
