@@ -25,6 +25,10 @@ struct TransformerTable {
                   double);
   void (*softmax_grad)(const T*, std::size_t, const float*, std::size_t, T*, std::size_t,
                        std::size_t, std::size_t, double);
+  void (*shifted_exponents)(const float*, std::size_t, T*, std::size_t, const float*, float*,
+                            std::size_t, std::size_t, std::size_t, double);
+  void (*softmax_part_grad)(const T*, std::size_t, const float*, std::size_t, const float*, T*,
+                            std::size_t, std::size_t, std::size_t, double);
   void (*row_exponents)(const T*, float*, float*, std::size_t, std::size_t);
   void (*scaled_softmax)(const T*, const float*, T*, std::size_t, std::size_t, float);
   void (*add)(const float*, const T*, float*, std::size_t);
@@ -50,6 +54,8 @@ struct SimdTable {
   void (*to_bf16)(const float*, BFloat16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
   void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
+  void (*row_maxima)(const float*, std::size_t, float*, std::size_t, std::size_t, std::size_t,
+                     double);
   OptimizerTable optimizer;
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;

@@ -87,6 +87,43 @@ void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::
 }
 
 template <class T>
+void row_maxima(const Stat<T>* scores, std::size_t scores_stride, Stat<T>* maxima,
+                std::size_t first, std::size_t rows, std::size_t width, double scale) {
+  if constexpr (kWide<T>) {
+    f64::row_maxima(scores, scores_stride, maxima, first, rows, width, scale);
+  } else {
+    simd().row_maxima(scores, scores_stride, maxima, first, rows, width, scale);
+  }
+}
+
+template <class T>
+void shifted_exponents(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
+                       const Stat<T>* shift, Stat<T>* sums, std::size_t first, std::size_t rows,
+                       std::size_t width, double scale) {
+  if constexpr (kWide<T>) {
+    f64::shifted_exponents(scores, scores_stride, p, p_stride, shift, sums, first, rows, width,
+                           scale);
+  } else {
+    simd().transformer<T>().shifted_exponents(scores, scores_stride, p, p_stride, shift, sums,
+                                              first, rows, width, scale);
+  }
+}
+
+template <class T>
+void softmax_part_backward(const T* p, std::size_t p_stride, const Stat<T>* dp,
+                           std::size_t dp_stride, const Stat<T>* dots, T* dscores,
+                           std::size_t dscores_stride, std::size_t rows, std::size_t width,
+                           double scale) {
+  if constexpr (kWide<T>) {
+    f64::softmax_part_backward(p, p_stride, dp, dp_stride, dots, dscores, dscores_stride, rows,
+                               width, scale);
+  } else {
+    simd().transformer<T>().softmax_part_grad(p, p_stride, dp, dp_stride, dots, dscores,
+                                              dscores_stride, rows, width, scale);
+  }
+}
+
+template <class T>
 double cross_entropy(const T* logits, const std::int64_t* targets, Stat<T>* logsumexp,
                      std::size_t rows, std::size_t width) {
   std::vector<Stat<T>> largest(rows);
@@ -137,19 +174,26 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                                               \
-  template void gelu<T>(const T*, T*, std::size_t);                                          \
-  template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                       \
-  template void layer_norm<T>(const NormForward<T>&);                                        \
-  template void layer_norm_backward<T>(const NormBackward<T>&);                              \
-  template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, \
-                                  std::size_t, std::size_t, double);                         \
-  template void softmax_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, T*,  \
-                                    std::size_t, std::size_t, std::size_t, double);          \
-  template double cross_entropy<T>(const T*, const std::int64_t*, Stat<T>*, std::size_t,     \
-                                   std::size_t);                                             \
-  template void cross_entropy_backward<T>(const T*, const std::int64_t*, const Stat<T>*, T*, \
-                                          std::size_t, std::size_t, double);                 \
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void gelu<T>(const T*, T*, std::size_t);                                                \
+  template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                             \
+  template void layer_norm<T>(const NormForward<T>&);                                              \
+  template void layer_norm_backward<T>(const NormBackward<T>&);                                    \
+  template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t,       \
+                                  std::size_t, std::size_t, double);                               \
+  template void softmax_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t, T*,        \
+                                    std::size_t, std::size_t, std::size_t, double);                \
+  template void row_maxima<T>(const Stat<T>*, std::size_t, Stat<T>*, std::size_t, std::size_t,     \
+                              std::size_t, double);                                                \
+  template void shifted_exponents<T>(const Stat<T>*, std::size_t, T*, std::size_t, const Stat<T>*, \
+                                     Stat<T>*, std::size_t, std::size_t, std::size_t, double);     \
+  template void softmax_part_backward<T>(const T*, std::size_t, const Stat<T>*, std::size_t,       \
+                                         const Stat<T>*, T*, std::size_t, std::size_t,             \
+                                         std::size_t, double);                                     \
+  template double cross_entropy<T>(const T*, const std::int64_t*, Stat<T>*, std::size_t,           \
+                                   std::size_t);                                                   \
+  template void cross_entropy_backward<T>(const T*, const std::int64_t*, const Stat<T>*, T*,       \
+                                          std::size_t, std::size_t, double);                       \
   template void add<T>(const Stat<T>*, const T*, Stat<T>*, std::size_t)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(BFloat16);

@@ -71,6 +71,26 @@ void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::
                       T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
                       double scale);
 
+/// Softmax over columns that come in parts (Milakov & Gimelshein 2018, arXiv:1805.02867), its
+/// pieces. Row r sees the columns c <= first + r, of `width`; at least one. The largest of them,
+/// times scale (which is positive):
+template <class T>
+void row_maxima(const Stat<T>* scores, std::size_t scores_stride, Stat<T>* maxima,
+                std::size_t first, std::size_t rows, std::size_t width, double scale);
+/// p[r][c] = e^(scale * scores[r][c] - shift[r]), and 0 where r does not see c; the sum of the row,
+/// before it is rounded to T, in `sums` (may be null). T double or float: p may be scores.
+template <class T>
+void shifted_exponents(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
+                       const Stat<T>* shift, Stat<T>* sums, std::size_t first, std::size_t rows,
+                       std::size_t width, double scale);
+/// softmax_backward() where the row's sum of p dp, over all parts, is known: dscores = scale * p *
+/// (dp - dots[r]).
+template <class T>
+void softmax_part_backward(const T* p, std::size_t p_stride, const Stat<T>* dp,
+                           std::size_t dp_stride, const Stat<T>* dots, T* dscores,
+                           std::size_t dscores_stride, std::size_t rows, std::size_t width,
+                           double scale);
+
 /// Sum over rows of logsumexp(row) - row[target], and every row's logsumexp. Rows whose target is
 /// negative count nothing. Targets must be below `width`.
 template <class T>

@@ -106,6 +106,43 @@ inline void softmax_backward(const double* p, std::size_t p_stride, const double
   }
 }
 
+inline void row_maxima(const double* scores, std::size_t scores_stride, double* maxima,
+                       std::size_t first, std::size_t rows, std::size_t width, double scale) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double* in = scores + row * scores_stride;
+    maxima[row] = scale * *std::max_element(in, in + std::min(first + row + 1, width));
+  }
+}
+
+inline void shifted_exponents(const double* scores, std::size_t scores_stride, double* p,
+                              std::size_t p_stride, const double* shift, double* sums,
+                              std::size_t first, std::size_t rows, std::size_t width,
+                              double scale) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double* in = scores + row * scores_stride;
+    double* out = p + row * p_stride;
+    const std::size_t count = std::min(first + row + 1, width);
+    double total = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      total += out[i] = std::exp(in[i] * scale - shift[row]);
+    }
+    std::fill(out + count, out + width, 0.0);
+    if (sums != nullptr) sums[row] = total;
+  }
+}
+
+inline void softmax_part_backward(const double* p, std::size_t p_stride, const double* dp,
+                                  std::size_t dp_stride, const double* dots, double* ds,
+                                  std::size_t ds_stride, std::size_t rows, std::size_t width,
+                                  double scale) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < width; ++i) {
+      ds[row * ds_stride + i] =
+          scale * p[row * p_stride + i] * (dp[row * dp_stride + i] - dots[row]);
+    }
+  }
+}
+
 inline void row_exponents(const double* logits, double* largest, double* sums, std::size_t rows,
                           std::size_t width) {
   for (std::size_t row = 0; row < rows; ++row) {

@@ -91,6 +91,63 @@ TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
   }
 }
 
+// Two parts of a softmax and its gradient, put together, are the whole one.
+TEST(TransformerKernels, SoftmaxInParts) {
+  constexpr std::size_t kRows = 5, kFirst = 20, kWidth = kFirst + kRows, kStride = 40;
+  const auto scores = normal(kRows * kStride, 5.0f, 13), dp = normal(kRows * kStride, 1.0f, 14);
+  const auto scores64 = wide(scores), dp64 = wide(dp);
+  std::vector<double> p64(kRows * kStride), ds64(kRows * kStride);
+  f64::causal_softmax(scores64.data(), kStride, p64.data(), kStride, kFirst, kRows, kWidth, 0.3);
+  f64::softmax_backward(p64.data(), kStride, dp64.data(), kStride, ds64.data(), kStride, kRows,
+                        kWidth, 0.3);
+  for (const std::size_t cut : {1, 7, 16, 20}) {
+    const auto check = [&]<class S>(const std::vector<S>& all, const std::vector<S>& dall,
+                                    double tolerance, auto maxima, auto exponents, auto gradient,
+                                    const std::string& where) {
+      std::vector<S> p(kRows * kStride, S{-1}), ds(kRows * kStride);
+      std::vector<S> largest(2 * kRows), sums(2 * kRows), shift(kRows), dots(kRows);
+      // The first part is seen by all rows, the second is causal.
+      maxima(all.data(), kStride, largest.data(), cut, kRows, cut, 0.3);
+      maxima(all.data() + cut, kStride, largest.data() + kRows, kFirst - cut, kRows, kWidth - cut,
+             0.3);
+      for (std::size_t row = 0; row < kRows; ++row)
+        shift[row] = std::max(largest[row], largest[kRows + row]);
+      const auto both = [&](bool add_up) {
+        exponents(all.data(), kStride, p.data(), kStride, shift.data(),
+                  add_up ? sums.data() : nullptr, cut, kRows, cut, 0.3);
+        exponents(all.data() + cut, kStride, p.data() + cut, kStride, shift.data(),
+                  add_up ? sums.data() + kRows : nullptr, kFirst - cut, kRows, kWidth - cut, 0.3);
+      };
+      both(true);
+      for (std::size_t row = 0; row < kRows; ++row)
+        shift[row] += std::log(sums[row] + sums[kRows + row]);  // now the logsumexp
+      both(false);
+      for (std::size_t row = 0; row < kRows; ++row)
+        for (std::size_t i = 0; i < kWidth; ++i)
+          dots[row] += p[row * kStride + i] * dall[row * kStride + i];
+      gradient(p.data(), kStride, dall.data(), kStride, dots.data(), ds.data(), kStride, kRows,
+               kWidth, 0.3);
+      for (std::size_t at = 0; at < kRows * kStride; ++at) {
+        const std::size_t column = at % kStride;
+        if (column >= kWidth) {
+          EXPECT_EQ(p[at], S{-1}) << "wrote beyond";
+          continue;
+        }
+        EXPECT_NEAR(p[at], p64[at], tolerance) << where << " cut at " << cut;
+        EXPECT_NEAR(ds[at], ds64[at], tolerance) << where << " cut at " << cut;
+        if (column > kFirst + at / kStride) {
+          EXPECT_EQ(p[at], S{0});
+        }
+      }
+    };
+    check(scores64, dp64, 1e-14, f64::row_maxima, f64::shifted_exponents,
+          f64::softmax_part_backward, "fp64");
+    for (Isa level : levels())
+      check(scores, dp, 1e-6, simd(level).row_maxima, simd(level).f32.shifted_exponents,
+            simd(level).f32.softmax_part_grad, std::string(name_of(level)));
+  }
+}
+
 TEST(TransformerKernels, LayerNormWithUpdateAndItsGradient) {
   for (std::size_t width : {1, 7, 16, 50, 128}) {
     constexpr std::size_t kRows = 3;

@@ -90,7 +90,7 @@ class BertLayer final : public BertBlock {
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x_BTC = inputs[0][0];
     const at::Tensor attended =
-        tensor::bidirectional_attention(qkv_->forward(x_BTC), layers_->heads(config_.heads));
+        layers_->attention(qkv_->forward(x_BTC), layers_->heads(config_.heads), false);
     const at::Tensor middle_BTC =
         norm1_.forward_stream(tensor::residual_add(x_BTC, drop(out_->forward(attended))));
     const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(middle_BTC)));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/error.h"
+#include "trireme/models/experts.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
@@ -27,8 +29,9 @@ class GptBlock : public Block {
     return training_ && dropout_ > 0 ? layers_->dropout(x, dropout_) : x;
   }
 
+  const SharedLayers layers_;
+
  private:
-  SharedLayers layers_;
   double dropout_;
   bool training_ = true;
 };
@@ -61,6 +64,7 @@ class Layer final : public GptBlock {
   Layer(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
       : GptBlock(layers, config.dropout),
         heads_(layers->heads(config.heads)),
+        balance_(config.balance),
         norm1_(layers, config.width, config.bias, context.type),
         norm2_(layers, config.width, config.bias, context.type) {
     const auto width = config.width;
@@ -77,16 +81,26 @@ class Layer final : public GptBlock {
     };
     qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns, 3);
     out_ = make("attention.out", width, width, residual, Cut::Rows);
+    if (config.experts > 0) {
+      experts_ = layers->experts(context, {.width = width,
+                                           .hidden = 4 * width,
+                                           .experts = config.experts,
+                                           .top_k = config.top_k,
+                                           .capacity_factor = config.capacity_factor,
+                                           .bias = config.bias,
+                                           .stddev = kStddev,
+                                           .stddev_down = residual});
+      return;
+    }
     up_ = make("mlp.up", width, 4 * width, kStddev, Cut::Columns);
     down_ = make("mlp.down", 4 * width, width, residual, Cut::Rows);
   }
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x_BTC = inputs[0][0];
     const at::Tensor attended =
-        tensor::causal_attention(qkv_->forward(norm1_.forward(x_BTC)), heads_);
+        layers_->attention(qkv_->forward(norm1_.forward(x_BTC)), heads_, true);
     const auto [middle_BTC, normed] = norm2_.add_forward(x_BTC, drop(out_->forward(attended)));
-    const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(normed)));
-    return {tensor::residual_add(middle_BTC, mlp)};
+    return {tensor::residual_add(middle_BTC, drop(mlp(normed)))};
   }
   std::vector<NamedTensor> parameters() override {
     std::vector<NamedTensor> all;
@@ -94,15 +108,27 @@ class Layer final : public GptBlock {
     qkv_->append_parameters(all);
     out_->append_parameters(all);
     norm2_.append_parameters("norm2", all);
+    if (experts_) {
+      experts_->append_parameters(all);
+      return all;
+    }
     up_->append_parameters(all);
     down_->append_parameters(all);
     return all;
   }
 
  private:
+  at::Tensor mlp(const at::Tensor& x_BTC) const {
+    if (!experts_) return down_->forward(up_->forward_gelu(x_BTC));
+    const Mixed mixed = experts_->forward(x_BTC);
+    return with_loss(mixed.y, balance_ * mixed.balance);
+  }
+
   std::int64_t heads_;
+  double balance_;
   Norm norm1_, norm2_;
   std::unique_ptr<Linear> qkv_, out_, up_, down_;
+  std::unique_ptr<Experts> experts_;
 };
 
 class Head final : public GptBlock {
@@ -134,27 +160,45 @@ class Head final : public GptBlock {
 
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers) {
   check_transformer(config, "a GPT");
+  if (config.experts < 0 || !(config.balance >= 0))
+    throw ConfigError("model.experts and model.balance are at least 0",
+                      {.operation = "config", .advice = "Use 0 experts for the usual MLP."});
   return transformer_blocks<Embed, Layer, Head>(config, layers);
 }
 
-std::int64_t num_parameters(const GptConfig& config) {
+namespace {
+
+std::int64_t norm_parameters(const GptConfig& config) {
+  return config.width * (config.bias ? 2 : 1);
+}
+std::int64_t layer_parameters(const GptConfig& config) {
   const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
-  const std::int64_t norm = width * (1 + bias);
-  const std::int64_t layer = 2 * norm + 12 * width * width + bias * 9 * width;
-  return (config.vocab + config.block) * width + config.layers * layer + norm;
+  const std::int64_t mlp = 8 * width * width + 5 * bias * width;
+  return 2 * norm_parameters(config) + 4 * width * width + 4 * bias * width +
+         (config.experts > 0 ? config.experts * (mlp + width) : mlp);
+}
+
+}  // namespace
+
+std::int64_t num_parameters(const GptConfig& config) {
+  return (config.vocab + config.block) * config.width + config.layers * layer_parameters(config) +
+         norm_parameters(config);
 }
 
 std::int64_t largest_neighbours(const GptConfig& config) {
-  const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
-  const std::int64_t layer = 2 * width * (1 + bias) + 12 * width * width + bias * 9 * width;
-  const std::int64_t embed = (config.vocab + config.block) * width;
-  return layer + std::max(embed + width * (1 + bias), layer);
+  const std::int64_t layer = layer_parameters(config);
+  const std::int64_t embed = (config.vocab + config.block) * config.width;
+  return layer + std::max(embed + norm_parameters(config), layer);
 }
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
+  // As if every choice of an expert had a place.
+  const double mlp = config.experts > 0
+                         ? 8.0 * config.top_k * width * width + config.experts * width
+                         : 8.0 * width * width;
   const double matrices =
-      12.0 * config.layers * width * width + static_cast<double>(config.vocab) * width;
+      config.layers * (4.0 * width * width + mlp) + static_cast<double>(config.vocab) * width;
   // The causal half of T x T scores, twice (scores and values), 2 operations each, per layer.
   const double attention = 2.0 * config.layers * width * static_cast<double>(config.block);
   return 3.0 * static_cast<double>(tokens) * (2.0 * matrices + attention);
@@ -170,10 +214,19 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
   const std::int64_t masks = config.dropout > 0 ? 1 : 0;
-  const std::int64_t layer =
+  std::int64_t layer =
       config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
   // Streams, norms' outputs and masks.
-  const std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
+  std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
+  if (config.experts > 0) {
+    // Per choice its row, and what an expert made of it; the router's input, where that is another
+    // type, and its probabilities. The MLP's 8 C come once per choice.
+    const std::int64_t routed = config.top_k * config.width * 2 * compute +
+                                (compute < stream ? config.width : 0) * stream +
+                                config.experts * stream;
+    layer += routed + 8 * (config.top_k - 1) * config.width * compute;
+    whole += routed;
+  }
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "trireme/models/experts.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
@@ -16,14 +17,17 @@ namespace {
 
 class LocalLinear final : public Linear {
  public:
-  LocalLinear(const LayerContext& context, const LinearSpec& spec) : name_(spec.name) {
+  LocalLinear(const LayerContext& context, const LinearSpec& spec)
+      : context_(context), name_(spec.name) {
     weight_ = normal_leaf({spec.out, spec.in}, spec.stddev, context.type, context.seed,
                           context.block + "." + spec.name + ".weight");
     if (spec.bias) bias_ = constant_leaf({spec.out}, 0.0, context.type);
   }
-  at::Tensor forward(const at::Tensor& x) override { return tensor::linear(x, weight_, bias_); }
+  at::Tensor forward(const at::Tensor& x) override {
+    return tensor::linear(x, context_.used(weight_), context_.used(bias_));
+  }
   at::Tensor forward_gelu(const at::Tensor& x) override {
-    return tensor::linear_gelu(x, weight_, bias_);
+    return tensor::linear_gelu(x, context_.used(weight_), context_.used(bias_));
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({name_ + ".weight", weight_, true});
@@ -31,28 +35,33 @@ class LocalLinear final : public Linear {
   }
 
  private:
-  std::string name_;
+  const LayerContext context_;
+  const std::string name_;
   at::Tensor weight_, bias_;
 };
 
 class LocalVocabulary final : public Vocabulary {
  public:
-  LocalVocabulary(const LayerContext& context, const VocabularySpec& spec) : name_(spec.name) {
+  LocalVocabulary(const LayerContext& context, const VocabularySpec& spec)
+      : context_(context), name_(spec.name) {
     weight_ = normal_leaf({spec.rows, spec.width}, spec.stddev, context.type, context.seed,
                           context.block + "." + spec.name);
     if (spec.bias) bias_ = constant_leaf({spec.rows}, 0.0, context.type);
   }
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) override {
-    return tensor::embedding(tokens, weight_, position);
+    return tensor::embedding(tokens, context_.used(weight_), position);
   }
-  at::Tensor logits(const at::Tensor& x) override { return tensor::linear(x, weight_, bias_); }
+  at::Tensor logits(const at::Tensor& x) override {
+    return tensor::linear(x, context_.used(weight_), context_.used(bias_));
+  }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({name_, weight_, true});
     if (bias_.defined()) out.push_back({"bias", bias_, false});
   }
 
  private:
-  std::string name_;
+  const LayerContext context_;
+  const std::string name_;
   at::Tensor weight_, bias_;
 };
 
@@ -72,6 +81,14 @@ class LocalLayers final : public LayerFactory {
     return std::make_unique<LocalVocabulary>(context, spec);
   }
   std::int64_t heads(std::int64_t heads) const override { return heads; }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
+    return causal ? tensor::causal_attention(qkv, heads)
+                  : tensor::bidirectional_attention(qkv, heads);
+  }
+  std::unique_ptr<Experts> experts(const LayerContext& context,
+                                   const ExpertsSpec& spec) const override {
+    return make_experts(*this, context, spec);
+  }
   at::Tensor whole(const at::Tensor& parameter) const override { return parameter; }
   at::Tensor dropout(const at::Tensor& x, double p) const override { return tensor::dropout(x, p); }
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {

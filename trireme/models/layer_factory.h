@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +66,16 @@ struct LayerContext {
   std::string block;  // "layer.0"
   std::uint64_t seed = 1;
   at::ScalarType type = at::kFloat;  // of matrices; vectors of norms are fp32 (fp64 under fp64)
+  /// A parameter as its layer uses it, where ranks of a further axis have it, too, and its gradient
+  /// is to be summed over them (context and expert parallelism). Empty: the parameter itself.
+  std::function<at::Tensor(const at::Tensor& parameter)> use = {};
+  at::Tensor used(const at::Tensor& parameter) const {
+    return use && parameter.defined() ? use(parameter) : parameter;
+  }
 };
+
+class Experts;
+struct ExpertsSpec;
 
 class LayerFactory {
  public:
@@ -80,6 +90,12 @@ class LayerFactory {
   /// Of `heads` attention heads, this rank's, whose query, key and value a Cut::Columns of three
   /// parts gives. ConfigError with the arithmetic where they cannot be dealt out evenly.
   virtual std::int64_t heads(std::int64_t heads) const = 0;
+  /// Of `heads` heads over qkv as a Cut::Columns of three parts gives them:
+  /// tensor::causal_attention, or bidirectional_attention; no other masks.
+  virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const = 0;
+  /// A mixture of experts in an MLP's place (models/experts.h).
+  virtual std::unique_ptr<Experts> experts(const LayerContext& context,
+                                           const ExpertsSpec& spec) const = 0;
   /// A parameter that every rank has whole, as norms and what comes after a Cut::Rows use it.
   virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
   /// tensor::dropout of a block's residual stream, whichever part of it this rank has.

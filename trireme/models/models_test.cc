@@ -11,6 +11,7 @@
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::models {
@@ -72,6 +73,29 @@ TEST(Gpt, NamesAndCounts) {
   EXPECT_EQ(plain.parameters.count("layer.1.attention.qkv.weight"), 1u);
 }
 
+TEST(Gpt, ExpertsTakeTheMlpsPlace) {
+  GptConfig config = tiny("fp32");
+  config.experts = 3;
+  Plain plain(make_gpt(config));
+  std::int64_t count = 0;
+  for (const auto& [name, parameter] : plain.parameters)
+    if (name != "head.weight") count += parameter.tensor.numel();
+  EXPECT_EQ(count, num_parameters(config));
+  EXPECT_EQ(plain.parameters.count("layer.1.mlp.up.weight"), 0u);
+  EXPECT_EQ(plain.parameters.at("layer.1.experts.2.down.bias").tensor.numel(), config.width);
+  EXPECT_EQ(plain.parameters.at("layer.0.router.weight").tensor.size(0), 3);
+  EXPECT_FALSE(at::equal(plain.parameters.at("layer.0.experts.0.up.weight").tensor,
+                         plain.parameters.at("layer.0.experts.1.up.weight").tensor));
+  GptConfig dense = config;
+  dense.experts = 0;
+  EXPECT_GT(training_flops(config, 100), 1.4 * training_flops(dense, 100)) << "two of three";
+  EXPECT_GT(sum_of_kept(block_activations(config, 2)), sum_of_kept(block_activations(dense, 2)));
+  config.top_k = 4;
+  EXPECT_THROW(Plain(make_gpt(config)), ConfigError);
+  config.experts = -1;
+  EXPECT_THROW(make_gpt(config), ConfigError);
+}
+
 TEST(Gpt, DropoutIsForTrainingAloneAndKeyedByItsStream) {
   const at::Tensor tokens = at::arange(24, at::kLong).view({2, 12});
   GptConfig config = tiny("fp32");
@@ -130,8 +154,12 @@ TEST(Gpt, InitialValuesAreKeyedBySeedAndName) {
 TEST(Gpt, LearnsASequenceInEveryPrecision) {
   const at::Tensor tokens = at::arange(24).view({2, 12}).remainder(7);
   const at::Tensor targets = (tokens + 1).remainder(7);
-  for (const char* precision : {"fp64", "fp32", "bf16"}) {
-    Plain plain(make_gpt(tiny(precision)));
+  for (const auto& [precision, experts] :
+       {std::pair{"fp64", 0}, {"fp32", 0}, {"bf16", 0}, {"fp32", 4}, {"bf16", 4}}) {
+    tensor::set_up_process({.kernel_threads = 1});
+    GptConfig config = tiny(precision);
+    config.experts = experts;
+    Plain plain(make_gpt(config));
     double first = 0, last = 0;
     for (int step = 0; step < 40; ++step) {
       const at::Tensor loss = tensor::cross_entropy_sum(plain.run("tokens", tokens), targets) / 24;

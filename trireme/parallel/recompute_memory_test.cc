@@ -36,10 +36,18 @@ struct Measured {
 };
 
 Measured measure(const std::string& policy,
-                 const std::shared_ptr<memory::ActivationFile>& file = nullptr) {
+                 const std::shared_ptr<memory::ActivationFile>& file = nullptr, int experts = 0,
+                 const std::string& precision = "fp32") {
   tensor::set_up_process({});
-  const models::GptConfig config{
-      .layers = 6, .heads = 6, .width = 192, .block = 128, .vocab = 256, .dropout = 0.1};
+  const models::GptConfig config{.layers = 6,
+                                 .heads = 6,
+                                 .width = 192,
+                                 .block = 128,
+                                 .vocab = 256,
+                                 .experts = experts,
+                                 .capacity_factor = 4,
+                                 .dropout = 0.1,
+                                 .precision = precision};
   parallel::Stage stage(models::make_gpt(config), 1);
   stage.train(true);
   stage.recompute(memory::parse_recompute(policy));
@@ -82,6 +90,13 @@ TEST(RecomputeMemory, SavesWhatThePlanSays) {
     // Gradients and temporaries of the block that runs are beside the activations.
     EXPECT_GT(one.peak, 0.8 * one.predicted);
     EXPECT_LT(one.peak, 1.5 * one.predicted);
+  }
+}
+
+TEST(RecomputeMemory, OfExpertsIsWhatThePlanSays) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Measured experts = measure("none", nullptr, 4, precision);
+    EXPECT_NEAR(experts.kept, experts.predicted, 0.1 * experts.predicted) << precision;
   }
 }
 

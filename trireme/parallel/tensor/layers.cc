@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/models/experts.h"
 #include "trireme/parallel/tensor/part.h"
 #include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/convert.h"
@@ -61,7 +62,7 @@ at::Tensor leaf_of(const at::Tensor& whole, const Part& part) {
 class TensorLinear final : public models::Linear {
  public:
   TensorLinear(const Group& group, const LayerContext& context, const LinearSpec& spec)
-      : group_(group), spec_(spec) {
+      : group_(group), context_(context), spec_(spec) {
     const std::string name = context.block + "." + spec.name;
     const auto divides = [&](const char* what, std::int64_t count) {
       if (count % group.size() != 0)
@@ -81,26 +82,24 @@ class TensorLinear final : public models::Linear {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
+    const at::Tensor weight = context_.used(weight_), bias = context_.used(bias_);
     switch (spec_.cut) {
       case models::Cut::Columns:
-        return tensor::linear(group_.enter(x), weight_, bias_);
+        return tensor::linear(group_.enter(x), weight, bias);
       case models::Cut::Rows: {
-        const at::Tensor sum = group_.leave(tensor::linear(x, weight_, {}));
-        return bias_.defined() ? sum + group_.whole(bias_) : sum;
+        const at::Tensor sum = group_.leave(tensor::linear(x, weight, {}));
+        return bias.defined() ? sum + group_.whole(bias) : sum;
       }
       default:
-        return tensor::linear(x, group_.whole(weight_), group_.whole(bias_));
+        return tensor::linear(x, group_.whole(weight), group_.whole(bias));
     }
   }
   at::Tensor forward_gelu(const at::Tensor& x) override {
-    switch (spec_.cut) {
-      case models::Cut::Columns:
-        return tensor::linear_gelu(group_.enter(x), weight_, bias_);
-      case models::Cut::Rows:
-        return tensor::gelu_tanh(forward(x));
-      default:
-        return tensor::linear_gelu(x, group_.whole(weight_), group_.whole(bias_));
-    }
+    if (spec_.cut == models::Cut::Rows) return tensor::gelu_tanh(forward(x));
+    const at::Tensor weight = context_.used(weight_), bias = context_.used(bias_);
+    if (spec_.cut == models::Cut::Columns)
+      return tensor::linear_gelu(group_.enter(x), weight, bias);
+    return tensor::linear_gelu(x, group_.whole(weight), group_.whole(bias));
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({spec_.name + ".weight", weight_, true, weight_part_});
@@ -109,6 +108,7 @@ class TensorLinear final : public models::Linear {
 
  private:
   const Group group_;
+  const LayerContext context_;
   const LinearSpec spec_;
   Part weight_part_, bias_part_;
   at::Tensor weight_, bias_;
@@ -118,7 +118,11 @@ class TensorVocabulary final : public models::Vocabulary {
  public:
   TensorVocabulary(const Group& group, const LayerContext& context,
                    const models::VocabularySpec& spec)
-      : group_(group), spec_(spec), part_(group.part(0, spec.rows)), begin_(begin_of(part_)) {
+      : group_(group),
+        context_(context),
+        spec_(spec),
+        part_(group.part(0, spec.rows)),
+        begin_(begin_of(part_)) {
     if (spec.rows < group.size())
       throw ConfigError("a vocabulary of " + std::to_string(spec.rows) + " on " +
                             std::to_string(group.size()) + " tensor-parallel ranks",
@@ -135,7 +139,8 @@ class TensorVocabulary final : public models::Vocabulary {
     const at::Tensor rows = tokens - begin_;
     const at::Tensor here = rows.ge(0).logical_and(rows.lt(weight_.size(0)));
     const at::Tensor found =
-        tensor::embedding(rows.clamp(0, weight_.size(0) - 1), weight_, {}) * here.unsqueeze(-1);
+        tensor::embedding(rows.clamp(0, weight_.size(0) - 1), context_.used(weight_), {}) *
+        here.unsqueeze(-1);
     at::Tensor x = group_.leave(found);
     if (!position.defined()) return x;
     at::Tensor own = group_.whole(position).narrow(0, 0, tokens.size(-1));
@@ -144,7 +149,8 @@ class TensorVocabulary final : public models::Vocabulary {
   }
 
   at::Tensor logits(const at::Tensor& x) override {
-    const at::Tensor own = tensor::linear(group_.enter(x), weight_, bias_);
+    const at::Tensor own =
+        tensor::linear(group_.enter(x), context_.used(weight_), context_.used(bias_));
     return c10::GradMode::is_enabled() ? own : gather_last(own, spec_.rows, *group_.ranks);
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
@@ -164,6 +170,7 @@ class TensorVocabulary final : public models::Vocabulary {
   }
 
   const Group group_;
+  const LayerContext context_;
   const models::VocabularySpec spec_;
   const Part part_;
   const std::int64_t begin_;
@@ -193,6 +200,18 @@ class TensorLayers final : public models::LayerFactory {
     if (heads % group_.size() != 0)
       refuse(std::to_string(heads) + " attention heads", heads, group_.size());
     return heads / group_.size();
+  }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
+    return models::local_layers()->attention(qkv, heads, causal);
+  }
+  // Every rank routes every token alike; each expert is cut as an MLP is.
+  std::unique_ptr<models::Experts> experts(const LayerContext& context,
+                                           const models::ExpertsSpec& spec) const override {
+    if (group_.sequence)
+      throw ConfigError("a mixture of experts among ranks that cut sequences",
+                        {.operation = "tensor parallel",
+                         .advice = "Use tensor parallelism without sequence parallelism."});
+    return models::make_experts(*this, context, spec);
   }
   at::Tensor whole(const at::Tensor& parameter) const override { return group_.whole(parameter); }
   at::Tensor dropout(const at::Tensor& x, double p) const override {

@@ -1,0 +1,180 @@
+#include "trireme/models/experts.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/models/norm.h"
+#include "trireme/models/routing.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+thread_local RoutingCounts* counts_of_thread = nullptr;
+
+void check(const ExpertsSpec& spec) {
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "config", .advice = advice});
+  };
+  if (spec.top_k < 1 || spec.top_k > spec.experts)
+    refuse("a token cannot go to " + std::to_string(spec.top_k) + " of " +
+               std::to_string(spec.experts) + " experts",
+           "Set model.top_k to 1 or 2.");
+  if (!(spec.capacity_factor > 0))
+    refuse("experts take nothing with a capacity factor of " + std::to_string(spec.capacity_factor),
+           "Set model.capacity_factor to 1.25.");
+}
+
+// y[tokens[i]] += gates[i] rows[i], in the gates' type; keeps the rows as they are.
+class Combine : public torch::autograd::Function<Combine> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& gates,
+                            const at::Tensor& tokens, std::int64_t count) {
+    ctx->save_for_backward({rows, gates, tokens});
+    return at::zeros({count, rows.size(1)}, gates.options())
+        .index_add_(0, tokens, rows.to(gates.scalar_type()) * gates.unsqueeze(1));
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rows = saved[0], &gates = saved[1];
+    const at::Tensor of_row = gradients[0].index_select(0, saved[2]);
+    return {(of_row * gates.unsqueeze(1)).to(rows.scalar_type()),
+            (of_row * rows.to(gates.scalar_type())).sum(1), at::Tensor(), at::Tensor()};
+  }
+};
+
+class MixtureOfExperts final : public Experts {
+ public:
+  MixtureOfExperts(const LayerFactory& layers, const LayerContext& context, const ExpertsSpec& spec)
+      : spec_(spec), stream_(stream_type(context.type)) {
+    LayerContext of_router = context;
+    of_router.type = stream_;
+    if (spec.share) {
+      of_router.use = [context, use = spec.share->router](const at::Tensor& parameter) {
+        return use(context.used(parameter));
+      };
+    }
+    router_ = layers.linear(
+        of_router,
+        {.name = "router", .in = spec.width, .out = spec.experts, .stddev = spec.stddev});
+    const int first = spec.share ? spec.share->first : 0;
+    const int count = spec.share ? spec.share->count : spec.experts;
+    for (int expert = first; expert < first + count; ++expert) {
+      const std::string name = "experts." + std::to_string(expert);
+      LinearSpec up{.name = name + ".up",
+                    .in = spec.width,
+                    .out = spec.hidden,
+                    .bias = spec.bias,
+                    .stddev = spec.stddev,
+                    .cut = Cut::Columns};
+      LinearSpec down{.name = name + ".down",
+                      .in = spec.hidden,
+                      .out = spec.width,
+                      .bias = spec.bias,
+                      .stddev = spec.stddev_down,
+                      .cut = Cut::Rows};
+      experts_.push_back({layers.linear(context, up), layers.linear(context, down)});
+    }
+  }
+
+  Mixed forward(const at::Tensor& x_BTC) override {
+    const std::int64_t batch = x_BTC.size(0), length = x_BTC.size(1), top_k = spec_.top_k;
+    const at::Tensor probabilities = router_->forward(x_BTC.to(stream_)).softmax(-1);  // [B, T, E]
+    const Routing routing =
+        route(probabilities.detach(), spec_.top_k,
+              capacity_of(length, spec_.experts, spec_.top_k, spec_.capacity_factor));
+    if (counts_of_thread != nullptr) {
+      counts_of_thread->choices += batch * length * top_k;
+      counts_of_thread->dropped += routing.dropped;
+    }
+    at::Tensor gates = probabilities.flatten(0, 1).gather(1, routing.chosen);  // [B T, top_k]
+    if (top_k > 1) gates = gates / gates.sum(1, true);
+    const at::Tensor tokens = routing.places.floor_divide(top_k);
+    const at::Tensor rows = x_BTC.flatten(0, 1).index_select(0, tokens);
+    const at::Tensor y =
+        Combine::apply(computed(rows, routing.counts),
+                       gates.flatten().index_select(0, routing.places), tokens, batch * length);
+    const double weight = static_cast<double>(spec_.experts) / static_cast<double>(top_k * length);
+    return {.y = y.view(x_BTC.sizes()),
+            .balance = (routing.load.to(stream_) * probabilities.sum(1)).sum() * weight};
+  }
+
+  void append_parameters(std::vector<NamedTensor>& out) const override {
+    router_->append_parameters(out);
+    for (const auto& [up, down] : experts_) {
+      up->append_parameters(out);
+      down->append_parameters(out);
+    }
+  }
+
+ private:
+  struct Expert {
+    std::unique_ptr<Linear> up, down;
+  };
+
+  at::Tensor computed(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
+    if (!spec_.share) return by_experts(rows, counts);
+    const Exchanged here = spec_.share->exchange(rows, counts);
+    return here.back(by_experts(here.rows, here.counts));
+  }
+
+  // An expert without rows computes one of zeros that is left out: other ranks wait for its layers'
+  // sums.
+  at::Tensor by_experts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
+    std::vector<at::Tensor> outputs;
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < experts_.size(); ++i) {
+      const std::int64_t count = counts[i];
+      const at::Tensor own =
+          count > 0 ? rows.narrow(0, begin, count) : at::zeros({1, spec_.width}, rows.options());
+      const auto& [up, down] = experts_[i];
+      outputs.push_back(down->forward(up->forward_gelu(own)).narrow(0, 0, count));
+      begin += count;
+    }
+    return at::cat(outputs);
+  }
+
+  const ExpertsSpec spec_;
+  const at::ScalarType stream_;
+  std::unique_ptr<Linear> router_;
+  std::vector<Expert> experts_;
+};
+
+class WithLoss : public torch::autograd::Function<WithLoss> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& loss) {
+    ctx->saved_data["type"] = static_cast<std::int64_t>(loss.scalar_type());
+    return x.view_as(x);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+    return {gradients[0], at::ones({}, gradients[0].options().dtype(type))};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
+                                      const ExpertsSpec& spec) {
+  check(spec);
+  return std::make_unique<MixtureOfExperts>(layers, context, spec);
+}
+
+at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss) {
+  return WithLoss::apply(x, loss);
+}
+
+RoutingScope::RoutingScope(RoutingCounts& into) : outer_(std::exchange(counts_of_thread, &into)) {}
+RoutingScope::~RoutingScope() { counts_of_thread = outer_; }
+
+}  // namespace models
+}  // namespace v0
+}  // namespace trireme

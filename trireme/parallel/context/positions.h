@@ -1,0 +1,35 @@
+// Which positions of a sequence a rank of a context-parallel group has: of 2N equal chunks, rank r
+// has r and 2N - 1 - r ("zigzag"), so that under a causal mask every rank has as much to do.
+//
+//     N = 2, T = 8     rank 0: 0 1 . . . . 6 7     rank 1: . . 2 3 4 5 . .
+//
+// Pure functions; those of tensors work under autograd.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/tensor/batch.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace parallel {
+
+/// Ascending, int64 [length / ranks]. ConfigError with the arithmetic where 2 ranks does not divide
+/// length; with one rank every length does.
+at::Tensor positions_of(std::int64_t length, int rank, int ranks);
+
+/// Those positions of `whole` along `dim`; contiguous.
+at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks);
+/// The whole tensor, from all ranks' in their order.
+at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);
+
+/// The micro-batch with every field that has as many positions (dim 1) as "tokens" cut. `count`
+/// stays that of the whole one.
+MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks);
+
+}  // namespace parallel
+}  // namespace v0
+}  // namespace trireme
