@@ -242,15 +242,11 @@ TEST(Hybrid, WhatElseIsChosenChangesNoBit) {
 }
 
 TEST(Hybrid, SixtyFourRanksTrainTheSameModel) {
-  const StrategyOptions base{.tensor = 4, .precision = "fp32"};
-  const Outcome reference = train(gpt("fp32"), {.options = base}).outcome;
-  for (const auto& [pipeline, sync] : {std::pair{1, "hybrid"}, {4, "zero1"}}) {
-    Layout layout{.data = 16 / pipeline, .options = base};
-    layout.options.pipeline = pipeline;
-    layout.options.sync = sync;
-    if (layout.options.sync == "hybrid") layout.options.shard = 4;
-    EXPECT_EQ(train(gpt("fp32"), layout).outcome, reference) << name_of(layout);
-  }
+  const StrategyOptions base{.context = 2, .tensor = 2, .precision = "fp32"};
+  Layout layout{.data = 4, .options = base};
+  layout.options.pipeline = 4;
+  layout.options.sync = "zero1";
+  EXPECT_EQ(train(gpt("fp32"), layout).outcome, train(gpt("fp32"), {.options = base}).outcome);
 }
 
 TEST(Hybrid, StateGoesOnAtAnyTensorSize) {
