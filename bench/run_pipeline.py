@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A pipeline's training step against torch.distributed.pipelining's, and its bubble against the simulator's.
 
-    bench/run_pipeline.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 10] [--json FILE]
+    bench/run_pipeline.py [--build build] [--python PYTHON_WITH_TORCH] [--rounds 3] [--steps 10] [--json FILE] [--picture FILE]
 
 Two ranks with one thread each, the GPT of bench/gpt.toml (6 layers, 6 heads, 384 wide, T = 256), 8 sequences a step in
 4 micro-batches, fp32. Every round runs each program once; a figure is the median of the steps of all rounds, without
 each run's first three. The bubble is of the last step of a traced run: recorded, and as the simulator has it from the
-recorded times of the passes.
+recorded times of the passes. --picture draws these steps below one another; with --rounds 0 nothing else is done.
 """
 import argparse
 import json
@@ -31,6 +31,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--picture", help="write an SVG of the traced steps here")
     return parser.parse_args()
 
 
@@ -42,17 +43,32 @@ def own_command(options, schedule, data, out):
             "--data", str(data), "--out", str(out), "--json", *words]
 
 
-def bubble(options, schedule, data, folder):
-    """Shares of the last step that a rank waits: recorded, and simulated from the recorded passes."""
+def bubble(options, schedule, data, folder, pictures):
+    """Shares of the last step that a rank waits: recorded, and simulated from the recorded passes; its picture."""
     out = folder / f"traced-{schedule}"
     run_gpt.run(own_command(options, schedule, data, out) + ["--trace", str(folder / "trace.json")])
+    pictures.append((out / "passes.svg").read_text())
     text = subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "show", "schedule", "--recorded",
                            str(out / "passes.jsonl")], capture_output=True, text=True, check=True).stdout
     return [float(share) for share in re.findall(r"bubble +([0-9.]+) %", text)][-2:]
 
 
+def stacked(pictures):
+    """SVGs below one another."""
+    sizes = [[float(number) for number in re.search(r'width="([0-9.]+)" height="([0-9.]+)"', one).groups()] for one in pictures]
+    width, height = max(size[0] for size in sizes), sum(size[1] for size in sizes)
+    parts, top = [], 0.0
+    for picture, size in zip(pictures, sizes):
+        parts.append(picture.replace("<svg ", f'<svg y="{top:g}" ', 1))
+        top += size[1]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+            f'viewBox="0 0 {width:g} {height:g}">\n<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>\n'
+            + "".join(parts) + "</svg>\n")
+
+
 def measure(options):
     figures = {}
+    pictures = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         data = folder / "data"
@@ -67,9 +83,12 @@ def measure(options):
                 figure = figures.setdefault(who, {"steps": [], "loss": loss})
                 figure["steps"] += seconds
         for one in OWN:
-            figures[f"trireme {one}"]["bubble"] = bubble(options, one, data, folder)
+            shares = bubble(options, one, data, folder, pictures)
+            figures.setdefault(f"trireme {one}", {"steps": []})["bubble"] = shares
+    if options.picture:
+        pathlib.Path(options.picture).write_text(stacked(pictures))
     for figure in figures.values():
-        figure["median"] = statistics.median(figure["steps"])
+        figure["median"] = statistics.median(figure["steps"]) if figure["steps"] else float("nan")
     return figures
 
 

@@ -119,7 +119,7 @@ TEST_F(OwnModel, HelpListsItsKeysAndSaysItsName) {
                           HasSubstr("model.slope = 0.1  (a number)"),
                           HasSubstr("model.tied = false  (true or false)"),
                           HasSubstr("model.name = \"bigram\"  (a text: gpt | "),
-                          HasSubstr("bigram | wrong)"), HasSubstr("train.steps"),
+                          HasSubstr("bigram | wrong | stumbling)"), HasSubstr("train.steps"),
                           HasSubstr("model.name = \"gpt\" has, in the place")));
   EXPECT_THAT(own({"train", "--help"}).out, HasSubstr("\n  own_trainer train configs/"));
   EXPECT_THAT(own({"--help"}).out, Not(HasSubstr("\n  trireme ")));
@@ -133,7 +133,7 @@ TEST_F(OwnModel, WrongKeysAreRefusedAsTheProgramsOwn) {
   EXPECT_THAT(refused({"train", config_, "--set", "model.heads=2"}),
               HasSubstr("no key model.heads"));
   EXPECT_THAT(refused({"train", config_, "--set", "model.name=bigramm"}),
-              HasSubstr("bigram, wrong"));
+              HasSubstr("bigram, wrong, stumbling"));
   const std::string wrong =
       folder_.write("wrong.toml", "[model]\nname = \"bigram\"\ntied = \"yes\"\n");
   EXPECT_THAT(refused({"train", wrong}),

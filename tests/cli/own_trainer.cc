@@ -3,6 +3,9 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <csignal>
+#include <memory>
+
 #include "trireme/cli/app.h"
 #include "trireme/comm/registry.h"
 #include "trireme/models/module_block.h"
@@ -43,6 +46,25 @@ trireme::Blocks make_wrong(const trireme::ModelValues& values) {
   return net;
 }
 
+// A chain of four blocks; the third one goes wrong in its sixth training pass, which with four
+// micro-batches a step is in the second step.
+trireme::Blocks make_stumbling(const trireme::ModelValues& values) {
+  const std::string how = values.text("how");
+  trireme::Blocks net;
+  net.add("embed", [] { return torch::nn::Embedding(256, 8); });
+  net.add("still", [] { return [](at::Tensor x) { return x * 2; }; });
+  net.add("stumbles", [how] {
+    return [how, passes = std::make_shared<int>(0)](at::Tensor x) {
+      const at::Tensor bent = at::tanh(x);
+      if (!at::GradMode::is_enabled() || ++*passes != 6) return bent;
+      if (how == "killed") std::raise(SIGKILL);
+      return how == "reshapes" ? bent.narrow(2, 0, 4) : bent;
+    };
+  });
+  net.add("head", [] { return torch::nn::Linear(8, 256); });
+  return net;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,5 +76,6 @@ int main(int argc, char** argv) {
              {"block", 16, "bytes of a sequence", 1}},
             make_bigram);
   app.model("wrong", {{"how", "shape", "which mistake: shape, key, type"}}, make_wrong);
+  app.model("stumbling", {{"how", "", "what happens: killed, reshapes, nothing"}}, make_stumbling);
   return app.run(argc, argv);
 }

@@ -203,7 +203,7 @@ class ShowZero3(unittest.TestCase):
 
 
 class ShowPartition(unittest.TestCase):
-    GRAPHS = pathlib.Path(__file__).parent / "graphs"
+    GRAPHS = pathlib.Path(__file__).parents[2] / "configs" / "graphs"
 
     def test_a_graph(self):
         done = run("show", "partition", str(self.GRAPHS / "dlrm.txt"), "--stages", "3")

@@ -112,7 +112,7 @@ TEST(Goldens, GossipIsWhatIsRecorded) {
             svg_of(record_gossip({.graph = graph, .ranks = 8})));
 }
 
-// `trireme show partition tests/show/graphs/NAME.txt --stages N`, as text and as the documents'
+// `trireme show partition configs/graphs/NAME.txt --stages N`, as text and as the documents'
 // picture.
 TEST(Goldens, PartitionsAreWhatIsFound) {
   for (const auto& [name, stages] : {std::pair{"resnet", 2}, {"amoebanet", 4}, {"dlrm", 3}}) {

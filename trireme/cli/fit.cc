@@ -13,6 +13,7 @@
 #include "trireme/command/files.h"
 #include "trireme/command/own_run.h"
 #include "trireme/observe/events.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/fit.h"
 #include "trireme/tensor/kernel_tuning.h"
 #include "trireme/train/fit_candidates.h"
@@ -154,6 +155,32 @@ std::string rate_note(double flop_rate, int threads) {
   return text;
 }
 
+// One batch.micro after the other, until a layout fits; `trials`, where there are any, measure.
+std::vector<plan::FitCandidate> considered(const config::Config& config,
+                                           const train::Settings& settings,
+                                           const input::Corpus& corpus, const FitOptions& options,
+                                           const train::FitPlace& place, Trials* trials) {
+  std::vector<std::int64_t> micros = {settings.batches.micro};
+  if (options.new_job)
+    for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
+  std::vector<plan::FitCandidate> candidates;
+  for (const std::int64_t micro : micros) {
+    for (auto& one : train::fit_candidates(config, settings, corpus, place, micro))
+      candidates.push_back(std::move(one));
+    // One that takes more than was predicted makes room for another of its layout.
+    for (bool tried = trials != nullptr; tried;) {
+      tried = false;
+      for (const std::size_t i : plan::to_try(candidates, place.limit)) {
+        if (candidates[i].step_seconds) continue;
+        trials->make(candidates[i]);
+        tried = true;
+      }
+    }
+    if (plan::choose_fit(candidates, place.limit)) break;
+  }
+  return candidates;
+}
+
 }  // namespace
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
@@ -162,27 +189,11 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   train::program_bytes(corpus);  // before anything is computed here
   const train::FitPlace place{
       .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings)};
-  std::vector<std::int64_t> micros = {settings.batches.micro};
-  if (options.new_job)
-    for (const std::int64_t micro : train::smaller_micro_batches(settings)) micros.push_back(micro);
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
-  std::vector<plan::FitCandidate> candidates;
-  std::optional<std::size_t> chosen;
-  for (std::size_t next = 0; next < micros.size() && !chosen; ++next) {
-    for (auto& one : train::fit_candidates(config, settings, corpus, place, micros[next]))
-      candidates.push_back(std::move(one));
-    // One that takes more than was predicted makes room for another of its layout.
-    for (bool tried = trials.has_value(); tried;) {
-      tried = false;
-      for (const std::size_t i : plan::to_try(candidates, memory.bytes)) {
-        if (candidates[i].step_seconds) continue;
-        trials->make(candidates[i]);
-        tried = true;
-      }
-    }
-    chosen = plan::choose_fit(candidates, memory.bytes);
-  }
+  const std::vector<plan::FitCandidate> candidates =
+      considered(config, settings, corpus, options, place, trials ? &*trials : nullptr);
+  const std::optional<std::size_t> chosen = plan::choose_fit(candidates, memory.bytes);
   print(candidates, memory, chosen, rate_note(place.flop_rate, settings.kernel_threads),
         options.json);
   if (!chosen)
@@ -200,6 +211,16 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           ", so that it fits: it decides bits, and the weights will not be those "
                           "of a job with " +
                           std::to_string(settings.batches.micro) + ".");
+}
+
+void show_what_fits(const config::Config& config, const FitOptions& options) {
+  const train::Settings settings(config);
+  if (parallel::is_local(settings.strategy.sync)) return;
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
+  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  const train::FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
+  print(considered(config, settings, corpus, options, place, nullptr), memory, std::nullopt, "",
+        options.json);
 }
 
 }  // namespace cli

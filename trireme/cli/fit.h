@@ -23,6 +23,10 @@ struct FitOptions {
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options);
 
+/// Prints what was considered by prediction alone, and chooses nothing: what goes with a refusal.
+/// Nothing where parallel.sync decides the bits itself, since no other layout is the same training.
+void show_what_fits(const config::Config& config, const FitOptions& options);
+
 }  // namespace cli
 }  // namespace v0
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
@@ -13,8 +14,11 @@
 #include "trireme/cli/simulate_ranks.h"
 #include "trireme/cli/start_ranks.h"
 #include "trireme/cli/training_job.h"
+#include "trireme/command/files.h"
 #include "trireme/observe/events.h"
 #include "trireme/plan/link.h"
+#include "trireme/show/recorded_schedule.h"
+#include "trireme/show/schedule_picture.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
@@ -93,6 +97,23 @@ void say_next(const Options& options, const Invocation& invocation, const std::s
   }
 }
 
+// The last step of a traced pipeline, above the same passes simulated. A picture is no reason to
+// fail.
+void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json) {
+  try {
+    std::ostringstream text;
+    text << std::ifstream(folder.passes()).rdbuf();
+    const std::string name = std::filesystem::path(job.schedule).filename().string();
+    const show::DrawnSchedule run = show::read_recorded(text.str(), name);
+    const show::DrawnSchedule again = show::simulated_again(run);
+    const std::string figures = show::compare_text(run, again);
+    command::write_file(folder.passes_picture(), show::svg_of(run, again, figures), "trace");
+    say(json, "\n" + figures + "the last step's passes are drawn in " + folder.passes_picture());
+  } catch (const Error& error) {
+    say(json, "the recorded passes make no picture: " + error.message());
+  }
+}
+
 void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironment& place) {
   if (!options.ranks_given || options.ranks == place.size) return;
   throw ConfigError(
@@ -101,21 +122,30 @@ void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironmen
       {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
 }
 
+void check_transport(const TrainingJob& job, const launch::RankEnvironment& place) {
+  if (!job.plan.job.simulated) return;
+  throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
+                        " started " + std::to_string(place.size),
+                    {.operation = "config", .advice = "Start it without " + place.launcher + "."});
+}
+
 // Ranks that are threads share the program and the text.
 std::int64_t in_one_process(const plan::TrainingPlan& plan) {
   const std::int64_t shared = plan.memory.runtime();
   return shared + plan.job.ranks * (plan.memory.total() - shared);
 }
 
-// A job that takes more than memory.limit is not started.
-void check_memory(const plan::TrainingPlan& plan) {
+// A job that takes more than memory.limit is not started; what would fit is shown.
+void check_memory(const TrainingJob& job, const FitOptions& options) {
+  const plan::TrainingPlan& plan = job.plan;
   if (plan.fits()) return;
+  show_what_fits(job.config, options);
   const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
   throw ConfigError("a rank is predicted to take " + std::to_string(total) +
                         " bytes, and memory.limit is " + std::to_string(limit) + " (" +
                         std::to_string(total - limit) + " fewer)",
                     {.operation = "config",
-                     .advice = "--fit looks for a layout that fits; `plan` says what takes it."});
+                     .advice = "--fit takes a layout that fits; `plan` says what needs it."});
 }
 
 int train_command(Options options, const Invocation& invocation) {
@@ -136,25 +166,20 @@ int train_command(Options options, const Invocation& invocation) {
     options.job.config = train::RunFolder(place.folder).config();
     options.job.name = std::filesystem::path(place.folder).filename().string();
   }
+  const FitOptions fitting{
+      .ranks = options.job.ranks, .new_job = !place.resume, .json = options.json};
   Refine refine;
   if (options.fit) {
     refine = [&](config::Config& config, const train::Settings& settings,
                  const input::Corpus& corpus) {
-      fit(config, settings, corpus,
-          {.ranks = options.job.ranks,
-           .new_job = !place.resume,
-           .tries = !launcher && settings.job.transport != "sim",
-           .json = options.json});
+      FitOptions how = fitting;
+      how.tries = !launcher && settings.job.transport != "sim";
+      fit(config, settings, corpus, how);
     };
   }
   const TrainingJob job = prepare(options.job, refine);
-  check_memory(job.plan);
-  if (launcher && job.plan.job.simulated) {
-    throw ConfigError(
-        "transport sim runs all ranks in one process, but " + launcher->launcher + " started " +
-            std::to_string(launcher->size),
-        {.operation = "config", .advice = "Start it without " + launcher->launcher + "."});
-  }
+  check_memory(job, fitting);
+  if (launcher) check_transport(job, *launcher);
   const train::RunFolder folder = place.folder.empty()
                                       ? train::RunFolder::claim(options.out, job.plan.job.name)
                                       : train::RunFolder(place.folder);
@@ -185,6 +210,8 @@ int train_command(Options options, const Invocation& invocation) {
     return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
   };
   const int code = run();
+  if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
+    draw_passes(job.plan.job, folder, options.json);
   say_next(options, invocation, folder.path(), job.writes_text, code);
   return code;
 }

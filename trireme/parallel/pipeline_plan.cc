@@ -1,19 +1,13 @@
 #include "trireme/parallel/pipeline_plan.h"
 
 #include "trireme/base/error.h"
+#include "trireme/plan/partition.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
-namespace {
-
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "pipeline", .advice = advice});
-}
-
-}  // namespace
 
 PipelinePlan::PipelinePlan(const std::string& schedule, int ranks, int chunks)
     : name_(schedule),
@@ -48,14 +42,18 @@ plan::Schedule PipelinePlan::forward_only(std::uint32_t micro_batches) const {
 }
 
 std::vector<std::size_t> even_cut(std::size_t blocks, int stages) {
+  plan::check_stages(static_cast<std::int64_t>(blocks), stages);
   const auto count = static_cast<std::size_t>(stages);
-  if (count > blocks)
-    refuse(std::to_string(stages) + " pipeline stages are more than the model's " +
-               std::to_string(blocks) + " blocks",
-           "Lower parallel.pipeline, or use a schedule with fewer stages a rank.");
   std::vector<std::size_t> cut;
   for (std::size_t stage = 0; stage <= count; ++stage) cut.push_back(blocks * stage / count);
   return cut;
+}
+
+void check_pipeline_sync(const std::string& sync, int ranks) {
+  if (ranks == 1 || sync == "plain" || sync == "zero1") return;
+  throw ConfigError(
+      "parallel.sync = \"" + sync + "\" with parallel.pipeline = " + std::to_string(ranks),
+      {.operation = "pipeline", .advice = "Use plain or zero1."});
 }
 
 }  // namespace parallel

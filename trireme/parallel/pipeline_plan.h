@@ -46,6 +46,9 @@ class PipelinePlan {
 /// arithmetic where there are more stages than blocks.
 std::vector<std::size_t> even_cut(std::size_t blocks, int stages);
 
+/// ConfigError where a pipeline of `ranks` ranks cannot have that parallel.sync.
+void check_pipeline_sync(const std::string& sync, int ranks);
+
 }  // namespace parallel
 }  // namespace v0
 }  // namespace trireme

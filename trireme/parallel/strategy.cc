@@ -53,8 +53,7 @@ void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) 
     throw ConfigError(what + " with parallel.pipeline = " + std::to_string(options.pipeline),
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.sync != "plain" && options.sync != "zero1")
-    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain or zero1.");
+  parallel::check_pipeline_sync(options.sync, options.pipeline);
   if (options.noise_scale)
     refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
 }

@@ -195,6 +195,14 @@ std::int64_t Partition::sent_bytes() const noexcept {
   return sum;
 }
 
+void check_stages(std::int64_t blocks, int stages) {
+  if (stages <= blocks) return;
+  throw ConfigError(
+      text(stages) + " pipeline stages are more than the model's " + text(blocks) + " blocks",
+      {.operation = "pipeline",
+       .advice = "Lower parallel.pipeline, or use a schedule with fewer stages a rank."});
+}
+
 Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   check(blocks, options);
   const Chain chain(blocks, options);

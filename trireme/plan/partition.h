@@ -50,6 +50,9 @@ struct Partition {
   std::int64_t sent_bytes() const noexcept;
 };
 
+/// ConfigError where a model of so many blocks has not one for each of a pipeline's stages.
+void check_stages(std::int64_t blocks, int stages);
+
 /// ConfigError with the arithmetic where there are more stages than blocks; where memory does not
 /// suffice, with the table of what was asked for and the smallest number of stages that fits.
 Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOptions& options);

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
 #include "trireme/plan/schedule_check.h"
 #include "trireme/plan/schedules/schedules.h"
@@ -272,6 +273,7 @@ void plan_pipeline(TrainingPlan& plan) {
   const Schedule schedule =
       load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
   plan.stages = schedule.stages();
+  if (plan.job.blocks > 0) check_stages(plan.job.blocks, plan.stages);
   plan.bubble = simulate(schedule, {}).bubble_rate;
   for (const RankPeak& peak : verify(schedule, plan.job.schedule))
     plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);

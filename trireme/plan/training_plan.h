@@ -74,6 +74,7 @@ struct Job {
   Exchange exchange;
   std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
   int pipeline = 1;                 // of the ranks; each holds about this part of the model
+  std::int64_t blocks = 0;          // that a pipeline can be cut between; 0: not known
   std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
   int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
   int data_ranks() const noexcept { return ranks / pipeline; }

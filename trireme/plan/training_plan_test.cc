@@ -42,6 +42,18 @@ TEST(TrainingPlan, ShowsTheArithmeticOfABadMicroBatch) {
   EXPECT_THAT(refusal(job(8, 3, 1)), HasSubstr("8 = 2 x 3 + 2"));
 }
 
+TEST(TrainingPlan, APipelineNeedsABlockForEachStage) {
+  plan::Job one = job(8, 1, 4);
+  one.pipeline = 4;
+  one.blocks = 4;
+  EXPECT_EQ(plan::make_plan(one).stages, 4);
+  one.blocks = 3;
+  EXPECT_THAT(refusal(one), HasSubstr("4 pipeline stages are more than the model's 3 blocks"));
+  one.schedule = "interleaved-1f1b";
+  one.blocks = 7;
+  EXPECT_THAT(refusal(one), HasSubstr("8 pipeline stages are more than the model's 7 blocks"));
+}
+
 TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   // bf16 on 4 ranks, M = 8: a = 1 of 2 micro-batches a rank, A = 3 of all.
   plan::Job one = job(8, 1, 4);

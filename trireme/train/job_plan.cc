@@ -3,6 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
+#include "trireme/parallel/pipeline_plan.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/train/auto_recompute.h"
@@ -149,6 +150,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.pipeline = settings.strategy.pipeline;
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
+  job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
+  parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
   const int data = std::max(1, job.data_ranks());
   // Hosts are not known yet: hybrid is planned as on one of them.
   const parallel::SyncPlan sync =

@@ -30,6 +30,7 @@ class RunFolder {
   std::string events() const { return path_ + "/events.jsonl"; }
   std::string plot() const { return path_ + "/loss.svg"; }
   std::string passes() const { return path_ + "/passes.jsonl"; }  // of a traced pipeline
+  std::string passes_picture() const { return path_ + "/passes.svg"; }
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
   bool has_checkpoint() const;

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What the pipeline executor itself takes: 8 ranks whose passes sleep, against the simulator.
+
+    bench/run_executor.py [--build build] [--ranks 8] [--micro 16] [--times 4,4,4] [--elements 65536]
+                          [--schedules gpipe 1f1b zb-h1] [--rounds 3] [--steps 6] [--json FILE]
+
+bench/pipeline/executor_bench.cc says what is measured. Every round runs each schedule once; a figure is the median of
+the rounds' medians. Asked: a bubble within 3 percentage points of the simulated one, at most 20 us an action.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--micro", type=int, default=16)
+    parser.add_argument("--times", default="4,4,4", help="F,I,W in milliseconds")
+    parser.add_argument("--elements", type=int, default=65536, help="floats of a parcel")
+    parser.add_argument("--schedules", nargs="+", default=["gpipe", "1f1b", "zb-h1"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--json", help="write the figures here")
+    return parser.parse_args()
+
+
+def run(options, schedule):
+    """The line that rank 0 prints."""
+    programs = pathlib.Path(options.build) / "bin"
+    done = subprocess.run([programs / "trireme", "launch", "-n", str(options.ranks), "--only-rank", "0", "--bind", "none",
+                           "--", programs / "bench.executor", schedule, "--micro", str(options.micro), "--times",
+                           options.times, "--elements", str(options.elements), "--steps", str(options.steps)],
+                          capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise SystemExit(f"{schedule}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(next(line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line))
+
+
+def measure(options):
+    subprocess.run(["ninja", "-C", options.build, "bench.executor", "trireme"], check=True, capture_output=True)
+    rounds = [{schedule: run(options, schedule) for schedule in options.schedules} for _ in range(options.rounds)]
+    figures = {}
+    for schedule in options.schedules:
+        lines = [one[schedule] for one in rounds]
+        figures[schedule] = {key: statistics.median(line[key] for line in lines) if isinstance(value, float) else value
+                             for key, value in lines[0].items()}
+    return figures
+
+
+def table(figures):
+    rows = ["| schedule | bubble, measured | simulated | apart | step | simulated | own time an action | processor time an action |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    for schedule, one in figures.items():
+        apart = 100 * (one["bubble"] - one["simulated_bubble"])
+        rows.append(f"| {schedule} | {100 * one['bubble']:.1f} % | {100 * one['simulated_bubble']:.1f} % | {apart:.1f} | "
+                    f"{1e3 * one['seconds']:.1f} ms | {1e3 * one['simulated_seconds']:.1f} ms | {one['own_us']:.1f} us | "
+                    f"{one['processor_us']:.1f} us |")
+    return "\n".join(rows)
+
+
+def main():
+    options = parse()
+    figures = measure(options)
+    print(table(figures))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
