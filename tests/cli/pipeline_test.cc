@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/cli/command.h"
 
@@ -196,6 +197,33 @@ TEST_F(Pipeline, MemoryBeyondTheLimitIsRefusedWithWhatWouldFit) {
       AllOf(HasSubstr("What fits (memory.limit):"), ContainsRegex("\n  plain +1 .* no\n"),
             ContainsRegex("\n  zero1 +1 .* yes\n"), ContainsRegex("\n  zero3 +.* cannot be: ")));
   EXPECT_FALSE(fs::exists(folder_.file("runs")));
+}
+
+// The blocks of a model, measured, are a graph that `show partition` cuts and draws.
+TEST_F(Pipeline, AModelsMeasuredBlocksAreAGraph) {
+  const CommandResult plan = run_command({"plan", tiny_, "--graph", "tiny.txt"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const std::string graph = read_file(folder_.file("tiny.txt"));
+  // The head's table is the embedding's. 512 tokens of 32 in fp32; weights, a sum, two moments.
+  EXPECT_THAT(graph, AllOf(ContainsRegex("node embed [0-9.e-]+ms [0-9]+ [0-9]+\n"),
+                           ContainsRegex("node layer.1 [0-9.]+ms [0-9]+ [1-9][0-9]+\n"),
+                           HasSubstr("value embed 4096 layer.0\n"),
+                           HasSubstr("value layer.1 4096 head\n")));
+  const CommandResult cut = run_command(
+      {"show", "partition", "tiny.txt", "--stages", "2", "--schedule", "1f1b", "--json"});
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  std::istringstream lines(cut.out);
+  std::size_t nodes = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (const Json event = Json::parse(line); event.at("event") == "stage")
+      nodes += event.at("nodes").size();
+  EXPECT_EQ(nodes, 4u);
+  const CommandResult drawn = run_command(
+      {"show", "partition", "tiny.txt", "--stages", "4", "--memory", "250kB", "--svg", "tiny.svg"});
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
+  EXPECT_THAT(
+      read_file(folder_.file("tiny.svg")),
+      AllOf(HasSubstr("layer.0 alone takes 0.3 MB"), HasSubstr("#d62728"), HasSubstr("</svg>")));
 }
 
 class Stumbling : public Pipeline {

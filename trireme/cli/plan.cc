@@ -5,7 +5,10 @@
 
 #include "trireme/cli/command.h"
 #include "trireme/cli/fit.h"
+#include "trireme/cli/model_graph.h"
 #include "trireme/cli/training_job.h"
+#include "trireme/command/files.h"
+#include "trireme/plan/graph_text.h"
 #include "trireme/train/job_plan.h"
 
 namespace trireme {
@@ -15,6 +18,7 @@ namespace cli {
 void add_plan(CLI::App& app, Invocation& invocation) {
   struct Options {
     TrainingJobOptions job;
+    std::string graph;
     bool json = false, fit = false;
   };
   auto options = std::make_shared<Options>();
@@ -22,6 +26,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_training_options(*command, options->job);
   command->add_flag("--fit", options->fit,
                     "As train --fit, by prediction alone: what fits into the memory that is there");
+  command->add_option("--graph", options->graph,
+                      "FILE: write the model's blocks there, each measured here, for `show "
+                      "partition` to cut");
   command->add_flag("--json", options->json, "The plan event as a JSON line");
   command->footer("Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
   command->callback([options, &invocation] {
@@ -35,6 +42,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
         };
       }
       const TrainingJob job = prepare(options->job, refine);
+      if (!options->graph.empty()) {
+        const plan::Graph graph = model_graph(train::Settings(job.config), job.corpus);
+        command::write_file(options->graph, plan::text_of(graph), "plan");
+      }
       if (options->json) {
         std::printf("%s\n", train::plan_event(job.plan).line().c_str());
       } else {

@@ -62,6 +62,7 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
     parameters_.push_back({.name = owner,
                            .shape = own.tensor.sizes().vec(),
                            .decay = own.decay,
+                           .part = own.part,
                            .count = own.tensor.numel(),
                            .compute = compute,
                            .master = tensor::dtype_of(master_type(compute))});
@@ -69,6 +70,8 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
     refuse(name + " is tied to " + owner + " of another shape", "Tie equal shapes.");
   } else if (parameters_[at->second].compute != own.tensor.scalar_type()) {
     refuse(name + " is tied to " + owner + " of another type", "Tie equal types.");
+  } else if (parameters_[at->second].part != own.part) {
+    refuse(name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
   }
   return at->second;
 }

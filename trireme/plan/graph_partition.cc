@@ -69,6 +69,22 @@ void check(const Graph& graph, const PartitionOptions& options) {
          "Stages follow one another: a node cannot read what comes of its own output.");
 }
 
+// Of a stage that keeps the fewest micro-batches alive.
+std::int64_t least_bytes(const GraphNode& node, const PartitionOptions& options) {
+  int live = options.live ? std::numeric_limits<int>::max() : 1;
+  for (int stage = 0; options.live && stage < options.stages; ++stage)
+    live = std::min(live, options.live(options.stages, stage));
+  return node.weight_bytes + live * node.activation_bytes;
+}
+
+// Over how many ranks a node has to be split so that a device can hold its part; 1: it can be
+// whole.
+std::int64_t ranks_of(const GraphNode& node, const PartitionOptions& options) {
+  if (options.memory_limit <= 0) return 1;
+  const std::int64_t bytes = least_bytes(node, options);
+  return std::max<std::int64_t>(1, (bytes + options.memory_limit - 1) / options.memory_limit);
+}
+
 // What the search needs of one down-set.
 struct LeftOfCut {
   double seconds = 0;
@@ -80,6 +96,7 @@ class Search {
   Search(const Graph& graph, const PartitionOptions& options) : graph_(graph), options_(options) {
     std::vector<std::int64_t> bytes(graph.nodes.size(), 0);
     for (const GraphValue& value : graph.values) bytes[at(value.from)] += value.bytes;
+    for (const GraphNode& node : graph.nodes) ranks_.push_back(ranks_of(node, options));
     found_ = down_sets(reads_of(graph), bytes, std::max(kMostDownSets, 2 * graph.nodes.size() + 2));
     for (const NodeSet& set : found_.sets) left_.push_back(measured(set));
     within_.resize(found_.sets.size());
@@ -164,8 +181,8 @@ class Search {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!set.has(i)) continue;
       left.seconds += graph_.nodes[i].seconds;
-      left.weights += graph_.nodes[i].weight_bytes;
-      left.activations += graph_.nodes[i].activation_bytes;
+      left.weights += (graph_.nodes[i].weight_bytes + ranks_[i] - 1) / ranks_[i];
+      left.activations += (graph_.nodes[i].activation_bytes + ranks_[i] - 1) / ranks_[i];
     }
     for (const GraphValue& value : graph_.values) {
       const bool crosses =
@@ -188,6 +205,7 @@ class Search {
   const Graph& graph_;
   const PartitionOptions& options_;
   DownSets found_;
+  std::vector<std::int64_t> ranks_;  // over which each node is split
   std::vector<LeftOfCut> left_;
   std::vector<std::vector<std::uint32_t>> within_;  // of each set the smaller ones inside
 };
@@ -200,9 +218,8 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
   const double fair = all / options.stages;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    const std::int64_t bytes = node.weight_bytes + node.activation_bytes;
-    if (options.memory_limit > 0 && bytes > options.memory_limit) {
-      const auto ranks = (bytes + options.memory_limit - 1) / options.memory_limit;
+    if (const std::int64_t ranks = ranks_of(node, options); ranks > 1) {
+      const std::int64_t bytes = least_bytes(node, options);
       found.push_back({static_cast<int>(i), node.name + " alone takes " + megabytes(bytes) +
                                                 " of " + megabytes(options.memory_limit) +
                                                 ": split its layers over " + std::to_string(ranks) +

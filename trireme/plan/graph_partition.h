@@ -4,9 +4,10 @@
 //
 // Dynamic programming over down-sets, the sets of nodes that a cut can have on its left (Tarnawski
 // et al., "Efficient Algorithms for Device Placement of DNN Graph Operators", arXiv 2006.16423,
-// section 5). Networks are narrow and have few of them; of a graph with more than kMostDownSets
-// only the prefixes of some topological orders are looked at, and the result says so. Pure
-// functions.
+// section 5). A node that no device can hold counts as split over as many ranks as can: its memory
+// is a rank's part, its time stays whole; the result says so. Networks are narrow and have few of
+// them; of a graph with more than kMostDownSets only the prefixes of some topological orders are
+// looked at, and the result says so. Pure functions.
 #pragma once
 
 #include <cstddef>

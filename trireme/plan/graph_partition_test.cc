@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using namespace plan;
 
 Graph random_graph(std::mt19937& random, int nodes) {
@@ -90,6 +91,19 @@ Best exhaustive(const Graph& graph, const PartitionOptions& options) {
   return best;
 }
 
+// With a part of each node that no device can hold, as its ranks have it. (The last stage keeps one
+// micro-batch alive.)
+Graph in_parts(Graph graph, std::int64_t limit) {
+  for (GraphNode& node : graph.nodes) {
+    const std::int64_t bytes = node.weight_bytes + node.activation_bytes;
+    std::int64_t ranks = 1;
+    while (limit > 0 && ranks * limit < bytes) ++ranks;
+    node.weight_bytes = (node.weight_bytes + ranks - 1) / ranks;
+    node.activation_bytes = (node.activation_bytes + ranks - 1) / ranks;
+  }
+  return graph;
+}
+
 TEST(GraphPartition, IsTheBestOfAllThereAre) {
   std::mt19937 random(6);
   int refused = 0;
@@ -102,7 +116,7 @@ TEST(GraphPartition, IsTheBestOfAllThereAre) {
     if (round % 2 == 1) options.live = [](int stages, int stage) { return stages - stage; };
     if (round % 3 == 1) options.memory_limit = 4 + static_cast<std::int64_t>(random() % 30);
     if (round % 5 == 1) options.slack = 0.5;
-    const Best best = exhaustive(graph, options);
+    const Best best = exhaustive(in_parts(graph, options.memory_limit), options);
     if (best.slowest == std::numeric_limits<double>::infinity()) {
       EXPECT_THROW(partition_graph(graph, options), ConfigError);
       ++refused;
@@ -225,14 +239,28 @@ TEST(GraphPartition, SuggestsHorizontalCuts) {
   EXPECT_EQ(slow.suggestions[0].node, 1);
   EXPECT_THAT(slow.suggestions[0].why, HasSubstr("huge alone takes 9.00 ms, 1.8 times"));
   EXPECT_THAT(text_of(slow, graph), HasSubstr("over 2 ranks (parallel.tensor)"));
+  // No device holds it whole: three ranks hold a third each, and are a stage together.
+  const GraphPartition large = partition_graph(graph, {.stages = 2, .memory_limit = 4'000'000});
+  EXPECT_EQ(large.stages[1].memory_bytes, 3'000'000);
+  EXPECT_DOUBLE_EQ(large.stages[1].seconds, 0.009);
+  ASSERT_EQ(large.suggestions.size(), 1u);
+  EXPECT_THAT(large.suggestions[0].why,
+              HasSubstr("huge alone takes 9.0 MB of 4.0 MB: split its layers over 3 ranks"));
   try {
-    partition_graph(graph, {.stages = 2, .memory_limit = 4'000'000});
+    partition_graph(graph, {.stages = 1, .memory_limit = 3'900'000});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("2 stages do not fit into 4.0 MB each"),
-                                    HasSubstr("huge alone takes 9.0 MB of 4.0 MB: split its layers "
-                                              "over 3 ranks")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("1 stages do not fit into 3.9 MB each"),
+                                    HasSubstr("huge alone takes 9.0 MB of 3.9 MB")));
   }
+  // A stage keeps as many micro-batches as the schedule says.
+  graph.nodes[1] = {"huge", 0.009, 0, 3'000'000};
+  PartitionOptions options{.stages = 2, .memory_limit = 4'000'000};
+  options.live = [](int stages, int stage) { return stages - stage; };
+  EXPECT_THAT(text_of(partition_graph(graph, options), graph), Not(HasSubstr("of 4.0 MB")));
+  options.live = [](int, int) { return 3; };
+  EXPECT_THAT(text_of(partition_graph(graph, options), graph),
+              HasSubstr("huge alone takes 9.0 MB of 4.0 MB: split its layers over 3 ranks"));
   EXPECT_THAT(partition_graph(graph, {.stages = 1}).suggestions, IsEmpty());
 }
 

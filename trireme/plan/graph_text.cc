@@ -1,5 +1,6 @@
 #include "trireme/plan/graph_text.h"
 
+#include <cstdio>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -77,6 +78,28 @@ Graph parse_graph(std::string_view text, const std::string& where) {
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) parser.line(line);
   return parser.finish();
+}
+
+std::string text_of(const Graph& graph) {
+  std::string text = "# node NAME TIME WEIGHTS ACTIVATIONS, value NAME SIZE READER...\n";
+  for (const GraphNode& node : graph.nodes) {
+    if (node.name.empty() || node.name.find_first_of(" \t\r\n#") != std::string::npos)
+      throw ConfigError("\"" + node.name + "\" cannot be a node's name in a graph's file",
+                        {.operation = "graph", .advice = "Name the block by one word."});
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.6gms", 1e3 * node.seconds);
+    text += "node " + node.name + " " + seconds + " " + std::to_string(node.weight_bytes) + " " +
+            std::to_string(node.activation_bytes) + "\n";
+  }
+  for (const GraphValue& value : graph.values) {
+    if (value.to.empty()) continue;
+    text += "value " + graph.nodes[static_cast<std::size_t>(value.from)].name + " " +
+            std::to_string(value.bytes);
+    for (const int reader : value.to)
+      text += " " + graph.nodes[static_cast<std::size_t>(reader)].name;
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace plan

@@ -19,6 +19,9 @@ namespace plan {
 
 /// ConfigError with `where` and the line: an unknown word, a name twice or unknown, a bad number.
 Graph parse_graph(std::string_view text, const std::string& where = "graph");
+/// That form, read back by parse_graph; values that nobody reads are left out. ConfigError for a
+/// node's name that is not one word.
+std::string text_of(const Graph& graph);
 
 }  // namespace plan
 }  // namespace v0

@@ -38,6 +38,26 @@ TEST(GraphText, IsRead) {
   EXPECT_TRUE(graph.values[1].to.empty());
 }
 
+TEST(GraphText, IsWrittenAsItIsRead) {
+  Graph graph;
+  graph.nodes = {{"stem", 0.0021, 40'000, 12'000'000}, {"conv", 1e-7, 0, 3}, {"add", 0, 0, 0}};
+  graph.values = {{0, {1, 2}, 3'000'000}, {1, {2}, 100}, {2, {}, 7}};
+  const std::string text = text_of(graph);
+  const Graph again = parse_graph(text);
+  ASSERT_EQ(again.nodes.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(again.nodes[i].name, graph.nodes[i].name);
+    EXPECT_DOUBLE_EQ(again.nodes[i].seconds, graph.nodes[i].seconds);
+    EXPECT_EQ(again.nodes[i].weight_bytes, graph.nodes[i].weight_bytes);
+    EXPECT_EQ(again.nodes[i].activation_bytes, graph.nodes[i].activation_bytes);
+  }
+  ASSERT_EQ(again.values.size(), 2u) << text;
+  EXPECT_EQ(again.values[0].bytes, 3'000'000);
+  EXPECT_THAT(again.values[0].to, ElementsAre(1, 2));
+  graph.nodes[0].name = "two words";
+  EXPECT_THROW(text_of(graph), ConfigError);
+}
+
 TEST(GraphText, WrongLinesAreRefusedWithTheirNumber) {
   EXPECT_THAT(refusal(""), HasSubstr("there is no node"));
   EXPECT_THAT(refusal("node a 1ms\nnode a 1ms\n"), HasSubstr("net.txt:2: node a is there twice"));

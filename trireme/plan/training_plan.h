@@ -77,7 +77,11 @@ struct Job {
   std::int64_t blocks = 0;          // that a pipeline can be cut between; 0: not known
   std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
   int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
-  int data_ranks() const noexcept { return ranks / pipeline; }
+  int tensor = 1;                   // of the ranks; they share the tensors of each layer
+  bool sequence = false;            // and what lies between those that are cut
+  /// Ranks that hold one copy of the model together.
+  int model_ranks() const noexcept { return pipeline * tensor; }
+  int data_ranks() const noexcept { return ranks / model_ranks(); }
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;

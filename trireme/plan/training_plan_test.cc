@@ -128,6 +128,29 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   EXPECT_EQ(of_model(fp64), 32000);
 }
 
+TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
+  const auto on = [](int ranks, int pipeline, int tensor) {
+    plan::Job one = job(8, 1, ranks);
+    one.pipeline = pipeline;
+    one.tensor = tensor;
+    return one;
+  };
+  const plan::TrainingPlan plan = plan::make_plan(on(8, 2, 2));
+  EXPECT_EQ(plan.memory.weights, 1000 / 4 * 4);
+  EXPECT_EQ(plan.micro_per_rank, 4);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("pipeline of 2 stages on 2 ranks"),
+                    HasSubstr(" x 2 tensor-parallel ranks x 2, plain data parallel"),
+                    HasSubstr("4 in each copy of the model"), HasSubstr("within a tolerance")));
+  plan::Job lanes = on(2, 1, 2);
+  lanes.lanes = 4;
+  EXPECT_EQ(plan::make_plan(lanes).lanes, 1);
+  EXPECT_THAT(refusal(on(6, 2, 2)),
+              AllOf(HasSubstr("2 x 2 = 4 does not divide the ranks: 6 = 1 x 4 + 2")));
+  EXPECT_THAT(refusal(on(9, 1, 3)), HasSubstr("nothing was thrown"));
+  EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
+}
+
 TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   const plan::Memory two = plan::make_plan(job(8, 1, 2)).memory;
   EXPECT_EQ(two.program, 70);

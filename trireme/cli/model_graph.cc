@@ -1,0 +1,50 @@
+#include "trireme/cli/model_graph.h"
+
+#include <map>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/input/batches.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/parallel/block_profile.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace cli {
+
+plan::Graph model_graph(const train::Settings& settings,
+                        const std::shared_ptr<const input::SharedCorpus>& corpus) {
+  train::set_up_process(settings);
+  const std::int64_t micro = settings.batches.micro;
+  const auto validation = settings.model.data->validation(corpus);
+  const Batch batch = fixed_batches(*validation, micro, micro, micro, 0, 1).front();
+  const auto waiter = RealWaiter::make();
+  const std::vector<plan::BlockCost> costs =
+      parallel::profile_blocks(settings.model.blocks, batch.micro.front(), settings.seed, *waiter);
+  const auto activations = settings.model.figures(micro).activations;
+  // Bytes beside the weights for each of theirs: a gradient sum and moments, and, where they are
+  // computed in bf16, master weights, all of these in fp32.
+  const double wider = settings.strategy.precision == "bf16" ? 2 : 1;
+  const double state = 1 + optim::moments_per_element(settings.optimizer) + (wider > 1 ? 1 : 0);
+  plan::Graph graph;
+  std::map<std::string, std::size_t> value_of;  // by name; the last one written
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const models::BlockSpec& spec = settings.model.blocks.specs()[i];
+    for (const std::string& name : spec.reads)
+      if (const auto found = value_of.find(name); found != value_of.end())
+        graph.values[found->second].to.push_back(static_cast<int>(i));
+    const auto weights = static_cast<double>(costs[i].weight_bytes);
+    graph.nodes.push_back(
+        {.name = costs[i].name,
+         .seconds = costs[i].seconds,
+         .weight_bytes = static_cast<std::int64_t>(weights * (1 + wider * state)),
+         .activation_bytes = activations.size() == costs.size() ? activations[i].kept : 0});
+    value_of[spec.writes] = graph.values.size();
+    graph.values.push_back({.from = static_cast<int>(i), .bytes = costs[i].output_bytes});
+  }
+  return graph;
+}
+
+}  // namespace cli
+}  // namespace v0
+}  // namespace trireme
