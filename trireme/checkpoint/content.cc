@@ -44,18 +44,21 @@ struct Tensor {
                                          "tensor must be on some rank."});
 }
 
-// From the left, always the source that reaches furthest; of equals the lowest rank.
+// From the left, always the source that reaches furthest; of equals the lowest rank. A tensor that
+// is cut by columns has very many.
 void choose(const std::string& key, Tensor& tensor) {
   const std::int64_t elements = elements_of(tensor.shape);
+  std::stable_sort(tensor.offered.begin(), tensor.offered.end(),
+                   [](const Source& a, const Source& b) { return a.begin < b.begin; });
   std::int64_t at = 0;
+  auto next = tensor.offered.begin();  // the first that begins after `at`
+  const Source* best = nullptr;
   do {
-    const Source* best = nullptr;
-    for (const Source& source : tensor.offered) {
-      if (source.begin > at || source.end < at || (source.end == at && elements > 0)) continue;
-      if (best == nullptr || source.end > best->end ||
-          (source.end == best->end && source.rank < best->rank))
-        best = &source;
-    }
+    for (; next != tensor.offered.end() && next->begin <= at; ++next)
+      if (best == nullptr || next->end > best->end ||
+          (next->end == best->end && next->rank < best->rank))
+        best = &*next;
+    if (best != nullptr && (best->end < at || (best->end == at && elements > 0))) best = nullptr;
     if (best == nullptr)
       refuse("no rank has element " + std::to_string(at) + " of tensor \"" + key + "\"");
     tensor.chosen.push_back({at, best->end, best->rank});
@@ -98,6 +101,7 @@ struct CheckpointContent::Impl {
     const bool weights = part == kModelPart && shard.name.find('/') == std::string::npos;
     const std::string key = weights ? shard.name : part + "/" + shard.name;
     own.push_back({std::move(shard), weights ? kModelFile : kStateFile, key});
+    of_key[own.back().file + '/' + key].push_back(own.size() - 1);
   }
 
   std::string table() const {
@@ -168,11 +172,9 @@ struct CheckpointContent::Impl {
 
   // This rank's memory of a step's elements.
   std::span<std::byte> mine(const Step& step) const {
-    for (const Own& item : own) {
-      const NamedShard& shard = item.shard;
-      if (item.key != step.key || item.file != step.file || shard.begin > step.source.begin ||
-          shard.end < step.source.end)
-        continue;
+    for (const std::size_t index : of_key.at(step.file + '/' + step.key)) {
+      const NamedShard& shard = own[index].shard;
+      if (shard.begin > step.source.begin || shard.end < step.source.end) continue;
       return {static_cast<std::byte*>(shard.local.data_ptr()) +
                   static_cast<std::size_t>(step.source.begin - shard.begin) * step.width,
               static_cast<std::size_t>(step.source.end - step.source.begin) * step.width};
@@ -194,6 +196,7 @@ struct CheckpointContent::Impl {
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
+  std::map<std::string, std::vector<std::size_t>> of_key;  // of `own`, by file and key
   std::map<std::string, std::map<std::string, Tensor>> files;
   std::vector<Step> steps;
   std::size_t at = 0;

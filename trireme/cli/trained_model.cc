@@ -24,11 +24,16 @@ int set_up(const train::Settings& settings, int argc) {
   return argc;
 }
 
-// No backward pass: nothing to keep for it, or to compute again.
-StrategyOptions forward_alone(const train::Settings& settings) {
-  StrategyOptions options = settings.strategy;
+// The run's layout where it fits these ranks; else (one process, mostly) every rank has all. No
+// backward pass: nothing to keep for it, or to compute again.
+StrategyOptions forward_alone(const Job& job, StrategyOptions options) {
   options.recompute = "none";
   options.offload_activations.clear();
+  if (job.size() % (options.pipeline * options.tensor) == 0 && options.data == 0) return options;
+  options.pipeline = options.tensor = 1;
+  options.sequence = false;
+  options.data = options.shard = 0;
+  options.sync = "plain";
   return options;
 }
 
@@ -38,7 +43,8 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, forward_alone(settings), settings.optimizer) {
+      strategy(job, settings.model.blocks, forward_alone(job, settings.strategy),
+               settings.optimizer) {
   Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();

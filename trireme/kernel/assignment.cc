@@ -12,7 +12,6 @@ LeafRange group_share(const Assignment& assignment, std::uint32_t total, int gro
 
 std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank) {
   TRIREME_CHECK(rank >= 0);
-  rank %= assignment.size();
   const LeafRange share = group_share(assignment, total, assignment.group_of(rank));
   const auto step = static_cast<std::uint32_t>(assignment.members);
   std::vector<std::uint32_t> leaves;

@@ -7,7 +7,8 @@
 //     4 x 1   0 1 | 2 3 4 | 5 6 | 7 8 9          1 x 4   0 4 8 | 1 5 9 | 2 6 | 3 7
 //     2 x 2   0 2 4 | 1 3 || 5 7 9 | 6 8
 //
-// Pure functions; no state, thread safe.
+// Where several ranks compute a micro-batch together (tensor parallel), `together` consecutive ones
+// have the same leaves. Pure functions; no state, thread safe.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,14 @@ inline namespace v0 {
 namespace kernel {
 
 struct Assignment {
-  int groups = 1, members = 1;
+  int groups = 1, members = 1, together = 1;
+  /// Places, each of `together` ranks.
   int size() const noexcept { return groups * members; }
-  int group_of(int rank) const noexcept { return rank / members; }
-  int member_of(int rank) const noexcept { return rank % members; }
+  /// Ranks beyond size() x together begin again: those of a pipeline that stand at the same data
+  /// coordinate compute the same micro-batches.
+  int place_of(int rank) const noexcept { return rank / together % size(); }
+  int group_of(int rank) const noexcept { return place_of(rank) / members; }
+  int member_of(int rank) const noexcept { return place_of(rank) % members; }
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
@@ -32,8 +37,7 @@ constexpr Assignment contiguous(int size) noexcept { return {size, 1}; }
 
 /// The leaves of a group's members together.
 LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group);
-/// Ascending; empty where the rank has none. Ranks from size() on begin again: those of a pipeline
-/// that stand at the same data coordinate compute the same micro-batches.
+/// Ascending; empty where the rank has none.
 std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank);
 
 }  // namespace kernel

@@ -19,6 +19,14 @@ TEST(Assignment, TheGridOfTheHeader) {
   EXPECT_EQ(leaves_of({1, 4}, 2, 3), Leaves{});
 }
 
+TEST(Assignment, RanksThatComputeTogetherHaveTheSameLeaves) {
+  const Assignment together{2, 2, 3};
+  for (int rank = 0; rank < 24; ++rank) {
+    EXPECT_EQ(together.place_of(rank), rank / 3 % 4);
+    EXPECT_EQ(leaves_of(together, 10, rank), leaves_of({2, 2}, 10, rank / 3 % 4)) << rank;
+  }
+}
+
 TEST(Assignment, EveryLeafHasOneRank) {
   for (const Assignment assignment :
        {Assignment{1, 1}, {3, 1}, {1, 3}, {2, 4}, {3, 2}, {1, 8}, {5, 3}}) {

@@ -17,6 +17,9 @@ struct BlockActivations {
   std::int64_t inputs = 0;         // what it needs to run its forward pass again
   double forward_work = 0;         // of a forward pass
   double scores_work = 0;          // of it, to have the probabilities again
+  /// Of `kept`, what lies between layers that are cut among tensor-parallel ranks: each has it,
+  /// unless it is cut along the sequence.
+  std::int64_t whole = 0;
 };
 
 inline std::int64_t sum_of_kept(const std::vector<BlockActivations>& blocks) {

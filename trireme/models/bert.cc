@@ -5,7 +5,6 @@
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
-#include "trireme/tensor/random.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme {
@@ -13,65 +12,77 @@ inline namespace v0 {
 namespace models {
 namespace {
 
+using SharedLayers = std::shared_ptr<const LayerFactory>;
 constexpr double kStddev = 0.02, kEpsilon = 1e-12;  // as BERT's own code has them
 
 class BertBlock : public Block {
  public:
-  BertBlock(const BertConfig& config, LayerContext context, const LayerFactory& layers)
-      : config_(config), context_(std::move(context)), layers_(layers) {}
+  BertBlock(const BertConfig& config, LayerContext context, SharedLayers layers)
+      : config_(config), context_(std::move(context)), layers_(std::move(layers)) {}
   std::vector<NamedTensor> buffers() override { return {}; }
   void train(bool on) override { training_ = on; }
 
  protected:
-  Norm norm() const { return {config_.width, true, context_.type, kEpsilon}; }
-  std::unique_ptr<Linear> linear(const char* name, std::int64_t in, std::int64_t out,
-                                 Cut cut) const {
-    return layers_.linear(
-        context_,
-        {.name = name, .in = in, .out = out, .bias = true, .stddev = kStddev, .cut = cut});
+  Norm norm() const { return {layers_, config_.width, true, context_.type, kEpsilon}; }
+  std::unique_ptr<Linear> linear(const char* name, std::int64_t in, std::int64_t out, Cut cut,
+                                 int parts = 1) const {
+    return layers_->linear(context_, {.name = name,
+                                      .in = in,
+                                      .out = out,
+                                      .bias = true,
+                                      .stddev = kStddev,
+                                      .cut = cut,
+                                      .parts = parts});
   }
-  at::Tensor table(const LayerContext& context, const char* name, std::int64_t rows) const {
-    return layers_.table(context, name, rows, config_.width, kStddev);
+  std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context, bool bias) const {
+    return layers_->vocabulary(context, {.name = "weight",
+                                         .rows = config_.vocab,
+                                         .width = config_.width,
+                                         .stddev = kStddev,
+                                         .bias = bias});
   }
   at::Tensor drop(at::Tensor x) const {
-    return training_ && config_.dropout > 0 ? tensor::dropout(x, config_.dropout) : x;
+    return training_ && config_.dropout > 0 ? layers_->dropout(x, config_.dropout) : x;
   }
   const BertConfig config_;
   const LayerContext context_;
+  const SharedLayers layers_;
 
  private:
-  const LayerFactory& layers_;  // while it is built
   bool training_ = true;
 };
 
 class BertEmbed final : public BertBlock {
  public:
-  BertEmbed(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+  BertEmbed(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers),
-        weight_(table(context, "weight", config.vocab)),
-        position_(table(context, "position", config.block)),
+        vocabulary_(vocabulary(context, false)),
+        position_(layers->table(context, "position", config.block, config.width, kStddev)),
         norm_(norm()) {}
   Value forward(std::span<const Value> inputs) override {
-    const at::Tensor x_BTC = tensor::embedding(inputs[0][0], weight_, position_);
+    const at::Tensor x_BTC = vocabulary_->embed(inputs[0][0], position_);
     return {drop(norm_.forward_stream(x_BTC))};
   }
   std::vector<NamedTensor> parameters() override {
-    std::vector<NamedTensor> all = {{"weight", weight_, true}, {"position", position_, true}};
+    std::vector<NamedTensor> all;
+    vocabulary_->append_parameters(all);
+    all.push_back({"position", position_, true});
     norm_.append_parameters("norm", all);
     return all;
   }
 
  private:
-  at::Tensor weight_, position_;
+  std::unique_ptr<Vocabulary> vocabulary_;
+  at::Tensor position_;
   Norm norm_;
 };
 
 class BertLayer final : public BertBlock {
  public:
-  BertLayer(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+  BertLayer(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers), norm1_(norm()), norm2_(norm()) {
     const std::int64_t width = config.width;
-    qkv_ = linear("attention.qkv", width, 3 * width, Cut::Columns);
+    qkv_ = linear("attention.qkv", width, 3 * width, Cut::Columns, 3);
     out_ = linear("attention.out", width, width, Cut::Rows);
     up_ = linear("mlp.up", width, 4 * width, Cut::Columns);
     down_ = linear("mlp.down", 4 * width, width, Cut::Rows);
@@ -79,7 +90,7 @@ class BertLayer final : public BertBlock {
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x_BTC = inputs[0][0];
     const at::Tensor attended =
-        tensor::bidirectional_attention(qkv_->forward(x_BTC), config_.heads);
+        tensor::bidirectional_attention(qkv_->forward(x_BTC), layers_->heads(config_.heads));
     const at::Tensor middle_BTC =
         norm1_.forward_stream(tensor::residual_add(x_BTC, drop(out_->forward(attended))));
     const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(middle_BTC)));
@@ -104,32 +115,30 @@ class BertLayer final : public BertBlock {
 class BertHead final : public BertBlock {
  public:
   // Its table has the embedding's name, so that it starts with the embedding's values.
-  BertHead(const BertConfig& config, const LayerContext& context, const LayerFactory& layers)
+  BertHead(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers), norm_(norm()) {
     transform_ = linear("transform", config.width, config.width, Cut::None);
     LayerContext embed = context;
     embed.block = "embed";
-    weight_ = table(embed, "weight", config.vocab);
-    bias_ = constant_leaf({config.vocab}, 0.0, context.type);
+    vocabulary_ = vocabulary(embed, true);
   }
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor hidden_BTC =
         norm_.forward(transform_->forward_gelu(inputs[0][0]).to(stream_type(context_.type)));
-    return {tensor::linear(hidden_BTC, weight_, bias_)};
+    return {vocabulary_->logits(hidden_BTC)};
   }
   std::vector<NamedTensor> parameters() override {
     std::vector<NamedTensor> all;
     transform_->append_parameters(all);
     norm_.append_parameters("norm", all);
-    all.push_back({"weight", weight_, true});
-    all.push_back({"bias", bias_, false});
+    vocabulary_->append_parameters(all);
     return all;
   }
 
  private:
   Norm norm_;
   std::unique_ptr<Linear> transform_;
-  at::Tensor weight_, bias_;
+  std::unique_ptr<Vocabulary> vocabulary_;
 };
 
 std::int64_t layer_parameters(const BertConfig& config) {
@@ -185,12 +194,16 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
   const std::int64_t layer =
       config.width * (4 * stream + (12 + rounded + masks) * compute) + row * compute + 4 * stream;
   const std::int64_t head = config.width * (3 * stream + 3 * compute) + 2 * config.vocab * compute;
+  const std::int64_t whole = config.width * (4 * stream + (rounded + masks) * compute) + 4 * stream;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
   for (int i = 0; i < config.layers; ++i)
     blocks.push_back({.kept = tokens * layer,
                       .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream});
-  blocks.push_back({.kept = tokens * head, .inputs = tokens * config.width * stream});
+                      .inputs = tokens * config.width * stream,
+                      .whole = tokens * whole});
+  blocks.push_back({.kept = tokens * head,
+                    .inputs = tokens * config.width * stream,
+                    .whole = tokens * (head - 2 * config.vocab * compute)});
   return blocks;
 }
 

@@ -31,8 +31,8 @@ struct BertConfig {
 };
 
 /// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
-Blocks make_bert(const BertConfig& config,
-                 std::shared_ptr<const LayerFactory> layers = local_layers());
+/// Null `layers`: current_layers() when a block is built.
+Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> layers = nullptr);
 
 /// Parameters of that model; the tied output counts once.
 std::int64_t num_parameters(const BertConfig& config);

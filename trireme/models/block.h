@@ -22,10 +22,20 @@ namespace models {
 
 using Value = std::vector<at::Tensor>;
 
+/// What a tensor-parallel rank has of a tensor, which is `whole` long along `dim`: of each of its
+/// `sections` equal sections there the elements n index / of ... n (index + 1) / of - 1 of n.
+/// Everything where of = 1.
+struct Part {
+  int dim = 0, index = 0, of = 1, sections = 1;
+  std::int64_t whole = 0;
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
 struct NamedTensor {
   std::string name;  // local to the block: "weight", "attention.qkv.weight"
   at::Tensor tensor;
   bool decay = true;  // weight decay applies (matrices yes; biases, norms no)
+  Part part = {};
 };
 
 /// One block as the runtime sees it. Not thread safe: one lane uses it at a time.

@@ -6,7 +6,6 @@
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
-#include "trireme/tensor/random.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme {
@@ -15,56 +14,68 @@ namespace models {
 namespace {
 
 constexpr double kStddev = 0.02;
+using SharedLayers = std::shared_ptr<const LayerFactory>;
 
 class GptBlock : public Block {
  public:
-  explicit GptBlock(double dropout) : dropout_(dropout) {}
+  GptBlock(SharedLayers layers, double dropout) : layers_(std::move(layers)), dropout_(dropout) {}
   std::vector<NamedTensor> buffers() override { return {}; }
   void train(bool on) override { training_ = on; }
 
  protected:
   at::Tensor drop(at::Tensor x) const {
-    return training_ && dropout_ > 0 ? tensor::dropout(x, dropout_) : x;
+    return training_ && dropout_ > 0 ? layers_->dropout(x, dropout_) : x;
   }
 
  private:
+  SharedLayers layers_;
   double dropout_;
   bool training_ = true;
 };
 
 class Embed final : public GptBlock {
  public:
-  Embed(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
-      : GptBlock(config.dropout),
-        weight_(layers.table(context, "weight", config.vocab, config.width, kStddev)),
-        position_(layers.table(context, "position", config.block, config.width, kStddev)) {}
+  Embed(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
+      : GptBlock(layers, config.dropout),
+        vocabulary_(layers->vocabulary(
+            context,
+            {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kStddev})),
+        position_(layers->table(context, "position", config.block, config.width, kStddev)) {}
   Value forward(std::span<const Value> inputs) override {
-    return {drop(tensor::embedding(inputs[0][0], weight_, position_))};
+    return {drop(vocabulary_->embed(inputs[0][0], position_))};
   }
   std::vector<NamedTensor> parameters() override {
-    return {{"weight", weight_, true}, {"position", position_, true}};
+    std::vector<NamedTensor> all;
+    vocabulary_->append_parameters(all);
+    all.push_back({"position", position_, true});
+    return all;
   }
 
  private:
-  at::Tensor weight_, position_;
+  std::unique_ptr<Vocabulary> vocabulary_;
+  at::Tensor position_;
 };
 
 class Layer final : public GptBlock {
  public:
-  Layer(const GptConfig& config, const LayerContext& context, const LayerFactory& layers)
-      : GptBlock(config.dropout),
-        heads_(config.heads),
-        norm1_(config.width, config.bias, context.type),
-        norm2_(config.width, config.bias, context.type) {
+  Layer(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
+      : GptBlock(layers, config.dropout),
+        heads_(layers->heads(config.heads)),
+        norm1_(layers, config.width, config.bias, context.type),
+        norm2_(layers, config.width, config.bias, context.type) {
     const auto width = config.width;
     const double residual = kStddev / std::sqrt(2.0 * config.layers);
     const auto make = [&](const char* name, std::int64_t in, std::int64_t out, double stddev,
-                          Cut cut) {
-      return layers.linear(
-          context,
-          {.name = name, .in = in, .out = out, .bias = config.bias, .stddev = stddev, .cut = cut});
+                          Cut cut, int parts = 1) {
+      return layers->linear(context, {.name = name,
+                                      .in = in,
+                                      .out = out,
+                                      .bias = config.bias,
+                                      .stddev = stddev,
+                                      .cut = cut,
+                                      .parts = parts});
     };
-    qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns);
+    qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns, 3);
     out_ = make("attention.out", width, width, residual, Cut::Rows);
     up_ = make("mlp.up", width, 4 * width, kStddev, Cut::Columns);
     down_ = make("mlp.down", 4 * width, width, residual, Cut::Rows);
@@ -97,24 +108,26 @@ class Layer final : public GptBlock {
 class Head final : public GptBlock {
  public:
   // Its table has the embedding's name, so that it starts with the embedding's values.
-  Head(const GptConfig& config, LayerContext context, const LayerFactory& layers)
-      : GptBlock(0), norm_(config.width, config.bias, context.type) {
+  Head(const GptConfig& config, LayerContext context, const SharedLayers& layers)
+      : GptBlock(layers, 0), norm_(layers, config.width, config.bias, context.type) {
     context.block = "embed";
-    weight_ = layers.table(context, "weight", config.vocab, config.width, kStddev);
+    vocabulary_ = layers->vocabulary(
+        context,
+        {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kStddev});
   }
   Value forward(std::span<const Value> inputs) override {
-    return {tensor::linear(norm_.forward(inputs[0][0]), weight_, {})};
+    return {vocabulary_->logits(norm_.forward(inputs[0][0]))};
   }
   std::vector<NamedTensor> parameters() override {
     std::vector<NamedTensor> all;
     norm_.append_parameters("norm", all);
-    all.push_back({"weight", weight_, true});
+    vocabulary_->append_parameters(all);
     return all;
   }
 
  private:
   Norm norm_;
-  at::Tensor weight_;
+  std::unique_ptr<Vocabulary> vocabulary_;
 };
 
 }  // namespace
@@ -159,14 +172,19 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t masks = config.dropout > 0 ? 1 : 0;
   const std::int64_t layer =
       config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
+  // Streams, norms' outputs and masks.
+  const std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
   std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
   for (int i = 0; i < config.layers; ++i)
     blocks.push_back({.kept = tokens * layer,
                       .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream});
-  blocks.push_back({.kept = tokens * head, .inputs = tokens * config.width * stream});
+                      .inputs = tokens * config.width * stream,
+                      .whole = tokens * whole});
+  blocks.push_back({.kept = tokens * head,
+                    .inputs = tokens * config.width * stream,
+                    .whole = tokens * (head - 2 * config.vocab * compute)});
   return blocks;
 }
 

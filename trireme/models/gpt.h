@@ -32,8 +32,8 @@ struct GptConfig {
 };
 
 /// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
-Blocks make_gpt(const GptConfig& config,
-                std::shared_ptr<const LayerFactory> layers = local_layers());
+/// Null `layers`: current_layers() when a block is built.
+Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers = nullptr);
 
 /// Parameters of that model; the tied head counts once.
 std::int64_t num_parameters(const GptConfig& config);

@@ -3,6 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <utility>
+
+#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
@@ -32,6 +35,27 @@ class LocalLinear final : public Linear {
   at::Tensor weight_, bias_;
 };
 
+class LocalVocabulary final : public Vocabulary {
+ public:
+  LocalVocabulary(const LayerContext& context, const VocabularySpec& spec) : name_(spec.name) {
+    weight_ = normal_leaf({spec.rows, spec.width}, spec.stddev, context.type, context.seed,
+                          context.block + "." + spec.name);
+    if (spec.bias) bias_ = constant_leaf({spec.rows}, 0.0, context.type);
+  }
+  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) override {
+    return tensor::embedding(tokens, weight_, position);
+  }
+  at::Tensor logits(const at::Tensor& x) override { return tensor::linear(x, weight_, bias_); }
+  void append_parameters(std::vector<NamedTensor>& out) const override {
+    out.push_back({name_, weight_, true});
+    if (bias_.defined()) out.push_back({"bias", bias_, false});
+  }
+
+ private:
+  std::string name_;
+  at::Tensor weight_, bias_;
+};
+
 class LocalLayers final : public LayerFactory {
  public:
   std::unique_ptr<Linear> linear(const LayerContext& context,
@@ -43,7 +67,19 @@ class LocalLayers final : public LayerFactory {
     return normal_leaf({rows, width}, stddev, context.type, context.seed,
                        context.block + "." + name);
   }
+  std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
+                                         const VocabularySpec& spec) const override {
+    return std::make_unique<LocalVocabulary>(context, spec);
+  }
+  std::int64_t heads(std::int64_t heads) const override { return heads; }
+  at::Tensor whole(const at::Tensor& parameter) const override { return parameter; }
+  at::Tensor dropout(const at::Tensor& x, double p) const override { return tensor::dropout(x, p); }
+  at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
+    return tensor::cross_entropy_sum(logits, targets);
+  }
 };
+
+thread_local std::shared_ptr<const LayerFactory> innermost;
 
 }  // namespace
 
@@ -51,6 +87,13 @@ std::shared_ptr<const LayerFactory> local_layers() {
   static const auto factory = std::make_shared<const LocalLayers>();
   return factory;
 }
+
+std::shared_ptr<const LayerFactory> current_layers() {
+  return innermost ? innermost : local_layers();
+}
+LayersScope::LayersScope(std::shared_ptr<const LayerFactory> layers)
+    : outer_(std::exchange(innermost, std::move(layers))) {}
+LayersScope::~LayersScope() { innermost = std::move(outer_); }
 
 at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType type) {
   return at::full(sizes, value, at::TensorOptions().dtype(type)).set_requires_grad(true);

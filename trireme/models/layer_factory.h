@@ -26,6 +26,15 @@ struct LinearSpec {
   bool bias = false;
   double stddev = 0.02;  // of the initial weight; biases start at 0
   Cut cut = Cut::None;
+  /// Under Cut::Columns: equal parts side by side in `out`, each cut by itself (query, key, value).
+  int parts = 1;
+};
+
+struct VocabularySpec {
+  std::string name;  // of the table [rows, width]; where it has a bias [rows], that is "bias"
+  std::int64_t rows = 0, width = 0;
+  double stddev = 0.02;
+  bool bias = false;
 };
 
 class Linear {
@@ -34,6 +43,19 @@ class Linear {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
   /// gelu(forward(x)), one node.
   virtual at::Tensor forward_gelu(const at::Tensor& x) = 0;
+  virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
+};
+
+/// The table of tokens: looked up at a model's beginning, multiplied with at its end. What may be
+/// cut among tensor-parallel ranks by its rows.
+class Vocabulary {
+ public:
+  virtual ~Vocabulary() = default;
+  /// tensor::embedding(tokens, table, position).
+  virtual at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) = 0;
+  /// x [..., width] times the table transposed, plus the bias: [..., rows]. Of a table that is cut,
+  /// where gradients are on: this rank's columns, for LayerFactory::cross_entropy_sum.
+  virtual at::Tensor logits(const at::Tensor& x) = 0;
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
@@ -50,12 +72,37 @@ class LayerFactory {
   virtual ~LayerFactory() = default;
   virtual std::unique_ptr<Linear> linear(const LayerContext& context,
                                          const LinearSpec& spec) const = 0;
-  /// A table [rows, width] drawn with `stddev`, named `name` in the block.
+  /// A table [rows, width] drawn with `stddev`, named `name` in the block; never cut.
   virtual at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
                            std::int64_t width, double stddev) const = 0;
+  virtual std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
+                                                 const VocabularySpec& spec) const = 0;
+  /// Of `heads` attention heads, this rank's, whose query, key and value a Cut::Columns of three
+  /// parts gives. ConfigError with the arithmetic where they cannot be dealt out evenly.
+  virtual std::int64_t heads(std::int64_t heads) const = 0;
+  /// A parameter that every rank has whole, as norms and what comes after a Cut::Rows use it.
+  virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
+  /// tensor::dropout of a block's residual stream, whichever part of it this rank has.
+  virtual at::Tensor dropout(const at::Tensor& x, double p) const = 0;
+  /// tensor::cross_entropy_sum of Vocabulary::logits().
+  virtual at::Tensor cross_entropy_sum(const at::Tensor& logits,
+                                       const at::Tensor& targets) const = 0;
 };
 /// Whole layers on this rank. A constant, thread safe.
 std::shared_ptr<const LayerFactory> local_layers();
+
+/// What this thread's blocks are built from where nobody says: local_layers(), or the innermost
+/// LayersScope's.
+std::shared_ptr<const LayerFactory> current_layers();
+class LayersScope {
+ public:
+  explicit LayersScope(std::shared_ptr<const LayerFactory> layers);
+  ~LayersScope();
+  LayersScope(const LayersScope&) = delete;
+
+ private:
+  std::shared_ptr<const LayerFactory> outer_;
+};
 
 /// A leaf of `sizes` filled with `value`, and one drawn from N(0, stddev) by (seed, global name).
 at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType type);

@@ -14,7 +14,7 @@ namespace {
 class MlpLayer final : public Block {
  public:
   MlpLayer(const LayerContext& context, const LinearSpec& spec, bool gelu)
-      : linear_(local_layers()->linear(context, spec)), gelu_(gelu) {}
+      : linear_(current_layers()->linear(context, spec)), gelu_(gelu) {}
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x = inputs[0][0];
     return {gelu_ ? linear_->forward_gelu(x) : linear_->forward(x)};
@@ -45,11 +45,16 @@ Blocks make_mlp(const MlpConfig& config) {
   for (std::size_t i = 0; i + 1 < config.widths.size(); ++i) {
     const LayerContext context{
         .block = "layer." + std::to_string(i), .seed = config.seed, .type = type};
+    // In pairs: what a first layer gives in columns, a second one takes in rows.
+    const bool first = i % 2 == 0, has_second = i + 2 < config.widths.size();
     const LinearSpec spec{.name = "linear",
                           .in = config.widths[i],
                           .out = config.widths[i + 1],
                           .bias = true,
-                          .stddev = 1.0 / std::sqrt(static_cast<double>(config.widths[i]))};
+                          .stddev = 1.0 / std::sqrt(static_cast<double>(config.widths[i])),
+                          .cut = !first       ? Cut::Rows
+                                 : has_second ? Cut::Columns
+                                              : Cut::None};
     const bool gelu = i + 2 < config.widths.size();
     blocks.add_block({.name = context.block,
                       .make = [=]() -> std::shared_ptr<Block> {

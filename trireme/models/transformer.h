@@ -36,20 +36,20 @@ void check_transformer(const Config& config, const std::string& name) {
 }
 
 /// "embed", "layer.0" ..., "head", whose table is the embedding's. Each is made from (config,
-/// context, layers).
+/// context, layers); null layers: those that are current when it is made.
 template <class Embed, class Layer, class Head, class Config>
 Blocks transformer_blocks(const Config& config, const std::shared_ptr<const LayerFactory>& layers) {
   const auto type = tensor::compute_type(config.precision);
   Blocks blocks;
   const auto add = [&]<class B>(const std::string& name, std::type_identity<B>) {
-    blocks.add_block({.name = name,
-                      .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
-                        const LayerContext context{
-                            .block = name, .seed = config.seed, .type = type};
-                        return std::make_shared<B>(config, context, *layers);
-                      },
-                      .reads = {},
-                      .writes = {}});
+    blocks.add_block(
+        {.name = name,
+         .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
+           const LayerContext context{.block = name, .seed = config.seed, .type = type};
+           return std::make_shared<B>(config, context, layers ? layers : current_layers());
+         },
+         .reads = {},
+         .writes = {}});
   };
   add("embed", std::type_identity<Embed>());
   for (int i = 0; i < config.layers; ++i)

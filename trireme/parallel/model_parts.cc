@@ -8,6 +8,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/parallel/tensor/part.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -53,16 +54,29 @@ std::vector<std::string> all_texts(comm::Communicator& group, const std::string&
 }
 
 nlohmann::json row(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                   bool adopted) {
-  return {name, static_cast<int>(dtype), shape, adopted};
+                   bool adopted, const models::Part& part) {
+  return {name,
+          static_cast<int>(dtype),
+          shape,
+          adopted,
+          {part.dim, part.index, part.of, part.sections, part.whole}};
+}
+
+models::Part part_of_row(const nlohmann::json& row) {
+  const nlohmann::json& part = row[4];
+  return {.dim = part[0].get<int>(),
+          .index = part[1].get<int>(),
+          .of = part[2].get<int>(),
+          .sections = part[3].get<int>(),
+          .whole = part[4].get<std::int64_t>()};
 }
 
 nlohmann::json table_of(const ModelPart& part) {
   nlohmann::json parameters = nlohmann::json::array(), buffers = nlohmann::json::array();
   for (const StoredParameter& one : part.store.parameters())
-    parameters.push_back(row(one.name, one.master, one.shape, one.adopted));
+    parameters.push_back(row(one.name, one.master, one.shape, one.adopted, one.part));
   for (const auto& [name, buffer] : part.store.buffers())
-    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false));
+    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false, {}));
   return {{"parameters", parameters}, {"buffers", buffers}};
 }
 
@@ -76,6 +90,7 @@ void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& i
       into.push_back({.name = name,
                       .dtype = static_cast<DType>(row[1].get<int>()),
                       .shape = row[2].get<std::vector<std::int64_t>>(),
+                      .part = part_of_row(row),
                       .owner = -1});
       found = into.end() - 1;
     } else if (found->shape != row[2].get<std::vector<std::int64_t>>()) {
@@ -89,11 +104,18 @@ void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& i
 
 }  // namespace
 
-std::int64_t ModelTensor::count() const noexcept {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return count;
 }
+
+}  // namespace
+
+std::int64_t ModelTensor::count() const noexcept { return product(shape); }
+std::int64_t ModelTensor::whole_count() const { return product(shape_of_whole(shape, part)); }
 
 ModelPart::ModelPart(const models::Blocks& model, std::uint64_t seed, BlockRange range,
                      StoreOptions options)
@@ -211,7 +233,7 @@ std::vector<optim::ParameterInfo> ModelParts::infos() const {
 
 std::int64_t ModelParts::num_elements() const {
   std::int64_t sum = 0;
-  for (const ModelTensor& one : parameters_) sum += one.count();
+  for (const ModelTensor& one : parameters_) sum += one.whole_count();
   return sum;
 }
 

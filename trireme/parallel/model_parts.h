@@ -40,11 +40,13 @@ struct ModelPart {
 /// A parameter or buffer of the model, wherever it is.
 struct ModelTensor {
   std::string name;
-  DType dtype = DType::F32;  // a parameter's: of its master weight
-  std::vector<std::int64_t> shape;
-  std::vector<int> stages;  // that hold it, ascending
-  int owner = 0;            // the stage whose block a tied parameter's first values come from
+  DType dtype = DType::F32;         // a parameter's: of its master weight
+  std::vector<std::int64_t> shape;  // of this rank's part
+  models::Part part;                // of a tensor-parallel rank
+  std::vector<int> stages;          // that hold it, ascending
+  int owner = 0;  // the stage whose block a tied parameter's first values come from
   std::int64_t count() const noexcept;
+  std::int64_t whole_count() const;
 };
 
 class ModelParts {
@@ -72,6 +74,7 @@ class ModelParts {
   const std::vector<std::vector<std::string>>& values_after() const noexcept {
     return values_after_;
   }
+  /// Whole, wherever the parts are.
   std::int64_t num_elements() const;
 
   /// Of this rank; a parameter that two of its stages hold, once.

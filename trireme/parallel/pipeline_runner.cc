@@ -199,6 +199,8 @@ void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
 }
 
 void PipelineRunner::refuse(const std::exception_ptr& error) {
+  // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
+  if (grid_.tensor != nullptr) std::rethrow_exception(error);
   if (ballot_ == nullptr) {
     if (!error_) error_ = error;
     return;

@@ -241,8 +241,7 @@ TEST(Pipeline, TimesZero1IsTheSameTraining) {
 }
 
 // Leaves of every micro-batch go to their owners, who fold them as they come: nobody waits for a
-// peer that may be at another pass. Batches of 5 leave pipelines a micro-batch less than others,
-// and a refused step leaves nothing behind.
+// peer that may be at another pass. Batches of 5 leave pipelines a micro-batch less than others.
 TEST(Pipeline, TimesZero2IsTheSameTraining) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
@@ -333,6 +332,37 @@ TEST(Pipeline, APassThatThrowsIsNamedOnAllRanksAndNothingIsApplied) {
       EXPECT_NE(strategy.weights_hash(), before);
     });
   }
+}
+
+// Buckets of passes that were not run were exchanged all the same.
+TEST(Pipeline, AStepRefusedAmongOwnersLeavesNothingBehind) {
+  const auto hash = [](const Layout& layout, bool fails) {
+    std::string result;
+    testing::run_ranks(layout.pipeline * layout.data, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment{1, 1};
+      parallel::Seat seat{.world = rank.world.get()};
+      seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(seat, gpt(),
+                        {.sync = layout.sync, .pipeline = layout.pipeline, .bucket_bytes = 2048},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      const auto batch = [&](int step) { return batch_of(step, 8, rank.rank, assignment); };
+      strategy.step(batch(0), token_loss());
+      const Loss failing = [](const models::Value& output, const MicroBatch& micro) {
+        if (micro.index == 3) throw std::out_of_range("no such word");
+        return token_loss()(output, micro);
+      };
+      if (fails) {
+        EXPECT_THROW(strategy.step(batch(1), failing), StepRefused);
+      }
+      strategy.step(batch(2), token_loss());
+      const std::string own = strategy.weights_hash();
+      if (rank.rank == 0) result = own;
+    });
+    return result;
+  };
+  const std::string one = hash({}, false);
+  for (const char* sync : {"plain", "zero1", "zero2"})
+    EXPECT_EQ(hash({2, 2, "1f1b", 0, sync}, true), one) << sync;
 }
 
 TEST(Pipeline, AnotherShapeOnStepTwoIsRefusedWithBothShapes) {

@@ -4,12 +4,14 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/models/layer_factory.h"
 #include "trireme/parallel/block_profile.h"
+#include "trireme/parallel/cut_sync.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
+#include "trireme/parallel/tensor/layers.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
 
 namespace trireme {
@@ -58,6 +60,30 @@ void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) 
     refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
 }
 
+void check_tensor(const StrategyOptions& options, const parallel::Seat& seat) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what + " with parallel.tensor = " + std::to_string(options.tensor),
+                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
+  };
+  if (parallel::is_local(options.sync))
+    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain, zero1, zero2, zero3 or hybrid.");
+  if (options.noise_scale)
+    refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
+  if (options.compression != "none")
+    refuse("comm.compression = \"" + options.compression + "\"",
+           "Parts of tensors are not compressed: use comm.compression = \"none\".");
+}
+
+// Norms of rows and whole tensors are no sums over this rank's part.
+void check_optimizer(const optim::Optimizer& optimizer, const parallel::Seat& seat) {
+  if (optimizer.name() != "lamb" && optimizer.name() != "adafactor") return;
+  throw ConfigError(std::string(optimizer.name()) + " with parallel.tensor: its steps depend on " +
+                        "whole tensors, of which a rank has a part",
+                    {.rank = seat.world->rank(),
+                     .operation = "strategy",
+                     .advice = "Use adamw, sgd or lion, or parallel.tensor = 1."});
+}
+
 // `size`: ranks that hold the same stage.
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
                                  int size) {
@@ -65,10 +91,14 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
     throw ConfigError(what,
                       {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
   };
-  if (options.context != 1 || options.tensor != 1)
-    refuse("only the pipeline, data and shard axes are in this release",
-           "Leave the other axes at 1.");
+  if (options.context != 1)
+    refuse("parallel.context = " + std::to_string(options.context) + " is not in this release",
+           "Leave it at 1.");
+  if (options.sequence && options.tensor == 1)
+    refuse("parallel.sequence = true with parallel.tensor = 1",
+           "Sequences are cut among tensor-parallel ranks: set parallel.tensor.");
   if (options.pipeline != 1) check_pipeline(options, seat);
+  if (options.tensor != 1) check_tensor(options, seat);
   const parallel::SyncPlan plan =
       parallel::plan_sync(options.sync, size, options.shard, seat.local_size);
   if (options.sync == "plain" && options.shard > 1)
@@ -115,7 +145,7 @@ StrategyOptions prepared(StrategyOptions options) {
 
 Loss token_loss() {
   return [](const models::Value& output, const MicroBatch& micro) {
-    return tensor::cross_entropy_sum(output.at(0), micro.field("targets"));
+    return models::current_layers()->cross_entropy_sum(output.at(0), micro.field("targets"));
   };
 }
 
@@ -123,16 +153,21 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
     : seat(own_seat),
       pipeline(plan_pipeline(own_options)),
-      grid(*seat.world, pipeline),
+      grid(*seat.world, pipeline, own_options.tensor),
+      layers(grid.tensor != nullptr ? parallel::tensor_layers(*grid.tensor, own_options.sequence)
+                                    : nullptr),
       plan(check_options(own_options, seat, grid.data().size())),
       options(prepared(std::move(own_options))),
-      parts(own_model, pipeline, part_options(own_model)),
+      parts(build(own_model)),
       model(own_model),
       sync((offload_masters(), make_sync())),
       optimizer(std::move(own_optimizer)),
       not_finite(options.skip_not_finite, "train.skip_not_finite") {
   make_hooks();
-  seat.assign(plan.assignment);
+  kernel::Assignment assignment = plan.assignment;
+  assignment.together = grid.micro_batch_ranks();
+  seat.assign(assignment);
+  if (grid.tensor != nullptr) check_optimizer(*optimizer, seat);
   learning_rate = optimizer->base_learning_rate();
   optimizer->attach(sync->owned(), parts.infos(),
                     groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
@@ -143,6 +178,22 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   parts.train(true);
   parts.recompute(memory::parse_recompute(options.recompute, own_model.specs().size()));
   parts.offload_activations(options.offload_activations);
+}
+
+// Blocks that ask no factory are whole on every rank.
+parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
+  const parallel::ModelParts::Options own = part_options(blocks);
+  const auto scope = use_layers();
+  parallel::ModelParts built(blocks, pipeline, own);
+  if (grid.tensor == nullptr) return built;
+  for (const parallel::ModelTensor& one : built.parameters())
+    if (one.part.of > 1) return built;
+  throw ConfigError(
+      "parallel.tensor = " + std::to_string(options.tensor) + ": no layer of this model can be cut",
+      {.rank = seat.world->rank(),
+       .operation = "strategy",
+       .advice = "Its blocks would take their layers from a LayerFactory, as those "
+                 "of GPT, BERT and MLP do; or use parallel.tensor = 1."});
 }
 
 // Before anything has asked where they lie.
@@ -205,20 +256,25 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::make_sync() {
   if (grid.pipeline != nullptr) {
     std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
     for (const auto& part : parts.parts()) syncs.push_back(make_stage_sync(*part));
-    return std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
-                                                    std::move(syncs));
+    auto all =
+        std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts, std::move(syncs));
+    stages = all.get();
+    return of_cut_layers(std::move(all));
   }
   auto whole_model = make_stage_sync(whole());
   gradients = whole_model.get();
-  return whole_model;
+  return of_cut_layers(std::move(whole_model));
+}
+
+std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
+    std::unique_ptr<parallel::StepSync> own) {
+  if (grid.tensor == nullptr) return own;
+  return std::make_unique<parallel::CutSync>(std::move(own), *grid.tensor, parts);
 }
 
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
     parallel::ModelPart& part) {
-  // In a pipeline step() enters the gate itself: a rank may wait for another stage before its first
-  // bucket.
-  const auto gate =
-      grid.pipeline != nullptr ? std::function<Work()>() : [this] { return enter_gate(); };
+  const auto gate = enters_gate_first() ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
     const auto own = parallel::make_shard_groups(*part.data, plan);
     if (!groups.exchange) groups = own;
@@ -253,10 +309,11 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
 void Strategy::Impl::make_hooks() {
   if (grid.pipeline != nullptr) {
     if (options.lanes > 1) lanes_note = "a rank of a pipeline runs one pass at a time";
-    runner = std::make_unique<parallel::PipelineRunner>(
-        seat, pipeline, grid, parts, static_cast<parallel::PipelineSync&>(*sync));
+    runner = std::make_unique<parallel::PipelineRunner>(seat, pipeline, grid, parts, *stages);
     return;
   }
+  if (grid.tensor != nullptr && options.lanes > 1)
+    lanes_note = "tensor-parallel ranks go through a layer together, one micro-batch at a time";
   hooks = std::make_unique<parallel::GradientHooks>(
       store().leaves(),
       [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); });
@@ -281,6 +338,11 @@ Work Strategy::Impl::enter_gate() {
 Strategy::Strategy(const parallel::Seat& seat, const models::Blocks& model, StrategyOptions options,
                    std::unique_ptr<optim::Optimizer> optimizer)
     : impl_(std::make_unique<Impl>(seat, model, std::move(options), std::move(optimizer))) {}
+
+// Without the LayerFactory's parts a loss would be another one.
+std::unique_ptr<models::LayersScope> Strategy::Impl::use_layers() const {
+  return layers ? std::make_unique<models::LayersScope>(layers) : nullptr;
+}
 
 Strategy::~Strategy() {
   if (!impl_->failed && std::uncaught_exceptions() == impl_->exceptions)
@@ -316,7 +378,8 @@ std::int64_t Strategy::offloaded_bytes() const {
   return state + impl_->parts.offloaded_activation_bytes();
 }
 bool Strategy::has_whole_weights() const {
-  return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr;
+  return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr &&
+         impl_->grid.tensor == nullptr;
 }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }

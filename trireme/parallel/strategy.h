@@ -36,7 +36,14 @@ Loss token_loss();
 struct StrategyOptions {
   /// zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
   std::string sync = "plain";
-  int pipeline = 1, data = 0, context = 1, tensor = 1;  // data 0 = what is left
+  int pipeline = 1, data = 0, context = 1;  // data 0 = what is left
+  /// Ranks that share the tensors of each layer, where the model's blocks ask their LayerFactory
+  /// for them (GPT, BERT, MLP). Weights agree with one process's within a tolerance (NUMERICS.md);
+  /// what else is chosen here changes no bit of them.
+  int tensor = 1;
+  /// With it: what lies between the cut layers is cut along the sequence, which takes less memory
+  /// (parallel/tensor/layers.h). The sequence length is a multiple of `tensor`.
+  bool sequence = false;
   /// Of a pipeline: a name (`trireme show schedule` lists them), or a file. Changes no bit.
   std::string schedule = "1f1b";
   int chunks = 0;  // stages that a rank of the pipeline holds; 0: as few as the schedule can have
@@ -54,8 +61,9 @@ struct StrategyOptions {
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
   std::string compression = "none";
-  /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
-  /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
+  /// A folder: optimizer state, master weights that are not the weights themselves, and a rank's
+  /// part of weights under zero3 and hybrid lie in a mapped file there. Empty: in memory. Changes
+  /// no bit.
   std::string offload = {};
   /// none | selective | full | every-K, or a list with one of the first three for each block, such
   /// as "full*3,none*2": activations that are computed again in backward instead of kept
@@ -126,9 +134,9 @@ class Strategy final : public Saveable {
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
-  /// Forward only: the last block's value (generation). Under zero3 and hybrid and in a pipeline,
-  /// where no rank has a full copy, collective: all ranks call it with micro-batches of one shape.
-  /// Where ranks train copies of their own, by this rank's.
+  /// Forward only: the last block's value (generation). Under zero3 and hybrid, in a pipeline and
+  /// with tensor parallelism, where no rank has a full copy, collective: all ranks call it with
+  /// micro-batches of one shape. Where ranks train copies of their own, by this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
@@ -139,7 +147,8 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
-  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline): infer() is collective.
+  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline, tensor): infer() is
+  /// collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
   /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the

@@ -11,6 +11,7 @@ inline namespace v0 {
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
                                              const std::vector<Loss>& sums) {
   const c10::AutoGradMode no_grad(false);
+  const auto scope = use_layers();
   const auto common = common_weights();
   parts.train(false);
   std::deque<parallel::ScalarTree> trees;  // by batch, then by sum; the reductions point into it
@@ -52,12 +53,13 @@ void Strategy::Impl::each_output(const Batch& batch,
 // Forward passes of the rank of this group that has most of them.
 std::size_t Strategy::Impl::evaluation_rounds(const std::vector<Batch>& batches) const {
   if (!plan.shards_weights) return 0;
-  const int first = seat.world->rank() / plan.owners * plan.owners;
+  const comm::Communicator& data = grid.data();
+  const int first = data.rank() / plan.owners * plan.owners;
   std::size_t most = 0;
   for (int rank = first; rank < first + plan.owners; ++rank) {
     std::size_t rounds = 0;
     for (const Batch& batch : batches)
-      rounds += kernel::contiguous_share(batch.total, seat.world->size(), rank).count;
+      rounds += kernel::contiguous_share(batch.total, data.size(), rank).count;
     most = std::max(most, rounds);
   }
   return most;
@@ -65,6 +67,7 @@ std::size_t Strategy::Impl::evaluation_rounds(const std::vector<Batch>& batches)
 
 models::Value Strategy::Impl::infer(const MicroBatch& micro) {
   const c10::AutoGradMode no_grad(false);
+  const auto scope = use_layers();
   parts.train(false);
   sync->begin(0, order_of(plan.shards_weights ? 1 : 0, false));
   models::Value value =

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/models/layer_factory.h"
 #include "trireme/parallel/agreement.h"
 #include "trireme/parallel/batch_statistics.h"
 #include "trireme/parallel/data/autograd_hooks.h"
@@ -36,12 +37,14 @@ struct Strategy::Impl {
   Impl(const parallel::Seat& own_seat, const models::Blocks& own_model, StrategyOptions own_options,
        std::unique_ptr<optim::Optimizer> own_optimizer);
 
+  parallel::ModelParts build(const models::Blocks& blocks);
   void offload_masters();
   parallel::ModelParts::Options part_options(const models::Blocks& blocks);
   std::vector<std::size_t> agreed_cut(const models::Blocks& blocks);
   std::vector<std::size_t> measured_cut(const models::Blocks& blocks);
   parallel::StoreOptions store_options(comm::Communicator& data);
   std::unique_ptr<parallel::StepSync> make_sync();
+  std::unique_ptr<parallel::StepSync> of_cut_layers(std::unique_ptr<parallel::StepSync> own);
   std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part);
   void make_hooks();
   parallel::Replica replica();
@@ -53,6 +56,11 @@ struct Strategy::Impl {
     return {seat.trace.get(), *seat.world->waiter(), what};
   }
   Work enter_gate();
+  /// Before anything of the step: where a rank waits for others in the middle of a pass, which may
+  /// be before its first bucket.
+  bool enters_gate_first() const { return grid.pipeline != nullptr || grid.tensor != nullptr; }
+  /// For as long as the result lives, this thread's blocks and losses are those of `layers`.
+  std::unique_ptr<models::LayersScope> use_layers() const;
   /// That this rank was blocked on communication so far, in all its groups.
   Duration time_waited() const;
 
@@ -109,6 +117,9 @@ struct Strategy::Impl {
   at::Tensor gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
                              const std::vector<NamedShard>& masters) const;
   std::string pipeline_hash() const;
+  at::Tensor joined(const std::string& name, const at::Tensor& own) const;
+  models::Part part_named(const std::string& parameter) const;
+  std::vector<NamedShard> of_whole(std::vector<NamedShard> own) const;
   std::vector<NamedShard> state();
   std::string metadata() const;
   void restored(const std::string& metadata);
@@ -122,6 +133,7 @@ struct Strategy::Impl {
   parallel::Seat seat;
   parallel::PipelinePlan pipeline;
   parallel::Grid grid;
+  std::shared_ptr<const models::LayerFactory> layers;  // null: whole ones
   parallel::SyncPlan plan;
   StrategyOptions options;
   std::string stages_note;
@@ -140,8 +152,10 @@ struct Strategy::Impl {
   double learning_rate = 0;
   parallel::ShardGroups groups;          // of the first stage; empty where nothing is sharded
   parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
-  parallel::ParameterSync* gradients = nullptr;      // `sync` itself, without a pipeline
-  std::unique_ptr<parallel::StepSync> sync;          // sets the two before it
+  // In `sync`, or itself: without a pipeline, and with one.
+  parallel::ParameterSync* gradients = nullptr;
+  parallel::PipelineSync* stages = nullptr;
+  std::unique_ptr<parallel::StepSync> sync;          // sets the three before it
   std::unique_ptr<parallel::PipelineRunner> runner;  // with one
   parallel::Pin backward_pin;
   std::unique_ptr<optim::Optimizer> optimizer;

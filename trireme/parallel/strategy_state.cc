@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/parallel/strategy_impl.h"
+#include "trireme/parallel/tensor/part.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -30,8 +31,9 @@ std::string Strategy::Impl::weights_hash() {
   WeightsHash hash;
   for (const NamedShard& shard : whole) {
     const auto part = cut.find(shard.name);
-    const at::Tensor tensor =
-        part == cut.end() ? shard.local : gathered_master(this->whole(), part->second, masters);
+    const at::Tensor tensor = joined(
+        shard.name,
+        part == cut.end() ? shard.local : gathered_master(this->whole(), part->second, masters));
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
@@ -59,16 +61,78 @@ std::string Strategy::Impl::pipeline_hash() const {
     at::Tensor tensor = own != mine.end()             ? own->second.contiguous()
                         : store().masters_are_whole() ? at::Tensor()
                                                       : gathered(name);
-    if (!tensor.defined()) tensor = at::empty(one->shape, tensor::scalar_type_of(one->dtype));
+    const std::vector<std::int64_t> shape = parallel::shape_of_whole(one->shape, one->part);
+    if (tensor.defined()) {
+      tensor = joined(name, tensor);
+    } else {
+      tensor = at::empty(shape, tensor::scalar_type_of(one->dtype));
+    }
     Buffer bytes = tensor::to_buffer(tensor);
     const DType dtype = bytes.dtype;
     bytes.count = bytes.bytes();
     bytes.dtype = DType::U8;  // moved, not computed with
     const int root = pipeline.rank_of_stage()[static_cast<std::size_t>(one->stages.front())];
     grid.pipeline->broadcast(bytes, root, {.label = name}).wait();
-    hash.add({name, dtype, one->shape, bytes.as_bytes()});
+    hash.add({name, dtype, shape, bytes.as_bytes()});
   }
   return hash.finish();
+}
+
+// The whole of what tensor-parallel ranks have parts of: collective over them, then.
+at::Tensor Strategy::Impl::joined(const std::string& name, const at::Tensor& own) const {
+  const models::Part part = part_named(name);
+  if (part.of == 1) return own;
+  std::vector<at::Tensor> all;
+  std::vector<std::size_t> counts;
+  std::int64_t total = 0;
+  const std::vector<std::int64_t> whole = parallel::shape_of_whole(own.sizes().vec(), part);
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (int rank = 0; rank < part.of; ++rank) {
+    models::Part one = part;
+    one.index = rank;
+    shapes.push_back(parallel::shape_of_part(whole, one));
+    counts.push_back(static_cast<std::size_t>(c10::multiply_integers(shapes.back())));
+    total += static_cast<std::int64_t>(counts.back());
+  }
+  const at::Tensor flat = at::empty({total}, own.options());
+  grid.tensor
+      ->all_gather_v(tensor::to_buffer(own.contiguous()), tensor::to_buffer(flat), counts,
+                     {.label = name})
+      .wait();
+  std::int64_t at = 0;
+  for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
+    const auto count = static_cast<std::int64_t>(counts[rank]);
+    all.push_back(flat.narrow(0, at, count).view(shapes[rank]));
+    at += count;
+  }
+  return parallel::whole_of(all, part);
+}
+
+models::Part Strategy::Impl::part_named(const std::string& parameter) const {
+  for (const parallel::ModelTensor& one : parts.parameters())
+    if (one.name == parameter) return one.part;
+  return {};  // a buffer
+}
+
+// Of state, too: "optimizer/NAME.exp_avg".
+std::vector<NamedShard> Strategy::Impl::of_whole(std::vector<NamedShard> own) const {
+  if (grid.tensor == nullptr) return own;
+  std::map<std::string, models::Part> known;
+  for (const parallel::ModelTensor& one : parts.parameters()) known.emplace(one.name, one.part);
+  std::vector<NamedShard> shards;
+  for (const NamedShard& shard : own) {
+    const std::size_t slash = shard.name.find('/');
+    const std::string name = slash == std::string::npos ? shard.name : shard.name.substr(slash + 1);
+    auto found = known.find(name);
+    if (found == known.end()) found = known.find(name.substr(0, name.rfind('.')));
+    if (found == known.end()) {
+      shards.push_back(shard);
+      continue;
+    }
+    for (NamedShard& part : parallel::shards_of_whole(shard, found->second))
+      shards.push_back(std::move(part));
+  }
+  return shards;
 }
 
 // Whole tensors that this rank has: buffers, and masters where they are whole.
@@ -122,12 +186,12 @@ std::vector<NamedShard> Strategy::Impl::state() {
   }
   if (local != nullptr)
     for (NamedShard& shard : local->state()) shards.push_back(std::move(shard));
-  if (!average) return shards;
+  if (!average) return of_whole(std::move(shards));
   for (NamedShard& shard : average->state(sync->owned(), parts.infos())) {
     shard.name = "ema/" + shard.name;
     shards.push_back(std::move(shard));
   }
-  return shards;
+  return of_whole(std::move(shards));
 }
 
 std::string Strategy::Impl::metadata() const {

@@ -112,6 +112,8 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
         ballot.count += batch.micro[i].count;
       }
     } catch (...) {
+      // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
+      if (grid.tensor != nullptr) throw;
       const ErrorReport report = describe(std::current_exception());
       ballot.refuse(report.exit_code, report.sentence);
     }
@@ -285,10 +287,13 @@ StepResult Strategy::Impl::run(const Batch& batch, const Loss& loss) {
   seat.set_step(static_cast<long>(step));
   sync->begin(total, order_of(plan.sharded() ? rounds_of(total) : 0, true));
   if (noise) noise->begin(total, plan.assignment, seat.world->rank());
-  const Work gate = runner ? enter_gate() : Work();
+  const Work gate = enters_gate_first() ? enter_gate() : Work();
+  if (grid.tensor != nullptr) gate.wait();
+  const auto scope = use_layers();
   ScalarTree losses(total, plan.assignment, grid.data().rank());
   Ballot ballot;
   compute_all(batch, loss, losses, ballot);
+  if (grid.tensor != nullptr && grid.tensor->rank() > 0) ballot.count = 0;  // they are the same
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();
   const Work loss_sum =

@@ -35,6 +35,14 @@ std::string counted(std::int64_t count, const std::string& word, const std::stri
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
+// "parallel.pipeline x parallel.tensor = 2 x 2"
+std::string axes_of(const Job& job) {
+  if (job.tensor == 1) return "parallel.pipeline = " + text(job.pipeline);
+  if (job.pipeline == 1) return "parallel.tensor = " + text(job.tensor);
+  return "parallel.pipeline x parallel.tensor = " + text(job.pipeline) + " x " + text(job.tensor) +
+         " = " + text(job.model_ranks());
+}
+
 void check_arithmetic(const Job& job) {
   if (job.batch % job.micro != 0) {
     throw ConfigError("batch.micro does not divide batch.global: " + text(job.batch) + " = " +
@@ -44,22 +52,22 @@ void check_arithmetic(const Job& job) {
                        .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
-  if (job.pipeline < 1 || job.ranks % job.pipeline != 0) {
+  const int model = job.model_ranks();
+  if (model < 1 || job.ranks % model != 0) {
     throw ConfigError(
-        "parallel.pipeline does not divide the ranks: " + text(job.ranks) + " = " +
-            text(job.ranks / job.pipeline) + " x " + text(job.pipeline) + " + " +
-            text(job.ranks % job.pipeline),
-        {.operation = "plan", .advice = "Use a multiple of " + text(job.pipeline) + " ranks."});
+        axes_of(job) + " does not divide the ranks: " + text(job.ranks) + " = " +
+            text(job.ranks / model) + " x " + text(model) + " + " + text(job.ranks % model),
+        {.operation = "plan", .advice = "Use a multiple of " + text(model) + " ranks."});
   }
   if (job.data_ranks() > micro_batches) {
-    throw ConfigError(text(job.data_ranks()) + (job.pipeline > 1 ? " pipelines" : " ranks") +
-                          " are more than the micro-batches of a step: batch.global " +
-                          text(job.batch) + " / batch.micro " + text(job.micro) + " = " +
-                          text(micro_batches) + ", so " + text(job.data_ranks() - micro_batches) +
-                          " of them would have nothing to do",
-                      {.operation = "plan",
-                       .advice = "Use --ranks " + text(micro_batches * job.pipeline) +
-                                 " or fewer, a smaller batch.micro or a larger batch.global."});
+    throw ConfigError(
+        text(job.data_ranks()) + (job.model_ranks() > 1 ? " copies of the model" : " ranks") +
+            " are more than the micro-batches of a step: batch.global " + text(job.batch) +
+            " / batch.micro " + text(job.micro) + " = " + text(micro_batches) + ", so " +
+            text(job.data_ranks() - micro_batches) + " of them would have nothing to do",
+        {.operation = "plan",
+         .advice = "Use --ranks " + text(micro_batches * model) +
+                   " or fewer, a smaller batch.micro or a larger batch.global."});
   }
 }
 
@@ -96,16 +104,18 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
 std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute) {
   if (!shards(job)) return 0;
   constexpr std::int64_t kBuckets = 4;
-  const std::int64_t largest = std::max(job.largest_blocks * sum, job.bucket_bytes);
+  const std::int64_t blocks = job.largest_blocks / job.tensor;
+  const std::int64_t largest = std::max(blocks * sum, job.bucket_bytes);
   const std::int64_t bucket = std::min(job.parameters * sum, std::min(largest, job.bucket_bytes));
   const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // sent and received, or received
-  const std::int64_t weights = shards_weights(job) ? job.largest_blocks * compute : 0;
+  const std::int64_t weights = shards_weights(job) ? blocks * compute : 0;
   return std::min(kBuckets * bucket, job.parameters * sum) * buffers + weights;
 }
 
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::int64_t n = (job.parameters + job.pipeline - 1) / job.pipeline;
+  // Norms and biases that every tensor-parallel rank has are not worth a line.
+  const std::int64_t n = (job.parameters + job.model_ranks() - 1) / job.model_ranks();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool bf16 = job.precision == "bf16";
   const std::int64_t compute = bf16 ? 2 : master;
@@ -123,7 +133,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.activations = live(job.activations_per_micro);
   if (job.offloads_activations) {
     memory.activations = job.activations_per_micro * plan.lanes;
-    memory.in_file = live(job.kept_per_micro);
+    memory.in_file = live(job.file_per_micro);
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
@@ -138,17 +148,24 @@ Memory memory_of(const TrainingPlan& plan) {
 
 std::string layout_name(const Job& job);
 
-// "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x plain data parallel"
-std::string pipeline_name(const TrainingPlan& plan) {
+// "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x 2 tensor-parallel ranks x 4,
+// plain data parallel"
+std::string model_parallel_name(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  char bubble[32];
-  std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
+  std::string name;
+  if (job.pipeline > 1) {
+    char bubble[32];
+    std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
+    name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
+           " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)";
+  }
+  if (job.tensor > 1)
+    name += (name.empty() ? "" : " x ") + counted(job.tensor, "tensor-parallel rank") +
+            (job.sequence ? " (and sequence parallel)" : "");
   Job one = job;
   one.ranks = job.data_ranks();
-  one.pipeline = 1;
-  return "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
-         " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)" +
-         (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
+  one.pipeline = one.tensor = 1;
+  return name + (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
 }
 
 std::string layout_name(const Job& job) {
@@ -174,7 +191,7 @@ Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
 // Replicas of hybrid reduce an owner's part among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::int64_t parameters = job.parameters / job.pipeline;
+  const std::int64_t parameters = job.parameters / job.model_ranks();
   const std::size_t master = job.precision == "fp64" ? 8 : 4;
   const auto bytes = static_cast<std::size_t>(parameters) * master;
   Communication communication = all_reduce_of(job, job.owners, bytes);
@@ -196,7 +213,7 @@ Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (shards(job)) return sharded_communication_of(plan);
   const std::size_t bytes =
-      static_cast<std::size_t>(job.parameters / job.pipeline *
+      static_cast<std::size_t>(job.parameters / job.model_ranks() *
                                (job.exchange.every > 0 ? job.exchange.moved : 1)) *
       (job.precision == "fp64" ? 8 : 4);
   if (job.exchange.every > 0 && job.exchange.messages > 0)
@@ -211,7 +228,7 @@ double compute_seconds_of(const TrainingPlan& plan) {
   if (job.simulated || job.flop_rate <= 0) return 0;
   const std::int64_t rounds = (plan.micro_per_rank + plan.lanes - 1) / plan.lanes;
   const double seconds = static_cast<double>(rounds) * job.flops_per_micro * (1 + job.share_again) /
-                         job.flop_rate / job.pipeline / (1 - plan.bubble);
+                         job.flop_rate / job.model_ranks() / (1 - plan.bubble);
   const double threads = job.ranks * plan.lanes * job.kernel_threads;
   return seconds * std::max(1.0, threads / job.usable_cores);
 }
@@ -224,7 +241,7 @@ std::string milliseconds(double seconds) {
 
 // Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
-  if (job.simulated) return 1;
+  if (job.simulated || job.tensor > 1) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
 
@@ -332,13 +349,15 @@ std::string explain(const TrainingPlan& plan) {
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
       << job.precision << "\n"
       << "  data     " << job.data << "\n"
-      << "  layout   " << (job.pipeline > 1 ? pipeline_name(plan) : layout_name(job)) << ": "
-      << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
+      << "  layout   " << (job.model_ranks() > 1 ? model_parallel_name(plan) : layout_name(job))
+      << ": " << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
       << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
     out << (plan.micro_batches % job.data_ranks() == 0 ? ", " : ", at most ") << plan.micro_per_rank
-        << (job.pipeline > 1 ? " in each pipeline; " : " on each rank; ") << job.transport
-        << " transport, " << job.algorithm << " all-reduce";
+        << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
+            : job.pipeline > 1               ? " in each pipeline; "
+                                             : " on each rank; ")
+        << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
       << items_line(plan) << "  memory   " << megabytes(memory.total())
@@ -346,7 +365,7 @@ std::string explain(const TrainingPlan& plan) {
       << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
       << " + activations " << megabytes(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (of " + megabytes(memory.in_file) + ", in a file)" : "")
+      << (job.offloads_activations ? " (and " + megabytes(memory.in_file) + " in a file)" : "")
       << " + temporaries " << megabytes(memory.temporaries) << "\n"
       << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
       << megabytes(memory.kernels);
@@ -363,6 +382,10 @@ std::string explain(const TrainingPlan& plan) {
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
   out << few_line(plan);
+  if (job.tensor > 1)
+    out << "  bits     parallel.tensor = " << job.tensor
+        << " adds in another order than one process: weights agree within a tolerance, and are "
+           "the same bits for every other parallel.*\n";
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
   } else if (job.data_ranks() > 1) {

@@ -58,10 +58,10 @@ struct Job {
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
-  // memory.offload_activations: of what would be kept, all but what activations_per_micro says lies
-  // in a file, whatever the number of micro-batches in a pipeline.
+  // memory.offload_activations: of a micro-batch, beside what activations_per_micro says is in
+  // memory of a lane or rank, whatever the number of micro-batches in a pipeline.
   bool offloads_activations = false;
-  std::int64_t kept_per_micro = 0;   // bytes, there or in memory
+  std::int64_t file_per_micro = 0;   // bytes
   std::string recompute = "none";    // memory.recompute; of "auto", what it came to
   std::string recompute_table = {};  // of "auto", for people; ends with a newline
   double flops_per_micro = 0;        // of its forward and backward pass; 0: not known
@@ -77,7 +77,11 @@ struct Job {
   std::int64_t blocks = 0;          // that a pipeline can be cut between; 0: not known
   std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
   int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
-  int data_ranks() const noexcept { return ranks / pipeline; }
+  int tensor = 1;                   // of the ranks; they share the tensors of each layer
+  bool sequence = false;            // and what lies between those that are cut
+  /// Ranks that hold one copy of the model together.
+  int model_ranks() const noexcept { return pipeline * tensor; }
+  int data_ranks() const noexcept { return ranks / model_ranks(); }
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;

@@ -128,6 +128,29 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   EXPECT_EQ(of_model(fp64), 32000);
 }
 
+TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
+  const auto on = [](int ranks, int pipeline, int tensor) {
+    plan::Job one = job(8, 1, ranks);
+    one.pipeline = pipeline;
+    one.tensor = tensor;
+    return one;
+  };
+  const plan::TrainingPlan plan = plan::make_plan(on(8, 2, 2));
+  EXPECT_EQ(plan.memory.weights, 1000 / 4 * 4);
+  EXPECT_EQ(plan.micro_per_rank, 4);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("pipeline of 2 stages on 2 ranks"),
+                    HasSubstr(" x 2 tensor-parallel ranks x 2, plain data parallel"),
+                    HasSubstr("4 in each copy of the model"), HasSubstr("within a tolerance")));
+  plan::Job lanes = on(2, 1, 2);
+  lanes.lanes = 4;
+  EXPECT_EQ(plan::make_plan(lanes).lanes, 1);
+  EXPECT_THAT(refusal(on(6, 2, 2)),
+              AllOf(HasSubstr("2 x 2 = 4 does not divide the ranks: 6 = 1 x 4 + 2")));
+  EXPECT_THAT(refusal(on(9, 1, 3)), HasSubstr("nothing was thrown"));
+  EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
+}
+
 TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   const plan::Memory two = plan::make_plan(job(8, 1, 2)).memory;
   EXPECT_EQ(two.program, 70);
@@ -195,6 +218,21 @@ TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
   one.pipeline = 2;
   const plan::TrainingPlan pipeline = plan::make_plan(one);
   EXPECT_NEAR(pipeline.compute_seconds * (1 - pipeline.bubble), 2 * 3 * 1.25, 1e-9);
+}
+
+TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
+  plan::Job one = job(8, 1, 2);
+  one.pipeline = 2;
+  const plan::Memory kept = plan::make_plan(one).memory;
+  one.offloads_activations = true;
+  one.activations_per_micro = 2000;
+  one.file_per_micro = 4800;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  ASSERT_GT(plan.live_micro_batches, 1);
+  EXPECT_EQ(plan.memory.activations, 2000) << "whatever the number of micro-batches under way";
+  EXPECT_EQ(plan.memory.in_file, 4800 * plan.live_micro_batches / plan.stages);
+  EXPECT_LT(plan.memory.total(), kept.total());
+  EXPECT_THAT(plan::explain(plan), HasSubstr("MB in a file)"));
 }
 
 // In halves of an all-reduce: gradients to their owners, weights back.

@@ -38,17 +38,18 @@ std::array<double, 4> uniforms(const PhiloxBlock& words) {
 // Element i is value i % 4 of counter block i / 4, rounded to fp32 first.
 template <class Draw>
 void fill(at::Tensor out, std::uint64_t seed, std::uint64_t stream, double shift, double scale,
-          Draw draw) {
+          Draw draw, std::int64_t first = 0) {
   TRIREME_CHECK(out.is_contiguous());
   at::Tensor values = out.scalar_type() == at::kFloat
                           ? out.detach()
                           : at::empty({out.numel()}, at::TensorOptions().dtype(at::kFloat));
   float* data = values.data_ptr<float>();
-  const std::int64_t count = out.numel();
-  for (std::int64_t begin = 0; begin < count; begin += 4) {
+  const std::int64_t end = first + out.numel();
+  for (std::int64_t begin = first / 4 * 4; begin < end; begin += 4) {
     const auto block = draw(kernel::philox(seed, stream, static_cast<std::uint64_t>(begin / 4)));
-    for (std::int64_t i = begin; i < std::min(begin + 4, count); ++i) {
-      data[i] = static_cast<float>(shift + scale * block[static_cast<std::size_t>(i - begin)]);
+    for (std::int64_t i = std::max(begin, first); i < std::min(begin + 4, end); ++i) {
+      data[i - first] =
+          static_cast<float>(shift + scale * block[static_cast<std::size_t>(i - begin)]);
     }
   }
   if (!values.is_alias_of(out)) out.detach().copy_(values.view(out.sizes()));
@@ -80,12 +81,13 @@ std::uint64_t StreamKey::stream() const noexcept {
   return std::uint64_t{mixed[0]} << 32 | mixed[1];
 }
 
-void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p) {
-  fill(std::move(out), key.seed, key.stream(), 0.0, 1.0, [p](const PhiloxBlock& words) {
+void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int64_t first) {
+  const auto draw = [p](const PhiloxBlock& words) {
     auto values = uniforms(words);
     for (double& value : values) value = value < p ? 0.0 : 1.0 / (1.0 - p);
     return values;
-  });
+  };
+  fill(std::move(out), key.seed, key.stream(), 0.0, 1.0, draw, first);
 }
 
 StreamScope::StreamScope(const StreamKey& key) : key_(key), outer_(innermost) { innermost = this; }
@@ -104,6 +106,19 @@ StreamKey next_stream() {
 at::Tensor dropout(const at::Tensor& x, double p) {
   const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
   fill_dropout_mask(mask, next_stream(), p);
+  return at::mul(x, mask);
+}
+
+at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
+  TRIREME_CHECK(window.dim <= 1);
+  if (window.dim == 1 && x.size(0) == 0) return x;
+  const StreamKey key = next_stream();
+  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
+  const std::int64_t outer = window.dim == 0 ? 1 : x.size(0);
+  const std::int64_t inner = x.numel() / outer / x.size(window.dim);
+  for (std::int64_t i = 0; i < outer; ++i)
+    fill_dropout_mask(window.dim == 0 ? mask : mask[i], key, p,
+                      (i * window.whole + window.begin) * inner);
   return at::mul(x, mask);
 }
 

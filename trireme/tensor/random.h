@@ -26,8 +26,8 @@ struct StreamKey {
   std::uint32_t layer = 0;
   std::uint64_t stream() const noexcept;
 };
-/// Elements are 1/(1-p) with probability 1-p, else 0; keyed by (key, element index).
-void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p);
+/// Elements are 1/(1-p) with probability 1-p, else 0; keyed by (key, `first` + element index).
+void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int64_t first = 0);
 
 /// While it lives, dropout() of this thread draws from `key`'s stream. Scopes nest.
 class StreamScope {
@@ -46,6 +46,12 @@ class StreamScope {
 /// The n-th call in a StreamScope draws from (its key, n): a rank, a lane or a thread does not
 /// show. CheckFailure outside of a StreamScope.
 at::Tensor dropout(const at::Tensor& x, double p);
+/// A tensor's elements `begin` on along `dim`, of `whole` there.
+struct Window {
+  std::int64_t dim = 0, begin = 0, whole = 0;
+};
+/// The part of dropout() of the whole tensor that `x` is. dim <= 1.
+at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
 
 /// Changes with every draw from LibTorch's default generator, and with every seed.
 std::uint64_t default_generator_position();

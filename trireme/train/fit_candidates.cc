@@ -31,7 +31,7 @@ bool insisted(const config::Config& config, const char* key) {
 std::vector<Layout> layouts(const config::Config& config, const Settings& settings, int ranks) {
   if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
   std::vector<Layout> all = {{"plain"}};
-  const int data = ranks / std::max(1, settings.strategy.pipeline);
+  const int data = ranks / std::max(1, settings.strategy.pipeline * settings.strategy.tensor);
   if (data <= 1) return all;
   all.insert(all.end(), {{"zero1"}, {"zero2"}});
   for (int shard = 2; shard < data; ++shard)
@@ -45,6 +45,7 @@ int most_lanes(const Settings& settings, int ranks, std::int64_t micro) {
   const std::int64_t micro_batches = settings.batches.batch / micro;
   const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
   if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap as it is
+  if (settings.strategy.tensor > 1) return 1;    // ranks go through a layer together
   const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
 }

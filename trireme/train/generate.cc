@@ -42,13 +42,16 @@ std::int32_t draw(std::vector<float>& logits, const GenerateOptions& options,
   return order.back();
 }
 
-std::vector<float> next_logits(Strategy& strategy, const std::vector<std::int64_t>& context) {
+std::vector<float> next_logits(Strategy& strategy, std::vector<std::int64_t> context,
+                               std::int64_t multiple) {
+  const auto length = static_cast<std::int64_t>(context.size());
+  context.resize(static_cast<std::size_t>((length + multiple - 1) / multiple * multiple));
   MicroBatch micro;
   micro.count = static_cast<std::int64_t>(context.size());
   const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0);
   micro.fields.emplace_back("tokens", tokens);
   const at::Tensor logits = strategy.infer(micro).front();  // [1, T, V]
-  const at::Tensor last = logits.select(0, 0).select(0, -1).to(at::kFloat).contiguous();
+  const at::Tensor last = logits.select(0, 0).select(0, length - 1).to(at::kFloat).contiguous();
   // A larger vocabulary's other tokens stand for no byte.
   const std::int64_t bytes = std::min<std::int64_t>(last.numel(), 256);
   return {last.data_ptr<float>(), last.data_ptr<float>() + bytes};
@@ -68,7 +71,7 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
     if (static_cast<std::int64_t>(context.size()) > block) {
       context.erase(context.begin(), context.end() - block);
     }
-    std::vector<float> logits = next_logits(strategy, context);
+    std::vector<float> logits = next_logits(strategy, context, options.multiple);
     const std::int32_t token = draw(logits, options, random);
     context.push_back(token);
     const std::string text = tokenizer->decode({&token, 1});

@@ -17,6 +17,9 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0 = always the likeliest byte
   std::int64_t top_k = 40;   // only the k likeliest; 0 = all
   std::uint64_t seed = 1;
+  /// The model reads sequences of multiples of this length (sequence parallel): zeros follow the
+  /// text, which a causal model does not see.
+  std::int64_t multiple = 1;
 };
 
 /// What the model writes after `prompt` (without it). Samples from logits / temperature among the

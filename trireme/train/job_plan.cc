@@ -49,17 +49,29 @@ void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = "--link";
 }
 
+// Of one of the ranks that share a layer.
+std::vector<models::BlockActivations> among_tensor_ranks(
+    std::vector<models::BlockActivations> blocks, const StrategyOptions& strategy) {
+  for (models::BlockActivations& block : blocks) {
+    const std::int64_t whole = strategy.sequence ? 0 : block.whole;
+    block.kept = whole + (block.kept - whole) / strategy.tensor;
+    block.probabilities /= strategy.tensor;
+    if (strategy.sequence) block.inputs /= strategy.tensor;
+  }
+  return blocks;
+}
+
 // `data`: of job.ranks, those that are left for it.
 void check_data(const Settings& settings, const plan::Job& job, int data) {
   const int asked = settings.strategy.data;
   if (asked == 0 || asked == data || asked * job.owners == data) return;
-  const int wanted = asked * job.pipeline;
+  const int wanted = asked * job.model_ranks();
   throw ConfigError(
       "parallel.data = " + std::to_string(asked) +
-          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) + " are " +
-                                  std::to_string(wanted) + " ranks"
-                            : "") +
-          ", but " + std::to_string(job.ranks) + " ranks were asked for",
+          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) : "") +
+          (job.tensor > 1 ? " x parallel.tensor = " + std::to_string(job.tensor) : "") +
+          (job.model_ranks() > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
+          std::to_string(job.ranks) + " ranks were asked for",
       {.operation = "plan",
        .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
 }
@@ -68,10 +80,11 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
   const memory::RecomputePolicy recompute =
       memory::parse_recompute(policy, figures.activations.size());
   job.recompute = policy;
-  job.activations_per_micro = job.kept_per_micro =
-      memory::peak_activations(figures.activations, recompute);
-  if (job.offloads_activations)
+  job.activations_per_micro = memory::peak_activations(figures.activations, recompute);
+  if (job.offloads_activations) {
     job.activations_per_micro = memory::peak_of_offloaded(figures.activations, recompute);
+    job.file_per_micro = memory::bytes_of_offloaded(figures.activations, recompute);
+  }
   job.share_again = memory::share_again(figures.activations, recompute);
 }
 
@@ -128,7 +141,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.name = name;
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
-  const ModelFigures figures = settings.model.figures(settings.batches.micro);
+  ModelFigures figures = settings.model.figures(settings.batches.micro);
+  figures.activations = among_tensor_ranks(std::move(figures.activations), settings.strategy);
   const DataWords& words = settings.model.data->words();
   job.model = settings.model.description;
   job.data = settings.model.data->describe(corpus);
@@ -149,6 +163,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.pipeline = settings.strategy.pipeline;
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
+  job.tensor = settings.strategy.tensor;
+  job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
   parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
   const int data = std::max(1, job.data_ranks());

@@ -25,10 +25,10 @@ const observe::TraceSpan* last_step(const observe::RankTrace& trace) {
 
 }  // namespace
 
-std::string recorded_passes(std::span<const observe::RankTrace> traces, int data_ranks) {
+std::string recorded_passes(std::span<const observe::RankTrace> traces, int stage_ranks) {
   std::string lines;
   for (const observe::RankTrace& trace : traces) {
-    if (trace.rank % data_ranks != 0) continue;
+    if (trace.rank % stage_ranks != 0) continue;
     const observe::TraceSpan* step = last_step(trace);
     if (step == nullptr) continue;
     const auto seconds = [&](std::int64_t at) {
@@ -38,7 +38,7 @@ std::string recorded_passes(std::span<const observe::RankTrace> traces, int data
       const std::string& name = trace.names[span.name];
       if (!is_pass(name) || span.begin < step->begin || span.end > step->end) continue;
       lines += nlohmann::json{{"event", "pass"},
-                              {"rank", trace.rank / data_ranks},
+                              {"rank", trace.rank / stage_ranks},
                               {"pass", name},
                               {"begin", seconds(span.begin)},
                               {"end", seconds(span.end)}}

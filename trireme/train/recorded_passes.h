@@ -11,8 +11,9 @@ inline namespace v0 {
 namespace train {
 
 /// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02}, seconds on
-/// rank 0's clock. Of the last step, and of the pipeline at data coordinate 0.
-std::string recorded_passes(std::span<const observe::RankTrace> traces, int data_ranks);
+/// rank 0's clock. Of the last step, and of the pipeline of rank 0; `stage_ranks` ranks stand at
+/// each of its coordinates.
+std::string recorded_passes(std::span<const observe::RankTrace> traces, int stage_ranks);
 
 }  // namespace train
 }  // namespace v0

@@ -264,8 +264,8 @@ void add_local_keys(config::Schema& schema) {
 
 void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
-              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
-              "Empty: in memory."});
+              "A folder: optimizer state, bf16's master weights, and a rank's part of the weights "
+              "under zero3 and hybrid lie in a mapped file there. Empty: in memory."});
   schema.add(
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
@@ -337,7 +337,14 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"parallel.chunks", whole(0),
               "Of a pipeline: stages that a rank holds; 0 = as few as the schedule can have.", 0,
               9999});
-  for (const char* axis : {"context", "tensor", "expert"}) {
+  schema.add({"parallel.tensor", whole(1),
+              "Ranks that share the tensors of each layer (GPT, BERT). Weights agree with one "
+              "process's within a tolerance.",
+              1, 9999});
+  schema.add({"parallel.sequence", false,
+              "With parallel.tensor: what lies between the cut layers is cut along the sequence, "
+              "which takes less memory."});
+  for (const char* axis : {"context", "expert"}) {
     schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
   }
   add_memory_keys(schema);
@@ -526,6 +533,8 @@ Settings::Settings(const config::Config& config) {
   strategy = {.sync = config.text("parallel.sync"),
               .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
+              .tensor = static_cast<int>(integer("parallel.tensor")),
+              .sequence = config.boolean("parallel.sequence"),
               .schedule = config.text("parallel.schedule"),
               .chunks = static_cast<int>(integer("parallel.chunks")),
               .shard = static_cast<int>(integer("parallel.shard")),

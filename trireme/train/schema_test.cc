@@ -217,7 +217,7 @@ TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
 
 TEST(Settings, WhatIsNotThereYetIsRefused) {
   EXPECT_THAT(refusal({"parallel.sync=server"}), HasSubstr("plain"));
-  EXPECT_THAT(refusal({"parallel.tensor=2"}), HasSubstr("out of range"));
+  EXPECT_THAT(refusal({"parallel.context=2"}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({"memory.recompute=\"all\""}), HasSubstr("none, selective, full, every-K"));
 }
 

@@ -255,9 +255,9 @@ class Trainer {
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
-    const int shares = job_.assignment().size();  // ranks of one pipeline have the same
+    const kernel::Assignment shares = job_.assignment();  // ranks of one model have the same
     const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
-                                        job_.rank() % shares, shares);
+                                        shares.place_of(job_.rank()), shares.size());
     strategy_.use_average(true);
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);
@@ -299,8 +299,11 @@ class Trainer {
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
     if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && writes) {
       job_.activity("generate");
-      outcome_.sample = generate(strategy_, settings_.model.context, "\n",
-                                 {.bytes = settings_.sample_bytes, .seed = settings_.batches.seed});
+      outcome_.sample =
+          generate(strategy_, settings_.model.context, "\n",
+                   {.bytes = settings_.sample_bytes,
+                    .seed = settings_.batches.seed,
+                    .multiple = settings_.strategy.sequence ? settings_.strategy.tensor : 1});
     }
     write_trace();
     report.finish(outcome_);
@@ -320,8 +323,8 @@ class Trainer {
     const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
     if (job_.rank() != 0) return;
     write_whole(spec_.trace, observe::chrome_json(traces));
-    if (settings_.strategy.pipeline > 1)
-      write_whole(folder_.passes(), recorded_passes(traces, job_.assignment().size()));
+    if (const kernel::Assignment shares = job_.assignment(); settings_.strategy.pipeline > 1)
+      write_whole(folder_.passes(), recorded_passes(traces, shares.size() * shares.together));
   }
 
   std::int64_t largest(std::int64_t mine) {

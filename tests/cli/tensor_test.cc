@@ -1,0 +1,121 @@
+// parallel.tensor through the command: one plan, one training, any layout beside it, and no hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class Tensor : public ::testing::Test {
+ protected:
+  std::string train(const std::string& out, const std::string& ranks,
+                    const std::vector<std::string>& assignments) const {
+    std::vector<std::string> words = {"train", config_, "--ranks", ranks, "--out", out};
+    for (const std::string& one : assignments) words.insert(words.end(), {"--set", one});
+    const CommandResult result = run(words);
+    EXPECT_EQ(result.code, 0) << out << ": " << result.out << result.err;
+    return run({"inspect", out, "--hash"}).out;
+  }
+  CommandResult run(const std::vector<std::string>& words) const {
+    return trireme_command(words).in(folder_.path()).run(120);
+  }
+  double validation(const std::string& out) const {
+    double last = 0;
+    std::istringstream lines(read_file(folder_.file(out + "/events.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      if (const Json event = Json::parse(line); event.at("event") == "validation")
+        last = event.at("loss");
+    return last;
+  }
+
+  Folder folder_;
+  const std::string config_ = tiny_config(folder_, "steps = 6\n");
+};
+
+TEST_F(Tensor, TrainsTheSameModelOnAnyMesh) {
+  train("one", "1", {});
+  const std::string two = train("two", "2", {"parallel.tensor=2"});
+  EXPECT_NEAR(validation("two"), validation("one"), 1e-3 * validation("one"));
+  EXPECT_GT(validation("two"), 0);
+  EXPECT_EQ(train("data", "4", {"parallel.tensor=2", "parallel.sync=zero3"}), two);
+  EXPECT_EQ(train("pipeline", "4", {"parallel.tensor=2", "parallel.pipeline=2"}), two);
+  train("sequence", "2", {"parallel.tensor=2", "parallel.sequence=true"});
+  EXPECT_NEAR(validation("sequence"), validation("one"), 1e-3 * validation("one"));
+}
+
+TEST_F(Tensor, WhatWasTrainedOnManyRanksIsReadOnOne) {
+  for (const char* axis : {"parallel.tensor=2", "parallel.pipeline=2"}) {
+    const std::string out = std::string(axis).substr(9, 6);
+    train(out, "2", {axis});
+    const CommandResult loss = run({"eval", out, "--json"});
+    ASSERT_EQ(loss.code, 0) << loss.out << loss.err;
+    EXPECT_NEAR(Json::parse(loss.out).at("loss").get<double>(), validation(out), 1e-4);
+    const CommandResult text = run({"generate", out, "--bytes", "5"});
+    EXPECT_EQ(text.code, 0) << text.out << text.err;
+  }
+}
+
+TEST_F(Tensor, GoesOnWithAnotherNumberOfRanks) {
+  train("run", "2", {"parallel.tensor=2"});
+  const std::string before = run({"inspect", "run", "--hash"}).out;
+  const CommandResult same = run({"train", "--resume", "run", "--ranks", "1", "--set",
+                                  "parallel.tensor=1", "--set", "train.steps=8"});
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+  EXPECT_NE(run({"inspect", "run", "--hash"}).out, before);
+}
+
+TEST_F(Tensor, ThePlanSaysWhatItIs) {
+  const CommandResult plan =
+      run({"plan", config_, "--ranks", "4", "--set", "parallel.tensor=2", "--set",
+           "parallel.sequence=true", "--set", "parallel.sync=zero1"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("2 tensor-parallel ranks (and sequence parallel) x 2"),
+                              HasSubstr("agree within a tolerance")));
+  const auto weights = [&](const char* tensor) {
+    const CommandResult result = run({"plan", config_, "--ranks", tensor, "--json", "--set",
+                                      std::string("parallel.tensor=") + tensor});
+    return Json::parse(result.out).at("predicted_weight_bytes").get<double>();
+  };
+  EXPECT_NEAR(weights("2"), weights("1") / 2, 1);
+}
+
+TEST_F(Tensor, RefusesWhatDoesNotDivide) {
+  for (const char* command : {"plan", "train"}) {
+    const CommandResult ranks =
+        run({command, config_, "--ranks", "3", "--set", "parallel.tensor=2"});
+    EXPECT_EQ(ranks.code, 2) << ranks.out;
+    EXPECT_THAT(ranks.err, HasSubstr("3 = 1 x 2 + 1"));
+  }
+  const CommandResult heads =
+      run({"train", config_, "--ranks", "3", "--set", "parallel.tensor=3", "--out", "none"});
+  EXPECT_EQ(heads.code, 2) << heads.out;
+  EXPECT_THAT(heads.err, HasSubstr("/ 3 leaves"));
+}
+
+TEST_F(Tensor, AKilledRankEndsTheOthersInTime) {
+  Command::Running running =
+      trireme_command({"train", config_, "--ranks", "2", "--set", "parallel.tensor=2", "--set",
+                       "train.steps=100000", "--set", "timeout=5"})
+          .in(folder_.path())
+          .start();
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  for (const pid_t child : descendants(running.pid()))
+    if (environment_of(child, "TRIREME_RANK") == "1") kill(child, SIGKILL);
+  const CommandResult result = running.wait(40);
+  EXPECT_FALSE(result.timed_out) << result.out << result.err;
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.err, HasSubstr("rank 1"));
+}
+
+}  // namespace
+}  // namespace trireme::testing

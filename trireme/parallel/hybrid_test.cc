@@ -1,0 +1,350 @@
+// Tensor parallelism, and everything else beside it on one mesh, through Strategy: weights agree
+// with one process's within a tolerance, and for one number of tensor-parallel ranks they are the
+// same bits whatever else is chosen.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/bert.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/seat.h"
+#include "trireme/parallel/strategy.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kBlock = 8, kVocab = 22;  // 4 ranks have 5, 6, 5, 6 rows of it
+constexpr int kSteps = 3;
+
+models::Blocks gpt(const std::string& precision = "fp64") {
+  return models::make_gpt({.layers = 3,
+                           .heads = 4,
+                           .width = 16,
+                           .block = kBlock,
+                           .vocab = kVocab,
+                           .dropout = 0.1,
+                           .precision = precision});
+}
+
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index, std::uint32_t total) {
+  const std::int64_t rows = index + 1 == total && step % 2 == 1 ? 1 : 2;
+  at::Tensor noise = at::empty({rows, kBlock + 1}, at::kFloat);
+  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, kVocab);
+  const at::Tensor tokens = noise.to(at::kLong).clamp_max(kVocab - 1);
+  return {.index = index,
+          .first_sample = 2 * index,
+          .count = rows * kBlock,
+          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
+                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
+}
+
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
+               const kernel::Assignment& assignment) {
+  Batch batch{.total = total, .step = step};
+  for (std::uint32_t i = 0; i < total; ++i) batch.global_count += micro_batch(step, i, total).count;
+  for (const std::uint32_t i : leaves_of(assignment, total, rank))
+    batch.micro.push_back(micro_batch(step, i, total));
+  return batch;
+}
+
+// A rank's strategy, and which micro-batches are its.
+struct Rank {
+  Rank(testing::RankContext& context, const models::Blocks& model, StrategyOptions options,
+       const OptimizerOptions& optimizer = AdamW{.learning_rate = 1e-2})
+      : rank(context.rank), seat{.world = context.world.get()} {
+    seat.assign = [this](const kernel::Assignment& dealt) { assignment = dealt; };
+    options.bucket_bytes = 2048;
+    strategy.emplace(seat, model, std::move(options), optim::make_optimizer(optimizer));
+  }
+  StepResult step(int number, std::uint32_t total = 8) {
+    return strategy->step(batch_of(number, total, rank, assignment), token_loss());
+  }
+  int rank;
+  kernel::Assignment assignment;
+  parallel::Seat seat;
+  std::optional<Strategy> strategy;
+};
+
+struct Layout {
+  int data = 1;
+  StrategyOptions options = {};
+  int ranks() const { return options.pipeline * data * options.tensor; }
+};
+
+std::string name_of(const Layout& layout) {
+  const StrategyOptions& o = layout.options;
+  return "pipeline " + std::to_string(o.pipeline) + " x data " + std::to_string(layout.data) +
+         " x tensor " + std::to_string(o.tensor) + (o.sequence ? ", sequence, " : ", ") + o.sync +
+         ", " + o.schedule + ", recompute " + o.recompute;
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  double validation = 0;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+struct Trained {
+  Outcome outcome;
+  std::map<std::string, at::Tensor> state;  // whole, flat
+  std::string metadata;
+};
+
+// Puts `shards` into whole tensors, and counts their elements.
+void gather(const std::vector<NamedShard>& shards, std::map<std::string, at::Tensor>& into) {
+  for (const NamedShard& shard : shards) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shard.shape) count *= size;
+    at::Tensor& whole = into[shard.name];
+    if (!whole.defined()) whole = at::full({count}, NAN, shard.local.options());
+    ASSERT_EQ(whole.numel(), count) << shard.name;
+    whole.narrow(0, shard.begin, shard.end - shard.begin).copy_(shard.local.flatten());
+  }
+}
+
+struct Course {
+  const Trained* from = nullptr;
+  int first = 0, last = kSteps;
+};
+
+Trained train(const models::Blocks& model, Layout layout, const Course& course = {}) {
+  layout.options.clip = 0.5;
+  Trained trained;
+  std::mutex mutex;
+  std::vector<Outcome> all(static_cast<std::size_t>(layout.ranks()));
+  testing::run_ranks(layout.ranks(), [&](testing::RankContext& context) {
+    Rank rank(context, model, layout.options);
+    Outcome& own = all[static_cast<std::size_t>(context.rank)];
+    if (course.from != nullptr) {
+      for (const NamedShard& shard : rank.strategy->state())
+        shard.local.flatten().copy_(
+            course.from->state.at(shard.name).narrow(0, shard.begin, shard.end - shard.begin));
+      rank.strategy->restored(course.from->metadata);
+    }
+    for (int step = course.first; step < course.last; ++step) {
+      const StepResult result = rank.step(step, step == 1 ? 5 : 8);
+      EXPECT_EQ(result.count, batch_of(step, step == 1 ? 5 : 8, 0, {}).global_count);
+      own.losses.push_back(result.loss);
+      own.norms.push_back(result.gradient_norm);
+    }
+    kernel::Assignment shares = kernel::contiguous(layout.data);
+    shares.together = layout.options.tensor;
+    own.validation =
+        rank.strategy->evaluate({batch_of(100, 4, context.rank, shares)}, token_loss());
+    own.hash = rank.strategy->weights_hash();
+    const auto state = rank.strategy->state();
+    const std::lock_guard lock(mutex);
+    trained.metadata = rank.strategy->metadata();
+    gather(state, trained.state);
+  });
+  for (const Outcome& one : all) EXPECT_EQ(one, all[0]) << name_of(layout);
+  trained.outcome = all[0];
+  return trained;
+}
+
+void expect_near(const Trained& own, const Trained& one, double tolerance,
+                 const std::string& where) {
+  ASSERT_EQ(own.state.size(), one.state.size()) << where;
+  for (const auto& [name, whole] : one.state) {
+    const at::Tensor mine = own.state.at(name);
+    ASSERT_EQ(mine.sizes(), whole.sizes()) << name << ", " << where;
+    EXPECT_LE((mine - whole).norm().item<double>(), tolerance * whole.norm().item<double>())
+        << name << ", " << where;
+  }
+  for (std::size_t i = 0; i < one.outcome.losses.size(); ++i) {
+    EXPECT_NEAR(own.outcome.losses[i], one.outcome.losses[i], tolerance * one.outcome.losses[i])
+        << where;
+    EXPECT_NEAR(own.outcome.norms[i], one.outcome.norms[i], tolerance * one.outcome.norms[i])
+        << where;
+  }
+  EXPECT_NEAR(own.outcome.validation, one.outcome.validation, tolerance * one.outcome.validation)
+      << where;
+}
+
+TEST(Hybrid, TensorParallelRanksTrainTheModelOfOneProcess) {
+  const models::Blocks bert = models::make_bert({.layers = 2,
+                                                 .heads = 4,
+                                                 .width = 16,
+                                                 .block = kBlock,
+                                                 .vocab = kVocab,
+                                                 .dropout = 0.1,
+                                                 .precision = "fp64"});
+  for (const auto& [model, name] : {std::pair{gpt(), "gpt"}, {bert, "bert"}}) {
+    const Trained one = train(model, {.options = {.precision = "fp64", .ema = 0.9}});
+    for (const int tensor : {2, 4}) {
+      for (const bool sequence : {false, true}) {
+        const Layout layout{
+            .options = {.tensor = tensor, .sequence = sequence, .precision = "fp64", .ema = 0.9}};
+        expect_near(train(model, layout), one, 1e-10, name + std::string(", ") + name_of(layout));
+      }
+    }
+  }
+}
+
+TEST(Hybrid, InSixteenAndThirtyTwoBitsTheLossIsNearOneProcesss) {
+  for (const auto& [precision, tolerance] : {std::pair{"fp32", 1e-5}, {"bf16", 2e-2}}) {
+    const Trained one = train(gpt(precision), {.options = {.precision = precision}});
+    const Trained cut = train(gpt(precision), {.options = {.tensor = 2, .precision = precision}});
+    EXPECT_NEAR(cut.outcome.validation, one.outcome.validation, tolerance * one.outcome.validation)
+        << precision;
+  }
+}
+
+TEST(Hybrid, WhatElseIsChosenChangesNoBit) {
+  for (const bool sequence : {false, true}) {
+    const StrategyOptions base{.tensor = 2, .sequence = sequence, .precision = "fp32"};
+    const Outcome reference = train(gpt("fp32"), {.options = base}).outcome;
+    std::vector<Layout> layouts;
+    for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) {
+      layouts.push_back({.data = 2, .options = base});
+      layouts.back().options.sync = sync;
+    }
+    layouts.push_back({.data = 4, .options = base});
+    layouts.back().options.sync = "hybrid";
+    layouts.back().options.shard = 2;
+    for (const char* recompute : {"selective", "full"}) {
+      layouts.push_back({.options = base});
+      layouts.back().options.recompute = recompute;
+    }
+    for (const auto& [schedule, sync] :
+         {std::pair{"gpipe", "plain"}, {"1f1b", "zero1"}, {"zb-h1", "plain"}}) {
+      layouts.push_back({.data = sync == std::string("zero1") ? 2 : 1, .options = base});
+      layouts.back().options.pipeline = 2;
+      layouts.back().options.schedule = schedule;
+      layouts.back().options.sync = sync;
+    }
+    for (const Layout& layout : layouts)
+      EXPECT_EQ(train(gpt("fp32"), layout).outcome, reference) << name_of(layout);
+  }
+}
+
+TEST(Hybrid, SixtyFourRanksTrainTheSameModel) {
+  const StrategyOptions base{.tensor = 4, .precision = "fp32"};
+  const Outcome reference = train(gpt("fp32"), {.options = base}).outcome;
+  for (const auto& [pipeline, sync] : {std::pair{1, "hybrid"}, {4, "zero1"}}) {
+    Layout layout{.data = 16 / pipeline, .options = base};
+    layout.options.pipeline = pipeline;
+    layout.options.sync = sync;
+    if (layout.options.sync == "hybrid") layout.options.shard = 4;
+    EXPECT_EQ(train(gpt("fp32"), layout).outcome, reference) << name_of(layout);
+  }
+}
+
+TEST(Hybrid, StateGoesOnAtAnyTensorSize) {
+  const auto layout = [](int tensor, int data, const char* sync) {
+    return Layout{.data = data,
+                  .options = {.sync = sync, .tensor = tensor, .precision = "fp64", .ema = 0.9}};
+  };
+  const Course begin{.last = 2};
+  const Trained end = train(gpt(), layout(1, 1, "plain"), {.last = 4});
+  std::vector<Trained> halves;
+  for (const Layout& one : {layout(1, 1, "plain"), layout(2, 1, "plain"), layout(4, 2, "zero3")})
+    halves.push_back(train(gpt(), one, begin));
+  for (const Trained& half : halves) {
+    for (const auto& [name, tensor] : half.state)
+      EXPECT_FALSE(tensor.isnan().any().item<bool>()) << name << " has holes";
+    for (const Layout& one :
+         {layout(1, 2, "zero1"), layout(2, 2, "zero2"), layout(4, 1, "plain")}) {
+      const Trained read = train(gpt(), one, {.from = &half, .first = 2, .last = 2});
+      for (const auto& [name, tensor] : half.state)
+        EXPECT_TRUE(at::equal(read.state.at(name), tensor)) << name << ", " << name_of(one);
+      EXPECT_EQ(read.outcome.hash, half.outcome.hash);
+      const Trained rest = train(gpt(), one, {.from = &half, .first = 2, .last = 4});
+      EXPECT_NEAR(rest.outcome.validation, end.outcome.validation, 1e-9) << name_of(one);
+    }
+  }
+}
+
+TEST(Hybrid, InferGivesWholeLogits) {
+  std::vector<at::Tensor> values(3);
+  for (const int tensor : {1, 2}) {
+    testing::run_ranks(tensor, [&](testing::RankContext& context) {
+      Rank rank(context, gpt(), {.tensor = tensor, .precision = "fp64"});
+      values[static_cast<std::size_t>(tensor == 1 ? 2 : context.rank)] =
+          rank.strategy->infer(micro_batch(0, 0, 4)).at(0);
+      EXPECT_EQ(rank.strategy->has_whole_weights(), tensor == 1);
+    });
+  }
+  EXPECT_TRUE(at::equal(values[0], values[1]));
+  EXPECT_TRUE(at::allclose(values[0], values[2], 1e-10, 1e-12));
+}
+
+TEST(Hybrid, WhatIsNotFiniteIsSkippedByAll) {
+  testing::run_ranks(4, [&](testing::RankContext& context) {
+    Rank rank(context, gpt(), {.tensor = 2, .precision = "fp64", .skip_not_finite = 1});
+    const Loss broken = [](const models::Value& output, const MicroBatch& micro) {
+      const at::Tensor loss = token_loss()(output, micro);
+      return micro.index == 3 ? loss / 0.0 : loss;
+    };
+    const std::string before = rank.strategy->weights_hash();
+    const StepResult result =
+        rank.strategy->step(batch_of(0, 8, rank.rank, rank.assignment), broken);
+    EXPECT_THAT(result.skipped, HasSubstr("micro-batch 3"));
+    EXPECT_EQ(rank.strategy->weights_hash(), before);
+    EXPECT_TRUE(rank.step(1).skipped.empty());
+    EXPECT_NE(rank.strategy->weights_hash(), before);
+  });
+}
+
+std::string refusal(int ranks, const models::Blocks& model, const StrategyOptions& options,
+                    const OptimizerOptions& optimizer = AdamW{}) {
+  std::string message;
+  testing::run_ranks(ranks, [&](testing::RankContext& context) {
+    try {
+      Rank rank(context, model, options, optimizer);
+      rank.step(0);
+      ADD_FAILURE() << "it was accepted";
+    } catch (const ConfigError& error) {
+      if (context.rank == 0) message = error.what();
+    }
+  });
+  return message;
+}
+
+TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
+  EXPECT_THAT(refusal(3, gpt("fp32"), {.tensor = 2}),
+              HasSubstr("parallel.tensor = 2 does not divide 3 ranks: 1 are left over"));
+  EXPECT_THAT(refusal(6, gpt("fp32"), {.pipeline = 2, .tensor = 2}),
+              HasSubstr("2 x 2 = 4 does not divide 6 ranks: 2 are left over"));
+  EXPECT_THAT(refusal(3, gpt("fp32"), {.tensor = 3}), HasSubstr("4 / 3 leaves 1"));
+  EXPECT_THAT(refusal(2, gpt("fp32"), {.sync = "local_sgd", .tensor = 2}),
+              HasSubstr("local_sgd\" with parallel.tensor = 2"));
+  EXPECT_THAT(refusal(2, gpt("fp32"), {.tensor = 2}, Lamb{}),
+              HasSubstr("lamb with parallel.tensor"));
+  EXPECT_THAT(refusal(1, gpt("fp32"), {.sequence = true}), HasSubstr("parallel.tensor = 1"));
+  models::Blocks plain;
+  plain.add("layer", [] { return torch::nn::Linear(4, 4); });
+  EXPECT_THAT(refusal(2, plain, {.tensor = 2}), HasSubstr("no layer of this model can be cut"));
+}
+
+TEST(Hybrid, ATokenOutsideTheVocabularyIsNamedOnEveryRank) {
+  std::atomic<int> named = 0;
+  testing::run_ranks(2, [&](testing::RankContext& context) {
+    Rank rank(context, gpt("fp32"), {.tensor = 2});
+    Batch batch = batch_of(0, 2, rank.rank, rank.assignment);
+    batch.micro[1].fields[0].second[0][3] = kVocab;
+    try {
+      rank.strategy->step(batch, token_loss());
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("token 22 is outside the vocabulary of 22"));
+      ++named;
+    }
+  });
+  EXPECT_EQ(named, 2);
+}
+
+}  // namespace
+}  // namespace trireme
