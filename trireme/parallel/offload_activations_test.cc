@@ -99,6 +99,22 @@ TEST(OffloadActivations, ChangesNoBitInAPipeline) {
   }
 }
 
+TEST(OffloadActivations, ChangesNoBitWhereRanksShareALayer) {
+  const std::string folder = ::testing::TempDir();
+  for (const bool sequence : {false, true}) {
+    Layout layout{2, {.tensor = 2, .sequence = sequence}};
+    const std::string kept = train(gpt(), token_loss(), layout);
+    layout.options.offload_activations = folder;
+    EXPECT_EQ(train(gpt(), token_loss(), layout), kept) << sequence;
+    layout.options.recompute = "every-2";
+    EXPECT_EQ(train(gpt(), token_loss(), layout), kept) << sequence;
+    layout.ranks = 4;
+    layout.options.pipeline = 2;
+    layout.options.schedule = "zb-h1";
+    EXPECT_EQ(train(gpt(), token_loss(), layout), kept) << sequence;
+  }
+}
+
 // Convolutions, and statistics that are written in forward.
 TEST(OffloadActivations, ChangesNoBitWithBatchNorm) {
   const std::string one = train(resnet(), class_loss(), {});

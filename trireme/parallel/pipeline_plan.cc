@@ -50,10 +50,10 @@ std::vector<std::size_t> even_cut(std::size_t blocks, int stages) {
 }
 
 void check_pipeline_sync(const std::string& sync, int ranks) {
-  if (ranks == 1 || sync == "plain" || sync == "zero1") return;
+  if (ranks == 1 || sync == "plain" || sync == "zero1" || sync == "zero2") return;
   throw ConfigError(
       "parallel.sync = \"" + sync + "\" with parallel.pipeline = " + std::to_string(ranks),
-      {.operation = "pipeline", .advice = "Use plain or zero1."});
+      {.operation = "pipeline", .advice = "Use plain, zero1 or zero2."});
 }
 
 }  // namespace parallel
