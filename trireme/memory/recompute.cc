@@ -245,6 +245,14 @@ std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& bloc
   return most;
 }
 
+std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blocks,
+                                const RecomputePolicy& policy) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i + 1 < blocks.size(); ++i)
+    bytes += cost_of(blocks[i], policy.of(i, blocks.size()), false).stays;
+  return bytes;
+}
+
 double share_again(const std::vector<models::BlockActivations>& blocks,
                    const RecomputePolicy& policy) {
   double again = 0, forward = 0;

@@ -72,6 +72,9 @@ std::int64_t peak_activations(const std::vector<models::BlockActivations>& block
 /// the one before it, which is written or fetched, and what is there once.
 std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& blocks,
                                const RecomputePolicy& policy);
+/// What the file then holds: all that stays of all blocks but the last.
+std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blocks,
+                                const RecomputePolicy& policy);
 /// What is computed a second time, over the work of forward and backward (twice a forward pass);
 /// 0 where the work is not known.
 double share_again(const std::vector<models::BlockActivations>& blocks,

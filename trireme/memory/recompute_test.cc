@@ -195,6 +195,8 @@ TEST(Recompute, TheBytesOfAPolicy) {
   };
   EXPECT_EQ(offloaded("none"), 200);
   EXPECT_EQ(offloaded("full"), 10 + 10 + 100);
+  EXPECT_EQ(memory::bytes_of_offloaded(blocks, parse_recompute("none")), 300);
+  EXPECT_EQ(memory::bytes_of_offloaded(blocks, parse_recompute("every-2")), 100 + 2 * 10);
 }
 
 }  // namespace

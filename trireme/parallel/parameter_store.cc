@@ -232,7 +232,7 @@ void ParameterStore::make_masters() {
       part.master = compute;
     } else {
       part.master = compute.to(master_type(parameter.compute));
-      part.compute = compute.data_ptr();
+      part.compute = compute;
     }
     parts_.push_back(std::move(part));
   }
@@ -251,7 +251,7 @@ std::vector<optim::OwnedSlice> ParameterStore::slices() const {
                       .end = part.piece.end,
                       .master_dtype = parameter.master,
                       .weight = part.master.data_ptr(),
-                      .compute = part.compute,
+                      .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
                       .decay = parameter.decay});
   }
   return slices;
@@ -278,19 +278,16 @@ void ParameterStore::show(std::uint32_t unit, void* whole) {
 }
 
 std::vector<at::Tensor> ParameterStore::cold_memory() const {
-  std::vector<at::Tensor> memory;
+  std::vector<at::Tensor> memory = own_;
   for (const OwnPart& part : parts_)
-    if (part.compute != nullptr) memory.push_back(part.master);
+    if (part.compute.defined()) memory.push_back(part.master);
   return memory;
 }
 
 void ParameterStore::refresh() {
   const c10::AutoGradMode no_grad(false);
-  for (const OwnPart& part : parts_) {
-    if (part.compute == nullptr) continue;
-    const StoredParameter& parameter = parameters_[part.piece.parameter];
-    at::from_blob(part.compute, {part.piece.size()}, parameter.compute).copy_(part.master);
-  }
+  for (const OwnPart& part : parts_)
+    if (part.compute.defined()) part.compute.copy_(part.master);
 }
 
 bool ParameterStore::masters_are_whole() const noexcept {

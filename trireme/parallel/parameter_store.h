@@ -107,8 +107,9 @@ class ParameterStore {
   void show(std::uint32_t unit, void* whole);
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
-  /// Memory that forward and backward do not read: master weights that are not the compute weights.
-  /// A storage may move as long as nobody has asked for slices().
+  /// Memory that forward and backward do not read themselves: master weights that are not the
+  /// compute weights; where weights are sharded, this rank's parts, which are gathered from. A
+  /// storage may move as long as nobody has asked for slices().
   std::vector<at::Tensor> cold_memory() const;
 
   /// compute = bf16(master) of the own parts: after the masters were written from outside.
@@ -136,8 +137,8 @@ class ParameterStore {
 
   struct OwnPart {
     Piece piece;
-    at::Tensor master;  // elements of the piece; aliases the weights where the types agree
-    void* compute = nullptr;
+    at::Tensor master;   // elements of the piece; aliases the weights where the types agree
+    at::Tensor compute;  // the weights where they do not
   };
 
   std::map<std::string, std::string> ties_;

@@ -61,8 +61,9 @@ struct StrategyOptions {
   /// Of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK |
   /// onebit (parallel/data/compression). Any but none ends the promise of equal bits on any layout.
   std::string compression = "none";
-  /// A folder: optimizer state, and master weights that are not the weights themselves, lie in a
-  /// mapped file there instead of in memory. Empty: in memory. Changes no bit.
+  /// A folder: optimizer state, master weights that are not the weights themselves, and a rank's
+  /// part of weights under zero3 and hybrid lie in a mapped file there. Empty: in memory. Changes
+  /// no bit.
   std::string offload = {};
   /// none | selective | full | every-K, or a list with one of the first three for each block, such
   /// as "full*3,none*2": activations that are computed again in backward instead of kept

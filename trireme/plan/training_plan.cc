@@ -133,7 +133,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.activations = live(job.activations_per_micro);
   if (job.offloads_activations) {
     memory.activations = job.activations_per_micro * plan.lanes;
-    memory.in_file = live(job.kept_per_micro);
+    memory.in_file = live(job.file_per_micro);
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
@@ -365,7 +365,7 @@ std::string explain(const TrainingPlan& plan) {
       << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
       << " + activations " << megabytes(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (of " + megabytes(memory.in_file) + ", in a file)" : "")
+      << (job.offloads_activations ? " (and " + megabytes(memory.in_file) + " in a file)" : "")
       << " + temporaries " << megabytes(memory.temporaries) << "\n"
       << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
       << megabytes(memory.kernels);

@@ -58,10 +58,10 @@ struct Job {
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
-  // memory.offload_activations: of what would be kept, all but what activations_per_micro says lies
-  // in a file, whatever the number of micro-batches in a pipeline.
+  // memory.offload_activations: of a micro-batch, beside what activations_per_micro says is in
+  // memory of a lane or rank, whatever the number of micro-batches in a pipeline.
   bool offloads_activations = false;
-  std::int64_t kept_per_micro = 0;   // bytes, there or in memory
+  std::int64_t file_per_micro = 0;   // bytes
   std::string recompute = "none";    // memory.recompute; of "auto", what it came to
   std::string recompute_table = {};  // of "auto", for people; ends with a newline
   double flops_per_micro = 0;        // of its forward and backward pass; 0: not known

@@ -220,6 +220,21 @@ TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
   EXPECT_NEAR(pipeline.compute_seconds * (1 - pipeline.bubble), 2 * 3 * 1.25, 1e-9);
 }
 
+TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
+  plan::Job one = job(8, 1, 2);
+  one.pipeline = 2;
+  const plan::Memory kept = plan::make_plan(one).memory;
+  one.offloads_activations = true;
+  one.activations_per_micro = 2000;
+  one.file_per_micro = 4800;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  ASSERT_GT(plan.live_micro_batches, 1);
+  EXPECT_EQ(plan.memory.activations, 2000) << "whatever the number of micro-batches under way";
+  EXPECT_EQ(plan.memory.in_file, 4800 * plan.live_micro_batches / plan.stages);
+  EXPECT_LT(plan.memory.total(), kept.total());
+  EXPECT_THAT(plan::explain(plan), HasSubstr("MB in a file)"));
+}
+
 // In halves of an all-reduce: gradients to their owners, weights back.
 TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
   plan::Job one = job(8, 1, 2);

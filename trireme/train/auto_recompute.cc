@@ -116,7 +116,10 @@ AutoRecompute choose_recompute(const Activations& blocks, const std::vector<std:
   if (!choice) choice = smallest(options, room);
   std::vector<Recompute> kinds;
   for (const std::size_t option : choice->option) kinds.push_back(kKinds[option]);
-  return {.policy = memory::to_text(kinds), .table = table_of(blocks, names, kinds, room)};
+  const bool all_fits = std::count(kinds.begin(), kinds.end(), Recompute::None) ==
+                        static_cast<std::ptrdiff_t>(kinds.size());
+  return {.policy = all_fits ? "none" : memory::to_text(kinds),
+          .table = table_of(blocks, names, kinds, room)};
 }
 
 }  // namespace train

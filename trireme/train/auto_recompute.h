@@ -15,7 +15,7 @@ namespace train {
 inline constexpr const char* kAutoRecompute = "auto";
 
 struct AutoRecompute {
-  std::string policy;  // a list, as memory::parse_recompute() reads it
+  std::string policy;  // "none", or a list as memory::parse_recompute() reads it
   std::string table;   // for people: a line for each run of like blocks; ends with a newline
 };
 

@@ -32,6 +32,7 @@ TEST(AutoRecompute, TakesTheCheapestThatFits) {
     return memory::share_again(kBlocks, memory::parse_recompute(chosen.policy));
   };
   EXPECT_EQ(again(430'000'000), 0);
+  EXPECT_EQ(choose_recompute(kBlocks, kNames, 430'000'000).policy, "none");
   EXPECT_DOUBLE_EQ(again(429'999'999), 1 / 270.);
   EXPECT_DOUBLE_EQ(again(350'000'000), 4 / 270.);
   // Of a layer that runs again all 100 MB are there once.

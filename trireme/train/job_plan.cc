@@ -80,10 +80,11 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
   const memory::RecomputePolicy recompute =
       memory::parse_recompute(policy, figures.activations.size());
   job.recompute = policy;
-  job.activations_per_micro = job.kept_per_micro =
-      memory::peak_activations(figures.activations, recompute);
-  if (job.offloads_activations)
+  job.activations_per_micro = memory::peak_activations(figures.activations, recompute);
+  if (job.offloads_activations) {
     job.activations_per_micro = memory::peak_of_offloaded(figures.activations, recompute);
+    job.file_per_micro = memory::bytes_of_offloaded(figures.activations, recompute);
+  }
   job.share_again = memory::share_again(figures.activations, recompute);
 }
 

@@ -264,8 +264,8 @@ void add_local_keys(config::Schema& schema) {
 
 void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
-              "A folder: optimizer state and bf16's master weights lie in a mapped file there. "
-              "Empty: in memory."});
+              "A folder: optimizer state, bf16's master weights, and a rank's part of the weights "
+              "under zero3 and hybrid lie in a mapped file there. Empty: in memory."});
   schema.add(
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
