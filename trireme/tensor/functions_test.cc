@@ -12,6 +12,7 @@
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/deferred.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/gemm.h"
 
 namespace trireme::tensor {
 namespace {
@@ -278,6 +279,55 @@ TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
                             in[1]);
       },
       [](const Tensors& in) { return in[0] + in[1]; }, values);
+}
+
+// Against operands rounded by hand: every value of the products is theirs but for the order of
+// additions, and the same bits come again.
+TEST(Products, InBf16AreThoseOfRoundedOperands) {
+  struct Restore {
+    ~Restore() { set_fp32_products(Products::Fp32); }
+  } restore;
+  const at::Tensor x = at::randn({33, 70}), weight = at::randn({41, 70}), bias = at::randn({41});
+  const auto rounded = [](const at::Tensor& value) {
+    return value.to(at::kBFloat16).to(at::kDouble);
+  };
+  const auto near = [](const at::Tensor& own, const at::Tensor& wanted) {
+    EXPECT_EQ(own.scalar_type(), at::kFloat);
+    EXPECT_TRUE(at::allclose(own.to(at::kDouble), wanted, 1e-5, 1e-5));
+  };
+  const at::Tensor plain = linear_forward(x, weight, bias);
+  set_fp32_products(Products::Bf16);
+  const at::Tensor y = linear_forward(x, weight, bias);
+  near(y, at::mm(rounded(x), rounded(weight).t()) + bias.to(at::kDouble));
+  EXPECT_FALSE(at::allclose(y, plain, 1e-5, 1e-5));
+  EXPECT_TRUE(at::equal(linear_forward(x, weight, bias), y));
+  near(linear_forward(x, weight, {}), at::mm(rounded(x), rounded(weight).t()));
+  near(linear_input_gradient(y, weight), at::mm(rounded(y), rounded(weight)));
+  near(linear_weight_gradient(y, x), at::mm(rounded(y).t(), rounded(x)));
+  near(linear_weight_gradient(y.t().contiguous().t(), x), at::mm(rounded(y).t(), rounded(x)));
+  // fp64 stays what it is.
+  const at::Tensor wide = x.to(at::kDouble);
+  EXPECT_TRUE(at::equal(linear_forward(wide, weight.to(at::kDouble), {}),
+                        at::linear(wide, weight.to(at::kDouble))));
+}
+
+TEST(Products, AttentionInBf16IsNearThatOfFp32) {
+  struct Restore {
+    ~Restore() { set_fp32_products(Products::Fp32); }
+  } restore;
+  at::Tensor qkv = at::randn({2, 40, 96}).set_requires_grad(true);
+  const auto run_once = [&] {
+    const at::Tensor y = causal_attention(qkv, 2);
+    qkv.mutable_grad() = at::Tensor();
+    y.pow(2).sum().backward();
+    return std::pair{y.detach(), qkv.grad().clone()};
+  };
+  const auto [y, gradient] = run_once();
+  set_fp32_products(Products::Bf16);
+  const auto [own, own_gradient] = run_once();
+  EXPECT_FALSE(at::equal(own, y));
+  EXPECT_LT((own - y).norm().item<double>(), 0.02 * y.norm().item<double>());
+  EXPECT_LT((own_gradient - gradient).norm().item<double>(), 0.03 * gradient.norm().item<double>());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
+#include <atomic>
 #include <vector>
 
 #include "trireme/kernel/elementwise.h"
@@ -33,6 +34,8 @@ namespace tensor {
 namespace {
 
 const KernelTable& table() { return kernel_table(); }
+
+std::atomic<Products> products = Products::Fp32;
 
 char letter(Form form) { return form == Form::Plain ? 'N' : 'T'; }
 
@@ -72,16 +75,25 @@ void through_aten(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, 
                 view(b.data, k, n, b.stride, b.form), accumulate ? 1 : 0, 1);
 }
 
-// The operand in fp32, stored as before with its rows closed up.
-std::vector<float> widened(const Operand<BFloat16>& x, std::int64_t rows, std::int64_t columns) {
+// The operand in another type, stored as before with its rows closed up.
+template <class To, class From>
+std::vector<To> converted(const Operand<From>& x, std::int64_t rows, std::int64_t columns) {
   const auto stored_rows = x.form == Form::Plain ? rows : columns;
   const auto stored_columns = static_cast<std::size_t>(x.form == Form::Plain ? columns : rows);
-  std::vector<float> wide(static_cast<std::size_t>(stored_rows) * stored_columns);
+  std::vector<To> other(static_cast<std::size_t>(stored_rows) * stored_columns);
   for (std::int64_t row = 0; row < stored_rows; ++row) {
     kernel::convert(x.data + row * x.stride,
-                    wide.data() + static_cast<std::size_t>(row) * stored_columns, stored_columns);
+                    other.data() + static_cast<std::size_t>(row) * stored_columns, stored_columns);
   }
-  return wide;
+  return other;
+}
+
+bool in_bf16(const at::Tensor& x) {
+  return x.scalar_type() == at::kFloat && fp32_products() == Products::Bf16;
+}
+
+Operand<float> rows_of(const at::Tensor& x, Form form = Form::Plain) {
+  return {x.const_data_ptr<float>(), x.size(1), form};
 }
 
 // mkldnn::_linear_pointwise: oneDNN's product of x and weight^T for any strides, true fp32.
@@ -113,13 +125,22 @@ void own(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T
                                   static_cast<std::size_t>(c_stride), accumulate});
 }
 
+void gemm_fp32(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
+               float* c, std::int64_t c_stride, bool accumulate) {
+  if (table().attention == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
+  if (sgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
+  call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
+}
+
 }  // namespace
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
           float* c, std::int64_t c_stride, bool accumulate) {
-  if (table().attention == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
-  if (sgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
-  call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
+  if (fp32_products() == Products::Fp32) return gemm_fp32(m, n, k, a, b, c, c_stride, accumulate);
+  const auto rounded_a = converted<BFloat16>(a, m, k), rounded_b = converted<BFloat16>(b, k, n);
+  const Operand<BFloat16> left{rounded_a.data(), a.form == Form::Plain ? k : m, a.form};
+  const Operand<BFloat16> right{rounded_b.data(), b.form == Form::Plain ? n : k, b.form};
+  gemm(m, n, k, left, right, c, c_stride, accumulate);
 }
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
@@ -135,25 +156,52 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, O
   if (library == Library::Blas && gemm_bf16bf16f32_ != nullptr) {
     return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
   }
-  const auto wide_a = widened(a, m, k), wide_b = widened(b, k, n);
+  // bf16 values are fp32 values: exact, and not rounded once more.
+  const auto wide_a = converted<float>(a, m, k), wide_b = converted<float>(b, k, n);
   const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
   const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
-  gemm(m, n, k, left, right, c, c_stride, accumulate);
+  gemm_fp32(m, n, k, left, right, c, c_stride, accumulate);
 }
 
 bool blas_multiplies_bf16() noexcept { return gemm_bf16bf16f32_ != nullptr; }
 
+void set_fp32_products(Products wanted) noexcept { products = wanted; }
+Products fp32_products() noexcept { return products.load(std::memory_order_relaxed); }
+
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (in_bf16(x)) {
+    const at::Tensor rows = x.contiguous(), columns = weight.contiguous();
+    const std::int64_t m = rows.size(0), n = columns.size(0);
+    at::Tensor y = at::empty({m, n}, x.options());
+    if (bias.defined()) y.copy_(bias.expand({m, n}));
+    gemm(m, n, rows.size(1), rows_of(rows), rows_of(columns, Form::Transposed), y.data_ptr<float>(),
+         n, bias.defined());
+    return y;
+  }
   if (is(Library::OneDnn, x, table().forward)) return onednn_linear(x, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  if (in_bf16(dy)) {
+    const at::Tensor rows = dy.contiguous(), columns = weight.contiguous();
+    at::Tensor dx = at::empty({rows.size(0), columns.size(1)}, dy.options());
+    gemm(rows.size(0), columns.size(1), rows.size(1), rows_of(rows), rows_of(columns),
+         dx.data_ptr<float>(), columns.size(1));
+    return dx;
+  }
   if (is(Library::OneDnn, dy, table().input_gradient)) return onednn_linear(dy, weight.t(), {});
   return at::mm(dy, weight);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  if (in_bf16(dy)) {
+    const at::Tensor rows = dy.contiguous(), columns = x.contiguous();
+    at::Tensor dweight = at::empty({rows.size(1), columns.size(1)}, dy.options());
+    gemm(rows.size(1), columns.size(1), rows.size(0), rows_of(rows, Form::Transposed),
+         rows_of(columns), dweight.data_ptr<float>(), columns.size(1));
+    return dweight;
+  }
   if (is(Library::OneDnn, dy, table().weight_gradient)) return onednn_linear(dy.t(), x.t(), {});
   return at::mm(dy.t(), x);
 }

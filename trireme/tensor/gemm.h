@@ -12,6 +12,14 @@ namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
+/// In what fp32 products are computed. Bf16: both operands are rounded to bf16, their products are
+/// summed in fp32, what comes out stays fp32; as torch.set_float32_matmul_precision("medium"), but
+/// on every processor, by kernels of our own or the BLAS's. For the whole process; before the first
+/// product.
+enum class Products : std::uint8_t { Fp32, Bf16 };
+void set_fp32_products(Products products) noexcept;
+Products fp32_products() noexcept;
+
 enum class Form : std::uint8_t { Plain, Transposed };
 
 /// One operand: its first element and the distance of its stored rows.

@@ -47,6 +47,7 @@ struct Settings {
   std::int64_t patience = 0;  // validations without an improvement of at least …
   double min_improvement = 0;
   int kernel_threads = 1;
+  std::string products = "fp32";  // fp32 | bf16
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
   std::string device;             // auto | cpu | cuda (device.h)

@@ -15,6 +15,7 @@
 #include "trireme/observe/trace.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/early_stop.h"
@@ -363,6 +364,8 @@ void set_up_training(const WorkerSpec& spec) {
 void set_up_process(const Settings& settings) {
   tensor::set_up_process(
       {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  tensor::set_fp32_products(settings.products == "bf16" ? tensor::Products::Bf16
+                                                        : tensor::Products::Fp32);
   if (!settings.kernel_table.empty())
     tensor::use_kernel_table(tensor::read_kernel_table(settings.kernel_table));
 }
