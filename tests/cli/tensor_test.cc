@@ -73,6 +73,25 @@ TEST_F(Tensor, GoesOnWithAnotherNumberOfRanks) {
   EXPECT_NE(run({"inspect", "run", "--hash"}).out, before);
 }
 
+TEST_F(Tensor, MixturesOfExpertsTrainOnAnyMesh) {
+  const std::vector<std::string> experts = {"model.experts=4", "model.top_k=2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), experts.begin(), experts.end());
+    return more;
+  };
+  const std::string one = train("one", "1", experts);
+  EXPECT_NE(one, train("dense", "1", {}));
+  EXPECT_EQ(train("sharded", "2", with({"parallel.sync=zero3"})), one);
+  EXPECT_EQ(train("stages", "2", with({"parallel.pipeline=2"})), one);
+  for (const char* axis : {"parallel.tensor=2", "parallel.context=2"}) {
+    const std::string out = std::string(axis).substr(9, 4);
+    train(out, "2", with({axis}));
+    EXPECT_NEAR(validation(out), validation("one"), 2e-2 * validation("one")) << axis;
+  }
+  const CommandResult plan = run({"plan", config_, "--set", "model.experts=4"});
+  EXPECT_THAT(plan.out, HasSubstr("4 experts, 2 a token"));
+}
+
 TEST_F(Tensor, ThePlanSaysWhatItIs) {
   const CommandResult plan =
       run({"plan", config_, "--ranks", "4", "--set", "parallel.tensor=2", "--set",

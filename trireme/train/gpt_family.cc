@@ -21,6 +21,38 @@ std::vector<config::Key> keys() {
                   {},
                   true});
   keys.push_back({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
+  keys.push_back(
+      {"model.experts",
+       std::int64_t{0},
+       "In each layer a mixture of so many experts in the MLP's place, each as wide as it; "
+       "0: the MLP.",
+       0,
+       1e4,
+       {},
+       true});
+  keys.push_back({"model.top_k",
+                  std::int64_t{2},
+                  "Of a mixture: experts that a token goes to.",
+                  1,
+                  1e4,
+                  {},
+                  true});
+  keys.push_back(
+      {"model.capacity_factor",
+       1.25,
+       "Of a mixture: an expert takes so many times its even share of a sequence's choices; "
+       "what is beyond adds nothing.",
+       0.01,
+       1e4,
+       {},
+       true});
+  keys.push_back({"model.balance",
+                  0.01,
+                  "Of a mixture: weight of the loss that keeps experts evenly chosen (Switch).",
+                  0,
+                  1e4,
+                  {},
+                  true});
   return keys;
 }
 
@@ -31,6 +63,10 @@ models::GptConfig gpt_of(const config::Config& config) {
           .block = config.integer("model.block"),
           .vocab = config.integer("model.vocab"),
           .bias = config.boolean("model.bias"),
+          .experts = static_cast<int>(config.integer("model.experts")),
+          .top_k = static_cast<int>(config.integer("model.top_k")),
+          .capacity_factor = config.number("model.capacity_factor"),
+          .balance = config.number("model.balance"),
           .dropout = config.number("model.dropout"),
           .precision = config.text("train.precision"),
           .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
@@ -42,7 +78,10 @@ TrainingModel make(const config::Config& config) {
                          std::to_string(gpt.heads) + " heads, " + std::to_string(gpt.width) +
                          " wide, sequences of " + std::to_string(gpt.block) + " bytes" +
                          (gpt.vocab == kBytes ? std::string()
-                                              : ", a vocabulary of " + std::to_string(gpt.vocab)),
+                                              : ", a vocabulary of " + std::to_string(gpt.vocab)) +
+                         (gpt.experts == 0 ? std::string()
+                                           : ", " + std::to_string(gpt.experts) + " experts, " +
+                                                 std::to_string(gpt.top_k) + " a token"),
           .blocks = models::make_gpt(gpt),
           .loss = token_loss(),
           .data = text_source(gpt.block, gpt.seed),
