@@ -33,6 +33,8 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
       alike_(all_take_the_same(call.operation.kind)),
       quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
   plan_parts();
+  // Into a result that all read it goes before the mark by which they end.
+  if (call.operation.shared) copy_own();
   BoardMemory& own = engine_.board().own();
   if (incoming_.empty()) {
     taken_ = num_pieces_;
@@ -44,7 +46,7 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
   }
   while (may_stage()) stage();
   engine_.board().notify_peers();
-  copy_own();  // while the others take
+  if (!call.operation.shared) copy_own();  // while the others take
 }
 
 void MoveStaging::plan_parts() {
