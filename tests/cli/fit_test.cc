@@ -21,12 +21,11 @@ using Json = nlohmann::json;
 
 class Fit : public ::testing::Test {
  protected:
-  // Sixteen layers of 320: 79 MB of weights, so that what is sharded shows beside two whole blocks,
-  // and beside what a measurement of memory varies by.
+  // Sixteen layers of 256: 50 MB of weights, so that what is sharded shows beside two whole blocks.
   Fit()
       : config_(folder_.write(
             "wide.toml",
-            "[model]\nname = \"gpt\"\nlayers = 16\nheads = 4\nwidth = 320\nblock = 16\n"
+            "[model]\nname = \"gpt\"\nlayers = 16\nheads = 4\nwidth = 256\nblock = 16\n"
             "[data]\npath = \"" +
                 text() +
                 "\"\n[batch]\nglobal = 8\nmicro = 2\n"
@@ -98,7 +97,9 @@ TEST_F(Fit, GivesItsTrialsTheEnvironment) {
 TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
   ASSERT_GT(other, sharded + 5'000'000);
-  const std::string limit = megabytes((sharded + other) / 2);
+  // In the middle of what is measured: zero3 takes some 10 MB more than predicted, and zero2, which
+  // is tried with recomputation, as much more.
+  const std::string limit = megabytes(other - 3'000'000);
   const CommandResult plain = trireme({"train", config_, "--ranks", "2", "--out", "plain"});
   ASSERT_EQ(plain.code, 0) << plain.err;
 
