@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
@@ -342,6 +343,15 @@ TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
   models::Blocks plain;
   plain.add("layer", [] { return torch::nn::Linear(4, 4); });
   EXPECT_THAT(refusal(2, plain, {.tensor = 2}), HasSubstr("no layer of this model can be cut"));
+}
+
+// Each rank would train its own model on its own part of the sequences.
+TEST(Hybrid, BlocksThatTakeNoSharedLayersAreRefusedByName) {
+  models::Blocks plain;
+  plain.add("embed", [] { return torch::nn::Embedding(kVocab, 16); });
+  plain.add("head", [] { return torch::nn::Linear(16, kVocab); });
+  EXPECT_THAT(refusal(2, plain, {.context = 2}),
+              HasSubstr("the gradient of embed.weight differs among ranks"));
 }
 
 TEST(Hybrid, ATokenOutsideTheVocabularyIsNamedOnEveryRank) {

@@ -87,6 +87,7 @@ struct Strategy::Impl {
   void compute_in_lanes(std::span<const MicroBatch> micros, std::uint32_t first, const Loss& loss,
                         parallel::ScalarTree& losses, parallel::Ballot& ballot);
   void apply(StepResult& result);
+  void require_equal_gradients();
   double clipping(double norm) const;
   void update(double scale);
   /// False: all ranks leave the step out.
@@ -151,7 +152,8 @@ struct Strategy::Impl {
   std::uint32_t microbatch = 0;  // the one that is computed now
   std::int64_t step = 0;
   std::uint32_t total = 0;
-  bool failed = false;  // a step has thrown: the others know
+  bool failed = false;           // a step has thrown: the others know
+  bool equal_gradients = false;  // of ranks that compute together: they have been compared
   double learning_rate = 0;
   parallel::ShardGroups groups;          // of the first stage; empty where nothing is sharded
   parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own

@@ -5,6 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/parallel/context/positions.h"
+#include "trireme/parallel/equal_gradients.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/parallel/tensor/regions.h"
@@ -214,6 +215,7 @@ void Strategy::Impl::apply(StepResult& result) {
     parallel::refuse_overflow(
         *sync, [this](std::size_t parameter) { return parts.parameters()[parameter].name; },
         *seat.world, seat.host, static_cast<long>(step));
+  if (!equal_gradients) require_equal_gradients();
   if (!judge(result)) return drop();
   if (noise) {
     noise->finish(result.gradient_norm, result.count);
@@ -221,6 +223,18 @@ void Strategy::Impl::apply(StepResult& result) {
   }
   for (const auto& part : parts.parts()) part->statistics.fold(*part->data, plan.assignment, total);
   update(scale * clipping(result.gradient_norm));
+}
+
+// Once: it is a matter of how blocks are written. Where owners cut them, tensor-parallel ranks' own
+// slices are not alike.
+void Strategy::Impl::require_equal_gradients() {
+  equal_gradients = true;
+  if (grid.context != nullptr) parallel::require_equal_gradients(*grid.context, sync->owned());
+  if (grid.tensor == nullptr || plan.sharded()) return;
+  std::vector<optim::OwnedSlice> whole;
+  for (const optim::OwnedSlice& slice : sync->owned())
+    if (parts.parameters()[slice.parameter].part.of == 1) whole.push_back(slice);
+  parallel::require_equal_gradients(*grid.tensor, whole);
 }
 
 // 1 where the norm is within bounds (or none was taken).
