@@ -187,7 +187,7 @@ TEST(Gpt, RefusesNumbersThatDoNotFit) {
   GptConfig config = tiny("fp32");
   config.heads = 3;
   EXPECT_THROW(make_gpt(config), ConfigError);
-  config = tiny("fp16");
+  config = tiny("fp8");
   EXPECT_THROW(make_gpt(config), ConfigError);
 }
 

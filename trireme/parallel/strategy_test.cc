@@ -727,7 +727,7 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     EXPECT_THROW(make({.shard = 2}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);
     EXPECT_THROW(make({.data = 2}), ConfigError);
-    EXPECT_THROW(make({.precision = "fp16"}), ConfigError);
+    EXPECT_THROW(make({.precision = "fp8"}), ConfigError);
     EXPECT_THROW(make({.precision = "fp64"}), ConfigError);  // the model is fp32
   });
 }
