@@ -171,9 +171,12 @@ namespace {
 std::int64_t norm_parameters(const GptConfig& config) {
   return config.width * (config.bias ? 2 : 1);
 }
+std::int64_t mlp_parameters(const GptConfig& config) {
+  return 8 * config.width * config.width + (config.bias ? 5 * config.width : 0);
+}
 std::int64_t layer_parameters(const GptConfig& config) {
   const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
-  const std::int64_t mlp = 8 * width * width + 5 * bias * width;
+  const std::int64_t mlp = mlp_parameters(config);
   return 2 * norm_parameters(config) + 4 * width * width + 4 * bias * width +
          (config.experts > 0 ? config.experts * (mlp + width) : mlp);
 }
@@ -189,6 +192,14 @@ std::int64_t largest_neighbours(const GptConfig& config) {
   const std::int64_t layer = layer_parameters(config);
   const std::int64_t embed = (config.vocab + config.block) * config.width;
   return layer + std::max(embed + norm_parameters(config), layer);
+}
+
+std::int64_t expert_parameters(const GptConfig& config) {
+  return config.experts * mlp_parameters(config);
+}
+
+int largest_neighbouring_layers(const GptConfig& config) {
+  return largest_neighbours(config) == 2 * layer_parameters(config) ? 2 : 1;
 }
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {
