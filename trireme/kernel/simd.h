@@ -19,6 +19,8 @@ template <class T>
 struct TransformerTable {
   void (*gelu)(const T*, T*, std::size_t);
   void (*gelu_grad)(const T*, const T*, T*, std::size_t);
+  void (*gated)(Gate, const T*, T*, std::size_t, std::size_t);
+  void (*gated_grad)(Gate, const T*, const T*, T*, std::size_t, std::size_t);
   void (*norm)(const NormForward<T>&);
   void (*norm_grad)(const NormBackward<T>&);
   void (*softmax)(const float*, std::size_t, T*, std::size_t, std::size_t, std::size_t, std::size_t,

@@ -47,6 +47,25 @@ void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count) {
 }
 
 template <class T>
+void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width) {
+  if constexpr (kWide<T>) {
+    f64::gated(gate, x, y, rows, width);
+  } else {
+    simd().transformer<T>().gated(gate, x, y, rows, width);
+  }
+}
+
+template <class T>
+void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows,
+                    std::size_t width) {
+  if constexpr (kWide<T>) {
+    f64::gated_backward(gate, x, dy, dx, rows, width);
+  } else {
+    simd().transformer<T>().gated_grad(gate, x, dy, dx, rows, width);
+  }
+}
+
+template <class T>
 void layer_norm(const NormForward<T>& call) {
   if constexpr (kWide<T>) {
     f64::layer_norm(call);
@@ -177,6 +196,8 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
 #define TRIREME_INSTANTIATE(T)                                                                     \
   template void gelu<T>(const T*, T*, std::size_t);                                                \
   template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                             \
+  template void gated<T>(Gate, const T*, T*, std::size_t, std::size_t);                            \
+  template void gated_backward<T>(Gate, const T*, const T*, T*, std::size_t, std::size_t);         \
   template void layer_norm<T>(const NormForward<T>&);                                              \
   template void layer_norm_backward<T>(const NormBackward<T>&);                                    \
   template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t,       \

@@ -29,6 +29,16 @@ void gelu(const T* x, T* y, std::size_t count);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count);
 
+/// A gated MLP's middle (Shazeer 2020, arXiv:2002.05202): y = g(a) * b, where a row of x is [a, b];
+/// g is x sigmoid(x), or GELU in its tanh form.
+enum class Gate : std::uint8_t { Silu, Gelu };
+/// x [rows, 2 width], y [rows, width].
+template <class T>
+void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width);
+/// dx [rows, 2 width] from x and dy [rows, width].
+template <class T>
+void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows, std::size_t width);
+
 /// One call over `rows` rows of `width`. h = x + update where update is given (h is then written),
 /// else h = x; y = (h - mean) * rstd * weight + bias; bias may be null.
 template <class T>

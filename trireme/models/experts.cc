@@ -62,26 +62,16 @@ class MixtureOfExperts final : public Experts {
         return use(context.used(parameter));
       };
     }
-    router_ = layers.linear(
-        of_router,
-        {.name = "router", .in = spec.width, .out = spec.experts, .stddev = spec.stddev});
+    router_ = layers.linear(of_router, {.name = "router",
+                                        .in = spec.expert.width,
+                                        .out = spec.experts,
+                                        .stddev = spec.expert.stddev});
     const int first = spec.share ? spec.share->first : 0;
     const int count = spec.share ? spec.share->count : spec.experts;
     for (int expert = first; expert < first + count; ++expert) {
-      const std::string name = "experts." + std::to_string(expert);
-      LinearSpec up{.name = name + ".up",
-                    .in = spec.width,
-                    .out = spec.hidden,
-                    .bias = spec.bias,
-                    .stddev = spec.stddev,
-                    .cut = Cut::Columns};
-      LinearSpec down{.name = name + ".down",
-                      .in = spec.hidden,
-                      .out = spec.width,
-                      .bias = spec.bias,
-                      .stddev = spec.stddev_down,
-                      .cut = Cut::Rows};
-      experts_.push_back({layers.linear(context, up), layers.linear(context, down)});
+      FeedForwardSpec own = spec.expert;
+      own.name = "experts." + std::to_string(expert);
+      experts_.emplace_back(layers, context, own);
     }
     list_parameters();
   }
@@ -114,17 +104,10 @@ class MixtureOfExperts final : public Experts {
   }
 
  private:
-  struct Expert {
-    std::unique_ptr<Linear> up, down;
-  };
-
   // Of all experts, in their order. Other ranks' are like this rank's first one's, but empty.
   void list_parameters() {
     std::vector<std::vector<NamedTensor>> own(experts_.size());
-    for (std::size_t i = 0; i < experts_.size(); ++i) {
-      experts_[i].up->append_parameters(own[i]);
-      experts_[i].down->append_parameters(own[i]);
-    }
+    for (std::size_t i = 0; i < experts_.size(); ++i) experts_[i].append_parameters(own[i]);
     const int count = static_cast<int>(experts_.size()),
               place = spec_.share ? spec_.share->first / count : 0;
     for (int expert = 0; expert < spec_.experts; ++expert) {
@@ -167,23 +150,22 @@ class MixtureOfExperts final : public Experts {
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < experts_.size(); ++i) {
       const std::int64_t count = counts[i];
-      const at::Tensor own =
-          count > 0
-              ? rows.narrow(0, begin, count)
-              : at::cat({rows.narrow(0, begin, 0), at::zeros({1, spec_.width}, rows.options())});
-      const auto& [up, down] = experts_[i];
-      outputs.push_back(down->forward(up->forward_gelu(own)).narrow(0, 0, count));
+      const at::Tensor own = count > 0
+                                 ? rows.narrow(0, begin, count)
+                                 : at::cat({rows.narrow(0, begin, 0),
+                                            at::zeros({1, spec_.expert.width}, rows.options())});
+      outputs.push_back(experts_[i].forward(own).narrow(0, 0, count));
       begin += count;
     }
     // No rows: so that buckets of gradients do not wait for them until the end of backward.
-    for (const at::Tensor& none : elsewhere_) outputs.push_back(none.view({0, spec_.width}));
+    for (const at::Tensor& none : elsewhere_) outputs.push_back(none.view({0, spec_.expert.width}));
     return at::cat(outputs);
   }
 
   const ExpertsSpec spec_;
   const at::ScalarType stream_;
   std::unique_ptr<Linear> router_;
-  std::vector<Expert> experts_;
+  std::vector<FeedForward> experts_;
   std::vector<NamedTensor> of_experts_;
   std::vector<at::Tensor> elsewhere_;  // parameters of other ranks' experts, without elements
 };

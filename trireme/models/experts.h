@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/models/feed_forward.h"
 #include "trireme/models/layer_factory.h"
 
 namespace trireme {
@@ -47,12 +48,10 @@ struct ExpertShare {
 };
 
 struct ExpertsSpec {
-  std::int64_t width = 0, hidden = 0;  // each expert: width -> hidden -> width, GELU between
+  FeedForwardSpec expert;  // each one; its name is not asked for. The router's stddev is up's.
   int experts = 1, top_k = 1;
   double capacity_factor = 1.25;  // an expert takes factor top_k T / E choices of a sequence
-  bool bias = false;
-  double stddev = 0.02, stddev_down = 0.02;  // initial: of router and up, and of down
-  std::optional<ExpertShare> share = {};     // none: this rank has all of them
+  std::optional<ExpertShare> share = {};  // none: this rank has all of them
 };
 
 struct Mixed {
@@ -63,10 +62,10 @@ struct Mixed {
   at::Tensor balance;
 };
 
-/// Parameters "router.weight" [E, C] and, of every expert, "experts.3.up.weight" [hidden, C] and
-/// "experts.3.down.weight" [C, hidden], with biases of those names. Those of other ranks' experts
-/// are here, too, without an element (Part), so that a list of parameters is the same everywhere;
-/// backward gives them a gradient when it gives this rank's one.
+/// Parameters "router.weight" [E, C] and, of every expert, "experts.3.up.weight" [hidden, C]
+/// (gated: [2 hidden, C]) and "experts.3.down.weight" [C, hidden], with biases of those names.
+/// Those of other ranks' experts are here, too, without an element (Part), so that a list of
+/// parameters is the same everywhere; backward gives them a gradient when it gives this rank's one.
 class Experts {
  public:
   virtual ~Experts() = default;

@@ -30,14 +30,15 @@ std::unique_ptr<Experts> make(const ExpertsSpec& spec, at::ScalarType type = at:
 }
 
 ExpertsSpec small(int experts, int top_k, double capacity_factor, bool bias = false) {
-  return {.width = 6,
-          .hidden = 10,
+  return {.expert = {.width = 6,
+                     .hidden = 10,
+                     .activation = experts == 4 ? Activation::Swiglu : Activation::Gelu,
+                     .bias = bias,
+                     .stddev = 0.5,
+                     .stddev_down = 0.5},
           .experts = experts,
           .top_k = top_k,
-          .capacity_factor = capacity_factor,
-          .bias = bias,
-          .stddev = 0.5,
-          .stddev_down = 0.5};
+          .capacity_factor = capacity_factor};
 }
 
 // The definition, token by token and choice by choice, out of the same leaves.
@@ -57,7 +58,7 @@ Naive naive(const at::Tensor& x, const Leaves& leaves, const ExpertsSpec& spec) 
   for (std::int64_t b = 0; b < batch; ++b) {
     const at::Tensor p = at::matmul(x[b], leaves.at("router.weight").t()).softmax(-1);
     std::vector<at::Tensor> rows(static_cast<std::size_t>(length),
-                                 at::zeros({spec.width}, x.options()));
+                                 at::zeros({spec.expert.width}, x.options()));
     std::vector<std::int64_t> used(static_cast<std::size_t>(spec.experts), 0);
     const at::Tensor chosen = std::get<1>(p.sort(true, 1, true)).narrow(1, 0, spec.top_k);
     for (std::int64_t k = 0; k < spec.top_k; ++k) {
@@ -70,8 +71,11 @@ Naive naive(const at::Tensor& x, const Leaves& leaves, const ExpertsSpec& spec) 
         at::Tensor gate = p[t][e];
         if (spec.top_k > 1) gate = gate / p[t].index_select(0, chosen[t]).sum();
         const std::string name = "experts." + std::to_string(e);
-        const at::Tensor middle = at::gelu(
-            at::matmul(leaves.at(name + ".up.weight"), x[b][t]) + bias(name + ".up.bias"), "tanh");
+        const at::Tensor up =
+            at::matmul(leaves.at(name + ".up.weight"), x[b][t]) + bias(name + ".up.bias");
+        const at::Tensor middle = spec.expert.is_gated()
+                                      ? at::silu(up.narrow(0, 0, 10)) * up.narrow(0, 10, 10)
+                                      : at::gelu(up, "tanh");
         rows[static_cast<std::size_t>(t)] =
             rows[static_cast<std::size_t>(t)] +
             gate *

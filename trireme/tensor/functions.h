@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "trireme/kernel/transformer.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace tensor {
@@ -25,6 +27,9 @@ at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 
 /// x * 0.5 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 at::Tensor gelu_tanh(const at::Tensor& x);
+
+/// g(a) * b, where x [..., 2 C] is a and b side by side: [..., C] (kernel/transformer.h).
+at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
 
 /// Layer norm over the last dim (Ba et al. 2016, arXiv:1607.06450); weight and bias (may be
 /// undefined) [C] in x's type, fp32 or fp64; the result has type `out_type`.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/deferred.h"
@@ -127,6 +128,23 @@ TEST_F(Functions, LinearGelu) {
       ours, [](const Tensors& in) { return at::gelu(at::linear(in[0], in[1], in[2]), "tanh"); },
       values);
   expect_gradient(ours, {at::randn({3, 4}), at::randn({5, 4}), at::randn({5})});
+}
+
+TEST_F(Functions, Gated) {
+  for (const auto gate : {kernel::Gate::Silu, kernel::Gate::Gelu}) {
+    const Function ours = [gate](const Tensors& in) { return gated(gate, in[0]); };
+    const Function plain = [gate](const Tensors& in) {
+      const auto halves = in[0].chunk(2, -1);
+      return (gate == kernel::Gate::Silu ? at::silu(halves[0]) : at::gelu(halves[0], "tanh")) *
+             halves[1];
+    };
+    for (const std::int64_t width : {2, 34, 128})
+      expect_like(ours, plain, {at::randn({3, 5, width}) * 3});
+    expect_gradient(ours, {at::randn({3, 10})});
+    const at::Tensor extreme = at::tensor({-1e30f, -100.0f, 100.0f, 1e30f, 1.0f, 1.0f, 1.0f, 1.0f});
+    EXPECT_TRUE(at::allclose(ours({extreme}), at::tensor({0.0f, 0.0f, 100.0f, 1e30f}), 1e-6, 1e-7));
+  }
+  EXPECT_THROW(gated(kernel::Gate::Silu, at::randn({2, 3})), CheckFailure);
 }
 
 TEST_F(Functions, GeluOverItsWholeRange) {
