@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "trireme/kernel/float16.h"
 #include "trireme/kernel/simd.h"
 #include "trireme/kernel/transformer_f64.h"
 
@@ -19,7 +20,7 @@ float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bi
 
 template <class T>
 void set(T& slot, Stat<T> value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (!std::is_same_v<T, Stat<T>>) {
     convert(&value, &slot, 1);
   } else {
     slot = value;
@@ -218,6 +219,7 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
   template void add<T>(const Stat<T>*, const T*, Stat<T>*, std::size_t)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(BFloat16);
+TRIREME_INSTANTIATE(Float16);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE
 

@@ -1,12 +1,12 @@
 // Row-wise and element-wise kernels of a transformer: GELU, layer norm, causal softmax,
 // cross-entropy, and additions of unlike types.
 //
-// T is the type of activations: float, BFloat16 (computed in fp32) or double; Stat<T> the type of
-// streams, statistics and norm weights: fp32, or fp64 for double. All matrices are row-major. Sums
-// of a row run in a fixed order, so that a result depends on the row alone; element-wise results do
-// not depend on the position. fp64 forms are plain loops, the others are vectorised per instruction
-// set. NaNs are carried on. Stateless, thread safe; outputs may not overlap inputs unless it says
-// so.
+// T is the type of activations: float, BFloat16, Float16 (both computed in fp32) or double; Stat<T>
+// the type of streams, statistics and norm weights: fp32, or fp64 for double. All matrices are
+// row-major. Sums of a row run in a fixed order, so that a result depends on the row alone;
+// element-wise results do not depend on the position. fp64 forms are plain loops, the others are
+// vectorised per instruction set. NaNs are carried on. Stateless, thread safe; outputs may not
+// overlap inputs unless it says so.
 #pragma once
 
 #include <cstddef>

@@ -259,10 +259,24 @@ TEST(TransformerKernels, Bf16IsFp32RoundedOnce) {
     std::vector<BFloat16> x(100), y(100), rounded(100);
     std::vector<float> exact(100), result(100);
     simd(level).to_bf16(values.data(), x.data(), 100);
-    simd(level).to_f32(x.data(), exact.data(), 100);
+    simd(level).bf16_to_f32(x.data(), exact.data(), 100);
     simd(level).bf16.gelu(x.data(), y.data(), 100);
     simd(level).f32.gelu(exact.data(), result.data(), 100);
     simd(level).to_bf16(result.data(), rounded.data(), 100);
+    EXPECT_EQ(std::memcmp(y.data(), rounded.data(), 200), 0) << name_of(level);
+  }
+}
+
+TEST(TransformerKernels, Fp16IsFp32RoundedOnce) {
+  const auto values = normal(100, 2.0f, 10);
+  for (Isa level : levels()) {
+    std::vector<Float16> x(100), y(100), rounded(100);
+    std::vector<float> exact(100), result(100);
+    simd(level).to_f16(values.data(), x.data(), 100);
+    simd(level).f16_to_f32(x.data(), exact.data(), 100);
+    simd(level).f16.gelu(x.data(), y.data(), 100);
+    simd(level).f32.gelu(exact.data(), result.data(), 100);
+    simd(level).to_f16(result.data(), rounded.data(), 100);
     EXPECT_EQ(std::memcmp(y.data(), rounded.data(), 200), 0) << name_of(level);
   }
 }

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -178,7 +179,8 @@ class WithLoss : public torch::autograd::Function<WithLoss> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
-    return {gradients[0], at::ones({}, gradients[0].options().dtype(type))};
+    return {gradients[0],
+            at::full({}, tensor::loss_gradient(), gradients[0].options().dtype(type))};
   }
 };
 

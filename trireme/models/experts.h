@@ -78,8 +78,9 @@ class Experts {
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 
-/// x, through which `loss`, a scalar, gets a gradient of 1 in backward, as if it had been added to
-/// the sum that backward begins at. Its value shows nowhere.
+/// x, through which `loss`, a scalar, gets a gradient of tensor::loss_gradient(), 1 unless losses
+/// are scaled, in backward, as if it had been added to the sum that backward begins at. Its value
+/// shows nowhere.
 at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss);
 
 /// What routers did while a RoutingScope of their thread stood; recomputed blocks count twice.

@@ -11,6 +11,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme::models {
 namespace {
@@ -220,7 +221,8 @@ TEST_F(MixtureOfExperts, InOtherPrecisionsIsThatOfFp64) {
   const at::Tensor values = at::randn({3, 8, 6}).to(at::kBFloat16).to(at::kDouble);
   const auto wide = make(spec);
   const at::Tensor wanted = wide->forward(values).y;
-  for (const auto& [type, tolerance] : {std::pair{at::kFloat, 2e-6}, {at::kBFloat16, 2e-2}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kFloat, 2e-6}, {at::kBFloat16, 2e-2}, {at::kHalf, 2e-2}}) {
     const auto ours = make(spec, type);
     // The router's weight is drawn in fp32 for all; the experts' are those of fp64, rounded.
     const Mixed mixed = ours->forward(values.to(type));
@@ -239,6 +241,17 @@ TEST_F(MixtureOfExperts, HasALossThatOnlyGradientsShow) {
   sum.backward();
   EXPECT_TRUE(at::equal(x.grad(), at::full({3}, 7.0, at::kDouble)));
   EXPECT_EQ(y.grad().item<double>(), 20) << "5 y y, as if it had been added to the sum";
+}
+
+// A loss scale is that of the whole loss.
+TEST_F(MixtureOfExperts, HasALossThatIsScaledAsTheOthersAre) {
+  at::Tensor x = at::ones({3}, at::kDouble).set_requires_grad(true),
+             y = at::full({}, 2.0, at::kDouble).set_requires_grad(true);
+  const at::Tensor sum = (with_loss(x, 5 * y * y) * 7).sum();
+  const tensor::LossGradientScope scale(8);
+  sum.backward(at::full_like(sum, tensor::loss_gradient()));
+  EXPECT_EQ(x.grad().sum().item<double>(), 8 * 21);
+  EXPECT_EQ(y.grad().item<double>(), 8 * 20);
 }
 
 TEST_F(MixtureOfExperts, RefusesNumbersThatDoNotFit) {

@@ -8,6 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -73,13 +74,17 @@ void PipelineRunner::make_keys(std::span<const MicroBatch> micros, std::size_t c
 }
 
 void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> leaves,
-                           const SumLoss& loss, ScalarTree& losses, Ballot& ballot) {
+                           const SumLoss& loss, const LossGradient& loss_gradient,
+                           ScalarTree& losses, Ballot& ballot) {
   micros_ = batch.micro;
   leaves_ = leaves;
   step_ = batch.step;
   loss_ = &loss;
   ballot_ = &ballot;
   values_.assign(leaves.size(), 0);
+  loss_gradients_.assign(leaves.size(), 1);
+  for (std::size_t i = 0; i < std::min(leaves.size(), micros_.size()); ++i)
+    loss_gradients_[i] = loss_gradient(micros_[i].count);
   for (const auto& part : parts_) {
     part->ran.assign(leaves.size(), false);
     part->batch_statistics.assign(leaves.size(), {});
@@ -134,6 +139,7 @@ Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel 
 
 Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, const Parcel& gradients) {
   if (!ballot_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
+  const tensor::LossGradientScope scope(loss_gradients_[micro]);
   try {
     return part.passes.backward(micro, gradients);
   } catch (...) {
@@ -142,10 +148,14 @@ Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, const Parcel& g
   }
 }
 
+void PipelineRunner::begin_micro(Part& part, std::uint32_t micro) {
+  part.micro = micro;
+  part.sync->begin_micro(leaves_[micro], 1 / loss_gradients_[micro]);
+}
+
 Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
   Part& part = part_of(stage);
-  part.micro = micro;
-  part.sync->begin_micro(leaves_[micro], 1);
+  begin_micro(part, micro);
   Parcel back = run_back(part, micro, gradients);
   part.sync->end_micro();
   return back;
@@ -163,8 +173,7 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
 
 void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
-  part.micro = micro;
-  part.sync->begin_micro(leaves_[micro], 1);
+  begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
     try {
       if (ballot_->ok) compute_deferred(part, waiting.mapped());

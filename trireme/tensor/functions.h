@@ -1,8 +1,9 @@
 // Our autograd functions: the pieces of a transformer, each one node of the graph with a backward
-// of its own (functions/*.cc), in fp64, fp32 and bf16.
+// of its own (functions/*.cc), in fp64, fp32, bf16 and fp16.
 //
-// In bf16 the products are bf16 with fp32 sums inside; norms, softmax and losses compute in fp32
-// and residual streams stay fp32, as under PyTorch's autocast. With one kernel thread a result is a
+// In bf16 and fp16 the products are of 16-bit operands with fp32 sums inside; norms, softmax and
+// losses compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one
+// kernel thread a result is a
 // function of its inputs' values alone. Errors: CheckFailure where shapes disagree. Thread safe.
 // Legend: B sequences, T positions, C width, V vocabulary.
 #pragma once
