@@ -273,7 +273,7 @@ void Strategy::Impl::update(double scale) {
 
 // Before the vote, in a step of this rank's own: what the others have to know of its gradient.
 void Strategy::Impl::settle_own(Ballot& ballot) {
-  if (!steps_alone()) return;
+  if (!steps_alone() || ballot.overflow) return;  // what did not fit into fp16 is no sum's fault
   sync->settle();
   if (options.clip > 0) ballot.squares = sync->squared_norm();
   if (options.clip > 0 && std::isfinite(ballot.squares)) return;
