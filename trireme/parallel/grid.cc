@@ -5,49 +5,11 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/mesh_division.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
-
-namespace {
-
-void check_shape(const comm::Communicator& world, int pipeline, const Grid::Axes& axes) {
-  const auto refuse = [&](const std::string& what, int divisor) {
-    throw ConfigError(what,
-                      {.rank = world.rank(),
-                       .operation = "strategy",
-                       .advice = "Start a multiple of " + std::to_string(divisor) + " ranks."});
-  };
-  const int model = pipeline * axes.context * axes.tensor;
-  if (world.size() % model != 0) {
-    std::string names, numbers;
-    int several = 0;
-    for (const auto& [name, size] : {std::pair{"parallel.pipeline", pipeline},
-                                     {"parallel.context", axes.context},
-                                     {"parallel.tensor", axes.tensor}}) {
-      if (size == 1) continue;
-      names += (several == 0 ? "" : " x ") + std::string(name);
-      numbers += (several == 0 ? "" : " x ") + std::to_string(size);
-      ++several;
-    }
-    refuse(names + " = " + numbers + (several > 1 ? " = " + std::to_string(model) : std::string()) +
-               " does not divide " + std::to_string(world.size()) +
-               " ranks: " + std::to_string(world.size() % model) + " are left over",
-           model);
-  }
-  const int data = world.size() / model;
-  if (data % axes.expert == 0) return;
-  refuse("parallel.expert = " + std::to_string(axes.expert) +
-             " does not divide data x shard: " + std::to_string(world.size()) + " ranks" +
-             (model > 1 ? " / " + std::to_string(model) + " = " + std::to_string(data)
-                        : std::string()) +
-             ", and " + std::to_string(data) + " = " + std::to_string(data / axes.expert) + " x " +
-             std::to_string(axes.expert) + " + " + std::to_string(data % axes.expert),
-         model * axes.expert);
-}
-
-}  // namespace
 
 Grid::Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes) : world_(world) {
   if (plan.ranks() == 1 && axes.size() == 1) {
@@ -55,12 +17,15 @@ Grid::Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes) : wor
     last = &world;
     return;
   }
-  check_shape(world, plan.ranks(), axes);
-  mesh_.emplace(world, MeshShape{.pipeline = plan.ranks(),
-                                 .data = world.size() / plan.ranks() / axes.context / axes.tensor,
-                                 .context = axes.context,
-                                 .tensor = axes.tensor,
-                                 .expert = axes.expert});
+  MeshShape shape{.pipeline = plan.ranks(),
+                  .context = axes.context,
+                  .tensor = axes.tensor,
+                  .expert = axes.expert};
+  if (const auto refusal = refuse_mesh(shape, world.size()))
+    throw ConfigError(refusal->what,
+                      {.rank = world.rank(), .operation = "strategy", .advice = refusal->advice});
+  shape.data = world.size() / shape.size();
+  mesh_.emplace(world, shape);
   if (axes.expert > 1) expert = &mesh_->along(Axis::Expert);
   if (axes.context > 1) context = &mesh_->along(Axis::Context);
   if (axes.tensor > 1) tensor = &mesh_->along(Axis::Tensor);

@@ -252,7 +252,7 @@ TEST(HybridExperts, WhatIsNotFiniteIsSkippedByAll) {
 
 TEST(HybridExperts, RefuseWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(3, mixtures("fp32"), {.expert = 2}),
-              HasSubstr("parallel.expert = 2 does not divide data x shard: 3 ranks, and 3 = 1 x 2 "
+              HasSubstr("parallel.expert = 2 does not divide data x shard: 3 = 1 x 2 "
                         "+ 1"));
   EXPECT_THAT(refusal(6, mixtures("fp32"), {.pipeline = 2, .expert = 2}),
               HasSubstr("6 ranks / 2 = 3, and 3 = 1 x 2 + 1"));

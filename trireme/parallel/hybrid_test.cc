@@ -166,9 +166,9 @@ TEST(Hybrid, WhatIsNotFiniteIsSkippedByAll) {
 
 TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(3, gpt("fp32"), {.tensor = 2}),
-              HasSubstr("parallel.tensor = 2 does not divide 3 ranks: 1 are left over"));
+              HasSubstr("parallel.tensor = 2 does not divide the ranks: 3 = 1 x 2 + 1"));
   EXPECT_THAT(refusal(6, gpt("fp32"), {.pipeline = 2, .tensor = 2}),
-              HasSubstr("2 x 2 = 4 does not divide 6 ranks: 2 are left over"));
+              HasSubstr("2 x 2 = 4 does not divide the ranks: 6 = 1 x 4 + 2"));
   EXPECT_THAT(refusal(3, gpt("fp32"), {.tensor = 3}), HasSubstr("4 / 3 leaves 1"));
   EXPECT_THAT(refusal(2, gpt("fp32"), {.sync = "local_sgd", .tensor = 2}),
               HasSubstr("local_sgd\" with parallel.tensor = 2"));

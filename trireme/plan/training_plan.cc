@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/mesh_division.h"
 #include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
 #include "trireme/plan/schedule_check.h"
@@ -35,42 +36,12 @@ std::string counted(std::int64_t count, const std::string& word, const std::stri
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
-// "parallel.pipeline x parallel.tensor = 2 x 2 = 4"; experts are shared by ranks of data x shard.
-std::string axes_of(const Job& job) {
-  std::string names, numbers;
-  int axes = 0;
-  for (const auto& [name, size] : {std::pair{"parallel.pipeline", job.pipeline},
-                                   {"parallel.context", job.context},
-                                   {"parallel.tensor", job.tensor}}) {
-    if (size == 1) continue;
-    names += (axes == 0 ? "" : " x ") + std::string(name);
-    numbers += (axes == 0 ? "" : " x ") + text(size);
-    ++axes;
-  }
-  return names + " = " + numbers +
-         (axes > 1 ? " = " + text(job.model_ranks() / job.expert) : std::string());
-}
-
-// "7 = 3 x 2 + 1"
-std::string division(std::int64_t number, std::int64_t divisor) {
-  return text(number) + " = " + text(number / divisor) + " x " + text(divisor) + " + " +
-         text(number % divisor);
-}
-
 void check_experts(const Job& job) {
   if (job.expert == 1) return;
   const std::string axis = "parallel.expert = " + text(job.expert);
   const auto refuse = [](const std::string& what, const std::string& advice) {
     throw ConfigError(what, {.operation = "plan", .label = "parallel.expert", .advice = advice});
   };
-  const int model = job.model_ranks() / job.expert, data = job.ranks / model;
-  if (data % job.expert != 0)
-    refuse(
-        axis + " does not divide data x shard: " +
-            (model > 1 ? text(job.ranks) + " ranks / " + text(model) + " = " + text(data) + ", and "
-                       : std::string()) +
-            division(data, job.expert),
-        "Use a multiple of " + text(job.model_ranks()) + " ranks.");
   if (job.experts == 0)
     refuse(axis + " shares the experts of mixtures, and this model has none",
            "Set model.experts to a multiple of " + text(job.expert) +
@@ -92,12 +63,10 @@ void check_arithmetic(const Job& job) {
                        .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
-  const int cut = job.model_ranks() / job.expert;
-  if (cut < 1 || job.ranks % cut != 0) {
-    throw ConfigError(
-        axes_of(job) + " does not divide the ranks: " + division(job.ranks, cut),
-        {.operation = "plan", .advice = "Use a multiple of " + text(cut) + " ranks."});
-  }
+  const MeshShape shape{
+      .pipeline = job.pipeline, .context = job.context, .tensor = job.tensor, .expert = job.expert};
+  if (const auto refusal = refuse_mesh(shape, job.ranks))
+    throw ConfigError(refusal->what, {.operation = "plan", .advice = refusal->advice});
   check_experts(job);
   if (job.data_ranks() > micro_batches) {
     throw ConfigError(
