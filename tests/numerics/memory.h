@@ -86,17 +86,24 @@ inline double memory_formula(const std::string& sync, int ranks, const MemorySha
   return parameters * (4 + 4 * all + 8) / n;
 }
 
+inline std::int64_t pss() { return kilobytes("/proc/self/smaps_rollup", "Pss:"); }
+/// That malloc has given out. Of ranks that share no pages, a number that does not depend on what
+/// else the machine does.
+inline std::int64_t allocated() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
+}
+
 /// A line for measure_memory(): by how much this process has grown after `train`.
-inline void print_growth(Job& job, const std::string& name,
+inline void print_growth(Job& job, const std::string& name, std::int64_t (*bytes)(),
                          const std::function<std::unique_ptr<Strategy>()>& train) {
-  const auto pss = [] { return kilobytes("/proc/self/smaps_rollup", "Pss:"); };
   malloc_trim(0);
   job.world().barrier().wait();
-  const std::int64_t before = pss();
+  const std::int64_t before = bytes();
   const auto strategy = train();
   malloc_trim(0);
   job.world().barrier().wait();
-  const std::int64_t after = pss();
+  const std::int64_t after = bytes();
   job.world().barrier().wait();
   std::printf("MEMORY %s %lld\n", name.c_str(), static_cast<long long>(after - before));
 }
@@ -107,7 +114,7 @@ inline int print_memory(Job& job, const MemoryShape& shape) {
   train_stack(job, "zero3", small).reset();
   train_stack(job, "plain", small).reset();
   for (const char* sync : {"plain", "zero1", "zero2", "zero3"})
-    print_growth(job, sync, [&] { return train_stack(job, sync, shape); });
+    print_growth(job, sync, pss, [&] { return train_stack(job, sync, shape); });
   return 0;
 }
 

@@ -50,7 +50,8 @@ TRIREME_PROCESS(measure_pipeline) {
   };
   for (const std::string& schedule : kSchedules) train(schedule, {kShape.width, 4}).reset();
   for (const std::string& schedule : kSchedules)
-    numerics::print_growth(job, schedule, [&] { return train(schedule, kShape); });
+    numerics::print_growth(job, schedule, numerics::allocated,
+                           [&] { return train(schedule, kShape); });
   return 0;
 }
 
