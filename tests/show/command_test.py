@@ -121,8 +121,8 @@ class ShowSchedule(unittest.TestCase):
             run_file, svg = pathlib.Path(folder) / "run.jsonl", pathlib.Path(folder) / "a.svg"
             run_file.write_text(run("show", "schedule", "zb-h1", "--json").stdout)
             shown = run("show", "schedule", "--recorded", str(run_file)).stdout
-            self.assertIn("recorded  bubble 11.1 %, 27 from first to last pass", shown)
-            self.assertIn("simulated bubble 11.1 %, 27:", shown)
+            self.assertIn("recorded  bubble 11.1 %, 27 s from first to last pass", shown)
+            self.assertIn("simulated bubble 11.1 %, 27 s:", shown)
             done = run("show", "schedule", "--recorded", str(run_file), "--svg", str(svg))
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
             self.assertEqual(svg.read_text().count("rank 3</text>"), 2)

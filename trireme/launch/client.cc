@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/event.h"
 #include "trireme/launch/coordinator.grpc.pb.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/wire_convert.h"
@@ -55,7 +56,8 @@ struct CoordinatorClient::Impl {
   std::mutex mutex;
   std::optional<grpc::ClientContext> watching;  // guarded by mutex
   bool stopping = false;
-  std::uint32_t streams = 0;  // of news, that were begun
+  std::optional<Event> begun;  // the stream has
+  std::uint32_t streams = 0;   // of news, that were begun
   std::thread watcher;
 };
 
@@ -182,6 +184,7 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
   const auto stream = stub->Watch(&*watching, request);
   wire::News message;
   while (stream->Read(&message)) {
+    begun->set();
     News news;
     switch (message.what_case()) {
       case wire::News::kFailure:
@@ -202,6 +205,7 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
     on_news(news);
   }
   stream->Finish();
+  begun->set();
   {
     std::lock_guard lock(mutex);
     if (stopping) return;
@@ -213,12 +217,18 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
 
 void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
   stop_watching();
-  std::lock_guard lock(impl_->mutex);
-  impl_->stopping = false;
-  impl_->watching.emplace();
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = false;
+    impl_->watching.emplace();
+  }
+  impl_->begun.emplace();
   ++impl_->streams;
   impl_->watcher = std::thread(
       [impl = impl_.get(), on_news = std::move(on_news)] { impl->watch_loop(on_news); });
+  if (impl_->begun->wait(impl_->options.timeout)) return;
+  stop_watching();
+  impl_->raise({grpc::StatusCode::DEADLINE_EXCEEDED, ""}, "watch");
 }
 
 void CoordinatorClient::stop_watching() noexcept {

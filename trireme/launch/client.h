@@ -51,7 +51,8 @@ class CoordinatorClient {
                                     Duration timeout);
   /// Sends what this rank does, returns what all do. TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
-  /// Starts a thread that calls `on_news`; stop_watching() joins it. One at a time.
+  /// Starts a thread that calls `on_news`; stop_watching() joins it. One at a time. When it returns
+  /// the coordinator has the stream, whose end it takes for this rank's. TimeoutError.
   void watch(std::function<void(const News&)> on_news);
   void stop_watching() noexcept;
   /// These two wait at most 1 s and never fail.

@@ -135,8 +135,8 @@ DrawnSchedule simulated_again(const DrawnSchedule& recorded) {
 std::string compare_text(const DrawnSchedule& recorded, const DrawnSchedule& simulated) {
   char text[256];
   std::snprintf(text, sizeof text,
-                "recorded  bubble %.1f %%, %.6g from first to last pass\n"
-                "simulated bubble %.1f %%, %.6g: passes as long as the recorded ones on average, "
+                "recorded  bubble %.1f %%, %.4g s from first to last pass\n"
+                "simulated bubble %.1f %%, %.4g s: passes as long as the recorded ones on average, "
                 "nothing else takes time\n",
                 100 * recorded.timeline.bubble_rate, recorded.timeline.cost,
                 100 * std::max(0.0, simulated.timeline.bubble_rate), simulated.timeline.cost);

@@ -41,8 +41,8 @@ TEST(RecordedSchedule, TheDifferenceIsWhatThePassesDoNotExplain) {
   const DrawnSchedule again = simulated_again(recorded);
   EXPECT_DOUBLE_EQ(again.timeline.bubble_rate, 0);
   EXPECT_EQ(again.timeline.cost, 3);
-  EXPECT_THAT(compare_text(recorded, again), HasSubstr("recorded  bubble 40.0 %, 5 from first"));
-  EXPECT_THAT(compare_text(recorded, again), HasSubstr("simulated bubble 0.0 %, 3:"));
+  EXPECT_THAT(compare_text(recorded, again), HasSubstr("recorded  bubble 40.0 %, 5 s from first"));
+  EXPECT_THAT(compare_text(recorded, again), HasSubstr("simulated bubble 0.0 %, 3 s:"));
 }
 
 TEST(RecordedSchedule, BothAreDrawnOnOneAxis) {
