@@ -97,6 +97,45 @@ TEST_F(Helpers, AreTheSameOnEveryLayoutAndAfterAResume) {
   }
 }
 
+// The scale moves up and down, and events, bits and a resume have it on every layout.
+TEST_F(Helpers, ALossScaleIsTheSameOnEveryLayoutAndAfterAResume) {
+  const std::string config = tiny_config(
+      folder_,
+      "steps = 30\nvalidate_every = 0\nprecision = \"fp16\"\ninitial_loss_scale = 4294967296.0\n"
+      "loss_scale_window = 4\n[checkpoint]\nevery = 15\n");
+  const CommandResult said = train(config, "one");
+  const auto steps = events("one", "step");
+  ASSERT_EQ(steps.size(), 30u);
+  EXPECT_EQ(steps.front().at("loss_scale"), 0x1p31);
+  EXPECT_GT(steps.back().at("overflows"), 3);
+  EXPECT_LT(steps.back().at("overflows"), 25);
+  EXPECT_LT(steps.back().at("loss_scale"), 0x1p31);
+  EXPECT_FALSE(steps.back().contains("skipped_steps")) << "it is no fault";
+  EXPECT_THAT(said.out, AllOf(HasSubstr("step 1 is left out: on rank 0 the gradient of "),
+                              HasSubstr("the loss scale falls from 4294967296 to 2147483648"),
+                              HasSubstr(" · loss scale ")));
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--ranks", "2"},
+      {"--ranks", "3", "--set", "parallel.sync=zero3"},
+      {"--ranks", "2", "--set", "parallel.pipeline=2"},
+      {"--set", "train.lanes=3"},
+      {"--ranks", "4", "--transport", "sim"}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string run = "layout-" + std::to_string(i);
+    train(config, run, layouts[i]);
+    EXPECT_EQ(hash(run), hash("one")) << run;
+    EXPECT_EQ(events(run, "step"), steps) << run;
+  }
+  for (const std::string ranks : {"1", "3"}) {
+    const std::string run = "part-" + ranks;
+    cut_back("one", run, 15);
+    const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", ranks});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_EQ(hash(run), hash("one")) << run;
+    EXPECT_EQ(events(run, "step"), steps) << run;
+  }
+}
+
 TEST_F(Helpers, ValidationEvalAndGenerateSeeTheAverage) {
   const std::string lines = "steps = 20\nvalidate_every = 0\nlearning_rate = 0.01\n";
   const std::string plain = tiny_config(folder_, lines);

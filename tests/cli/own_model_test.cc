@@ -102,6 +102,7 @@ TEST_F(OwnModel, PlansWithoutAFormula) {
 TEST_F(OwnModel, OtherPrecisionsTrainAModelWrittenForFp32) {
   train("single");
   train("bf16", {"--set", "train.precision=bf16", "--ranks", "2"});
+  train("fp16", {"--set", "train.precision=fp16", "--ranks", "2"});
   train("fp64", {"--set", "train.precision=fp64", "--ranks", "2"});
   const auto last = [&](const std::string& run) {
     return Json::parse(own({"eval", run, "--json"}).out).at("loss").get<double>();
@@ -109,6 +110,8 @@ TEST_F(OwnModel, OtherPrecisionsTrainAModelWrittenForFp32) {
   EXPECT_NEAR(last("fp64"), last("single"), 1e-4);
   EXPECT_NEAR(last("bf16"), last("single"), 0.05);
   EXPECT_NE(last("bf16"), last("single"));
+  EXPECT_NEAR(last("fp16"), last("single"), 0.01);
+  EXPECT_NE(last("fp16"), last("single"));
   EXPECT_THAT(own({"inspect", "fp64"}).out, HasSubstr("F64"));
 }
 

@@ -92,6 +92,28 @@ TEST_F(Tensor, MixturesOfExpertsTrainOnAnyMesh) {
   EXPECT_THAT(plan.out, HasSubstr("4 experts, 2 a token"));
 }
 
+TEST_F(Tensor, GatedMlpsTrainOnAnyMesh) {
+  const std::vector<std::string> gated = {"model.activation=swiglu", "model.hidden=24"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), gated.begin(), gated.end());
+    return more;
+  };
+  const std::string one = train("one", "1", gated);
+  EXPECT_EQ(train("sharded", "2", with({"parallel.sync=zero3"})), one);
+  train("cut", "2", with({"parallel.tensor=2"}));
+  EXPECT_NEAR(validation("cut"), validation("one"), 1e-3 * validation("one"));
+  const CommandResult plan =
+      run({"plan", config_, "--set", "model.activation=swiglu", "--set", "model.hidden=24"});
+  EXPECT_THAT(plan.out, HasSubstr("swiglu"));
+  const CommandResult wrong = run({"plan", config_, "--set", "model.activation=relu"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("swiglu"));
+  const CommandResult uneven = run({"train", config_, "--ranks", "2", "--out", "uneven", "--set",
+                                    "parallel.tensor=2", "--set", "model.hidden=25"});
+  EXPECT_EQ(uneven.code, 2);
+  EXPECT_THAT(uneven.err, HasSubstr("25 / 2 leaves 1"));
+}
+
 TEST_F(Tensor, ThePlanSaysWhatItIs) {
   const CommandResult plan =
       run({"plan", config_, "--ranks", "4", "--set", "parallel.tensor=2", "--set",

@@ -17,6 +17,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt-dropout", .steps = 5, .clip = 0.05},
       {.name = "blocks-gpt-bf16", .steps = 5, .clip = 0.05},
+      {.name = "blocks-gpt-fp16", .steps = 5, .clip = 0.05},
       {.name = "blocks-tied", .steps = 5, .clip = 0.05},
       {.name = "blocks-mlp", .steps = 5, .clip = 0.05},
       {.name = "module-tied", .steps = 5, .clip = 0.05},

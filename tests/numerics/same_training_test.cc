@@ -24,6 +24,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt"},
       {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-gpt-fp16", .steps = 5},
       {.name = "blocks-tied"},
       {.name = "blocks-mlp"},
       {.name = "blocks-dropout", .steps = 5},
@@ -45,6 +46,7 @@ const std::vector<Case>& sharded_cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt", .steps = 20},
       {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-gpt-fp16", .steps = 5},
       {.name = "blocks-tied", .steps = 20},
       {.name = "module-tied", .steps = 20},
       {.name = "blocks-resnet", .steps = 3},
@@ -72,6 +74,7 @@ const std::vector<Case>& short_cases() {
 const std::vector<Case>& lane_cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt", .steps = 5},         {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-gpt-fp16", .steps = 5},    {.name = "blocks-gpt-fp16", .steps = 5},
       {.name = "blocks-tied", .steps = 5},        {.name = "blocks-dropout", .steps = 5},
       {.name = "blocks-gpt-dropout", .steps = 5}, {.name = "blocks-dropout-foreign", .steps = 5},
       {.name = "blocks-resnet", .steps = 3},      {.name = "blocks-bert", .steps = 5},

@@ -211,7 +211,9 @@ inline Record train(Job& job, const Case& which,
   };
   if (which.name == "blocks-gpt" || which.name == "blocks-gpt-dropout")
     return train_blocks(job, which, gpt("fp32"), "fp32", reduce);
-  if (which.name == "blocks-gpt-bf16") return train_blocks(job, which, gpt("bf16"), "bf16", reduce);
+  for (const char* precision : {"bf16", "fp16"})
+    if (which.name == std::string("blocks-gpt-") + precision)
+      return train_blocks(job, which, gpt(precision), precision, reduce);
   if (which.name == "blocks-resnet")
     return train_blocks(job, which,
                         models::make_resnet({.width = 4, .side = kImageSide, .seed = which.seed}),

@@ -158,6 +158,10 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
       if (const auto* array = node.as_array(); array != nullptr && key.tables) {
         if (auto text = joined(*array)) return *std::move(text);
       }
+      if (const auto* value = node.as_integer(); value != nullptr && key.numbers)
+        return std::to_string(value->get());
+      if (const auto* value = node.as_floating_point(); value != nullptr && key.numbers)
+        return shortest(value->get());
       break;
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +

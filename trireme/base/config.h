@@ -39,6 +39,8 @@ struct Key {
   /// A text that a file may also write as an array of tables: [[a.b]] x = 1, y = "z" and another
   /// are "x=1 y=z; x=2".
   bool tables = false;
+  /// A text that a file may also write as a number: 1024 is "1024".
+  bool numbers = false;
   Type type() const noexcept { return static_cast<Type>(fallback.index()); }
 };
 

@@ -22,6 +22,7 @@ config::Schema schema() {
   schema.add({"model.name", std::string("gpt"), "Which model.", {}, {}, {"gpt", "mlp"}, true});
   schema.add({"train.learning_rate", 1e-3, "Peak rate.", 0});
   schema.add({"train.reproducible", true, "Same bits."});
+  schema.add({.name = "train.scale", .fallback = std::string("auto"), .numbers = true});
   schema.refuse("memory.offload", "It comes with the memory issue.");
   return schema;
 }
@@ -39,6 +40,18 @@ std::string refusal(const std::function<void(config::Config&)>& act) {
 
 std::string refused_text(const std::string& text) {
   return refusal([&](config::Config& config) { config.read_text(text, "dir/job.toml"); });
+}
+
+TEST(Config, ATextMayBeWrittenAsANumberWhereItsKeySaysSo) {
+  config::Config config(schema());
+  config.read_text("[train]\nscale = 1024\n", "job.toml");
+  EXPECT_EQ(config.text("train.scale"), "1024");
+  config.read_text("[train]\nscale = 0.5\n", "job.toml");
+  EXPECT_EQ(config.text("train.scale"), "0.5");
+  config.read_text("[train]\nscale = \"auto\"\n", "job.toml");
+  EXPECT_EQ(config.text("train.scale"), "auto");
+  EXPECT_THAT(refused_text("[train]\nscale = true\n"), HasSubstr("must be a text"));
+  EXPECT_THAT(refused_text("[model]\nname = 7\n"), HasSubstr("must be a text"));
 }
 
 TEST(Config, LaterSourcesWin) {

@@ -23,8 +23,9 @@ plan::Graph model_graph(const train::Settings& settings,
       parallel::profile_blocks(settings.model.blocks, batch.micro.front(), settings.seed, *waiter);
   const auto activations = settings.model.figures(micro).activations;
   // Bytes beside the weights for each of theirs: a gradient sum and moments, and, where they are
-  // computed in bf16, master weights, all of these in fp32.
-  const double wider = settings.strategy.precision == "bf16" ? 2 : 1;
+  // computed in 16 bits, master weights, all of these in fp32.
+  const std::string& precision = settings.strategy.precision;
+  const double wider = precision == "bf16" || precision == "fp16" ? 2 : 1;
   const double state = 1 + optim::moments_per_element(settings.optimizer) + (wider > 1 ? 1 : 0);
   plan::Graph graph;
   std::map<std::string, std::size_t> value_of;  // by name; the last one written

@@ -19,10 +19,16 @@ const SimdTable& simd() noexcept {
   return table;
 }
 
-void convert(const BFloat16* from, float* to, std::size_t count) { simd().to_f32(from, to, count); }
+void convert(const BFloat16* from, float* to, std::size_t count) {
+  simd().bf16_to_f32(from, to, count);
+}
 void convert(const float* from, BFloat16* to, std::size_t count) {
   simd().to_bf16(from, to, count);
 }
+void convert(const Float16* from, float* to, std::size_t count) {
+  simd().f16_to_f32(from, to, count);
+}
+void convert(const float* from, Float16* to, std::size_t count) { simd().to_f16(from, to, count); }
 
 double chunk_square_sum(const float* values, std::size_t count) {
   return simd().square_sum(values, count);

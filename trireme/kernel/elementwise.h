@@ -16,8 +16,11 @@ inline namespace v0 {
 namespace kernel {
 
 void convert(const BFloat16* from, float* to, std::size_t count);
-/// Round to nearest, ties to even; NaN stays NaN (quiet).
+void convert(const Float16* from, float* to, std::size_t count);
+/// Round to nearest, ties to even; NaN stays NaN (quiet). In fp16 what rounds to 65,520 or more is
+/// an infinity, and below 2^-14 there are subnormal numbers, of 2^-24 the smallest.
 void convert(const float* from, BFloat16* to, std::size_t count);
+void convert(const float* from, Float16* to, std::size_t count);
 
 inline constexpr std::size_t kNormChunk = 4096;
 /// The fp64 sum of squares of up to kNormChunk elements: 16 interleaved sums folded pairwise, the

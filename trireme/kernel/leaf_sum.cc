@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "trireme/base/check.h"
+#include "trireme/kernel/float16.h"
 
 // One clone per vector width, chosen when the program is loaded. Sanitizers run before that choice
 // can be made.
@@ -35,6 +36,7 @@ inline double widen(double value) { return value; }
 inline float widen(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
+__attribute__((always_inline)) inline float widen(Float16 value) { return value_of(value); }
 
 template <class Gradient, class Sum>
 __attribute__((always_inline)) inline void load(const Gradient* gradient, Sum weight,
@@ -97,6 +99,10 @@ TRIREME_CLONES bool add_bf16(const BFloat16* gradient, float weight,
                              std::span<const void* const> open, float* out, std::size_t count) {
   return add_leaf_of(gradient, weight, open, out, count);
 }
+TRIREME_CLONES bool add_f16(const Float16* gradient, float weight,
+                            std::span<const void* const> open, float* out, std::size_t count) {
+  return add_leaf_of(gradient, weight, open, out, count);
+}
 TRIREME_CLONES bool add_f64(const double* gradient, double weight,
                             std::span<const void* const> open, double* out, std::size_t count) {
   return add_leaf_of(gradient, weight, open, out, count);
@@ -134,11 +140,14 @@ bool add_leaf(const void* gradient, DType gradient_type, double weight,
     case DType::BF16:
       return add_bf16(static_cast<const BFloat16*>(gradient), static_cast<float>(weight), open,
                       static_cast<float*>(out), count);
+    case DType::F16:
+      return add_f16(static_cast<const Float16*>(gradient), static_cast<float>(weight), open,
+                     static_cast<float*>(out), count);
     case DType::F64:
       return add_f64(static_cast<const double*>(gradient), weight, open, static_cast<double*>(out),
                      count);
     default:
-      TRIREME_CHECK(name_of(gradient_type) == "F32, BF16 or F64");
+      TRIREME_CHECK(name_of(gradient_type) == "F32, BF16, F16 or F64");
   }
   return false;
 }

@@ -18,7 +18,7 @@ namespace kernel {
 ///
 ///     out[i] = open[0][i] + (open[1][i] + ( ... + leaf[i]))
 ///
-/// `out` may be open[0]; the others may not overlap it. `gradient_type` is F32, BF16 (sums in
+/// `out` may be open[0]; the others may not overlap it. `gradient_type` is F32, BF16, F16 (sums in
 /// fp32) or F64 (sums in fp64), `open` and `out` have the sum's type. Returns false if any result
 /// is not finite.
 bool add_leaf(const void* gradient, DType gradient_type, double weight,

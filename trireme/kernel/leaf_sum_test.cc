@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/kernel/float16.h"
+
 #include <cmath>
 #include <limits>
 #include <random>
@@ -70,6 +72,19 @@ TEST(LeafSum, SumsBf16InFp32AndFp64InFp64) {
   double sum[1];
   EXPECT_TRUE(add_leaf(fine, DType::F64, 1, {}, sum, 1));
   EXPECT_EQ(sum[0], fine[0]);
+}
+
+// Times a power of two, as gradients of a scaled loss are unscaled: exact, of subnormals too.
+TEST(LeafSum, SumsFp16InFp32) {
+  std::vector<Float16> gradient(0x7c00);
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    gradient[i].bits = static_cast<std::uint16_t>(i % 2 == 0 ? i : i | 0x8000);
+  std::vector<float> out(gradient.size());
+  EXPECT_TRUE(add_leaf(gradient.data(), DType::F16, 0x1p-16, {}, out.data(), out.size()));
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    ASSERT_EQ(double{out[i]} * 65536, kernel::value_of(gradient[i])) << i;
+  gradient[5000].bits = 0x7c00;
+  EXPECT_FALSE(add_leaf(gradient.data(), DType::F16, 0x1p-16, {}, out.data(), out.size()));
 }
 
 TEST(LeafSum, SaysWhereANumberIsNotFinite) {

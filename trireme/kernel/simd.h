@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/float16.h"
 #include "trireme/kernel/gemm.h"
 #include "trireme/kernel/isa.h"
 #include "trireme/kernel/optimizer.h"
@@ -19,6 +20,8 @@ template <class T>
 struct TransformerTable {
   void (*gelu)(const T*, T*, std::size_t);
   void (*gelu_grad)(const T*, const T*, T*, std::size_t);
+  void (*gated)(Gate, const T*, T*, std::size_t, std::size_t);
+  void (*gated_grad)(Gate, const T*, const T*, T*, std::size_t, std::size_t);
   void (*norm)(const NormForward<T>&);
   void (*norm_grad)(const NormBackward<T>&);
   void (*softmax)(const float*, std::size_t, T*, std::size_t, std::size_t, std::size_t, std::size_t,
@@ -50,8 +53,10 @@ struct OptimizerTable {
 };
 
 struct SimdTable {
-  void (*to_f32)(const BFloat16*, float*, std::size_t);
+  void (*bf16_to_f32)(const BFloat16*, float*, std::size_t);
   void (*to_bf16)(const float*, BFloat16*, std::size_t);
+  void (*f16_to_f32)(const Float16*, float*, std::size_t);
+  void (*to_f16)(const float*, Float16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
   void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
   void (*row_maxima)(const float*, std::size_t, float*, std::size_t, std::size_t, std::size_t,
@@ -59,10 +64,13 @@ struct SimdTable {
   OptimizerTable optimizer;
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;
+  TransformerTable<Float16> f16;
   template <class T>
   const TransformerTable<T>& transformer() const noexcept {
     if constexpr (std::is_same_v<T, float>) {
       return f32;
+    } else if constexpr (std::is_same_v<T, Float16>) {
+      return f16;
     } else {
       return bf16;
     }

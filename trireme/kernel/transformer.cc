@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "trireme/kernel/float16.h"
 #include "trireme/kernel/simd.h"
 #include "trireme/kernel/transformer_f64.h"
 
@@ -19,7 +20,7 @@ float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bi
 
 template <class T>
 void set(T& slot, Stat<T> value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (!std::is_same_v<T, Stat<T>>) {
     convert(&value, &slot, 1);
   } else {
     slot = value;
@@ -43,6 +44,25 @@ void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count) {
     f64::gelu_backward(x, dy, dx, count);
   } else {
     simd().transformer<T>().gelu_grad(x, dy, dx, count);
+  }
+}
+
+template <class T>
+void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width) {
+  if constexpr (kWide<T>) {
+    f64::gated(gate, x, y, rows, width);
+  } else {
+    simd().transformer<T>().gated(gate, x, y, rows, width);
+  }
+}
+
+template <class T>
+void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows,
+                    std::size_t width) {
+  if constexpr (kWide<T>) {
+    f64::gated_backward(gate, x, dy, dx, rows, width);
+  } else {
+    simd().transformer<T>().gated_grad(gate, x, dy, dx, rows, width);
   }
 }
 
@@ -177,6 +197,8 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
 #define TRIREME_INSTANTIATE(T)                                                                     \
   template void gelu<T>(const T*, T*, std::size_t);                                                \
   template void gelu_backward<T>(const T*, const T*, T*, std::size_t);                             \
+  template void gated<T>(Gate, const T*, T*, std::size_t, std::size_t);                            \
+  template void gated_backward<T>(Gate, const T*, const T*, T*, std::size_t, std::size_t);         \
   template void layer_norm<T>(const NormForward<T>&);                                              \
   template void layer_norm_backward<T>(const NormBackward<T>&);                                    \
   template void causal_softmax<T>(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t,       \
@@ -197,6 +219,7 @@ void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
   template void add<T>(const Stat<T>*, const T*, Stat<T>*, std::size_t)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(BFloat16);
+TRIREME_INSTANTIATE(Float16);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE
 

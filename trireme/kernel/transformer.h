@@ -1,12 +1,12 @@
 // Row-wise and element-wise kernels of a transformer: GELU, layer norm, causal softmax,
 // cross-entropy, and additions of unlike types.
 //
-// T is the type of activations: float, BFloat16 (computed in fp32) or double; Stat<T> the type of
-// streams, statistics and norm weights: fp32, or fp64 for double. All matrices are row-major. Sums
-// of a row run in a fixed order, so that a result depends on the row alone; element-wise results do
-// not depend on the position. fp64 forms are plain loops, the others are vectorised per instruction
-// set. NaNs are carried on. Stateless, thread safe; outputs may not overlap inputs unless it says
-// so.
+// T is the type of activations: float, BFloat16, Float16 (both computed in fp32) or double; Stat<T>
+// the type of streams, statistics and norm weights: fp32, or fp64 for double. All matrices are
+// row-major. Sums of a row run in a fixed order, so that a result depends on the row alone;
+// element-wise results do not depend on the position. fp64 forms are plain loops, the others are
+// vectorised per instruction set. NaNs are carried on. Stateless, thread safe; outputs may not
+// overlap inputs unless it says so.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,16 @@ void gelu(const T* x, T* y, std::size_t count);
 /// dx = dy * gelu'(x); dx may be dy.
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count);
+
+/// A gated MLP's middle (Shazeer 2020, arXiv:2002.05202): y = g(a) * b, where a row of x is [a, b];
+/// g is x sigmoid(x), or GELU in its tanh form.
+enum class Gate : std::uint8_t { Silu, Gelu };
+/// x [rows, 2 width], y [rows, width].
+template <class T>
+void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width);
+/// dx [rows, 2 width] from x and dy [rows, width].
+template <class T>
+void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows, std::size_t width);
 
 /// One call over `rows` rows of `width`. h = x + update where update is given (h is then written),
 /// else h = x; y = (h - mean) * rstd * weight + bias; bias may be null.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "trireme/kernel/transformer.h"
 
@@ -21,15 +22,38 @@ inline double sigmoid_2u(double x) {
   return 1.0 / (1.0 + std::exp(-2.0 * kRootTwoOverPi * (x + kCubic * x * x * x)));
 }
 
+// g(x) and its derivative.
+inline std::pair<double, double> gate_at(Gate gate, double x) {
+  const bool silu = gate == Gate::Silu;
+  const double s = silu ? 1.0 / (1.0 + std::exp(-x)) : sigmoid_2u(x);
+  const double slope = silu ? 1.0 : 2.0 * kRootTwoOverPi * (1.0 + 3.0 * kCubic * x * x);
+  return {x * s, s + x * s * (1.0 - s) * slope};
+}
+
 inline void gelu(const double* x, double* y, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) y[i] = x[i] * sigmoid_2u(x[i]);
 }
 
 inline void gelu_backward(const double* x, const double* dy, double* dx, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    const double s = sigmoid_2u(x[i]);
-    const double slope = 2.0 * kRootTwoOverPi * (1.0 + 3.0 * kCubic * x[i] * x[i]);
-    dx[i] = dy[i] * (s + x[i] * s * (1.0 - s) * slope);
+    dx[i] = dy[i] * gate_at(Gate::Gelu, x[i]).second;
+  }
+}
+
+inline void gated(Gate gate, const double* x, double* y, std::size_t rows, std::size_t width) {
+  for (std::size_t row = 0; row < rows; ++row, x += 2 * width, y += width) {
+    for (std::size_t i = 0; i < width; ++i) y[i] = gate_at(gate, x[i]).first * x[width + i];
+  }
+}
+
+inline void gated_backward(Gate gate, const double* x, const double* dy, double* dx,
+                           std::size_t rows, std::size_t width) {
+  for (std::size_t row = 0; row < rows; ++row, x += 2 * width, dx += 2 * width, dy += width) {
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto [value, derivative] = gate_at(gate, x[i]);
+      dx[i] = dy[i] * x[width + i] * derivative;
+      dx[width + i] = dy[i] * value;
+    }
   }
 }
 

@@ -33,6 +33,33 @@ std::vector<double> wide(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
+TEST(TransformerKernels, GatesAreAccurateAndDoNotDependOnTheRow) {
+  for (const std::size_t width : {1, 7, 16, 50}) {
+    const std::size_t rows = 9;
+    const auto x = normal(2 * rows * width, 4.0f, 1), dy = normal(rows * width, 1.0f, 2);
+    const auto x64 = wide(x), dy64 = wide(dy);
+    for (const Gate gate : {Gate::Silu, Gate::Gelu}) {
+      std::vector<double> y64(dy.size()), dx64(x.size());
+      f64::gated(gate, x64.data(), y64.data(), rows, width);
+      f64::gated_backward(gate, x64.data(), dy64.data(), dx64.data(), rows, width);
+      for (const Isa level : levels()) {
+        std::vector<float> y(dy.size()), dx(x.size()), one(2 * width);
+        simd(level).f32.gated(gate, x.data(), y.data(), rows, width);
+        simd(level).f32.gated_grad(gate, x.data(), dy.data(), dx.data(), rows, width);
+        for (std::size_t i = 0; i < y.size(); ++i)
+          EXPECT_NEAR(y[i], y64[i], 2e-6 * std::abs(y64[i]) + 1e-6) << name_of(level);
+        for (std::size_t i = 0; i < dx.size(); ++i)
+          EXPECT_NEAR(dx[i], dx64[i], 4e-6 * std::abs(dx64[i]) + 1e-5) << name_of(level);
+        simd(level).f32.gated(gate, x.data() + 6 * width, one.data(), 1, width);
+        EXPECT_EQ(std::memcmp(one.data(), y.data() + 3 * width, 4 * width), 0) << name_of(level);
+        simd(level).f32.gated_grad(gate, x.data() + 6 * width, dy.data() + 3 * width, one.data(), 1,
+                                   width);
+        EXPECT_EQ(std::memcmp(one.data(), dx.data() + 6 * width, 8 * width), 0) << name_of(level);
+      }
+    }
+  }
+}
+
 TEST(TransformerKernels, GeluIsAccurateAndDoesNotDependOnThePosition) {
   const auto x = normal(1000, 4.0f, 1), dy = normal(1000, 1.0f, 2);
   const auto x64 = wide(x), dy64 = wide(dy);
@@ -232,10 +259,24 @@ TEST(TransformerKernels, Bf16IsFp32RoundedOnce) {
     std::vector<BFloat16> x(100), y(100), rounded(100);
     std::vector<float> exact(100), result(100);
     simd(level).to_bf16(values.data(), x.data(), 100);
-    simd(level).to_f32(x.data(), exact.data(), 100);
+    simd(level).bf16_to_f32(x.data(), exact.data(), 100);
     simd(level).bf16.gelu(x.data(), y.data(), 100);
     simd(level).f32.gelu(exact.data(), result.data(), 100);
     simd(level).to_bf16(result.data(), rounded.data(), 100);
+    EXPECT_EQ(std::memcmp(y.data(), rounded.data(), 200), 0) << name_of(level);
+  }
+}
+
+TEST(TransformerKernels, Fp16IsFp32RoundedOnce) {
+  const auto values = normal(100, 2.0f, 10);
+  for (Isa level : levels()) {
+    std::vector<Float16> x(100), y(100), rounded(100);
+    std::vector<float> exact(100), result(100);
+    simd(level).to_f16(values.data(), x.data(), 100);
+    simd(level).f16_to_f32(x.data(), exact.data(), 100);
+    simd(level).f16.gelu(x.data(), y.data(), 100);
+    simd(level).f32.gelu(exact.data(), result.data(), 100);
+    simd(level).to_f16(result.data(), rounded.data(), 100);
     EXPECT_EQ(std::memcmp(y.data(), rounded.data(), 200), 0) << name_of(level);
   }
 }

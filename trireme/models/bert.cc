@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/models/feed_forward.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
@@ -80,12 +81,19 @@ class BertEmbed final : public BertBlock {
 class BertLayer final : public BertBlock {
  public:
   BertLayer(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
-      : BertBlock(config, context, layers), norm1_(norm()), norm2_(norm()) {
+      : BertBlock(config, context, layers),
+        norm1_(norm()),
+        norm2_(norm()),
+        mlp_(*layers, context,
+             {.name = "mlp",
+              .width = config.width,
+              .hidden = 4 * config.width,
+              .bias = true,
+              .stddev = kStddev,
+              .stddev_down = kStddev}) {
     const std::int64_t width = config.width;
     qkv_ = linear("attention.qkv", width, 3 * width, Cut::Columns, 3);
     out_ = linear("attention.out", width, width, Cut::Rows);
-    up_ = linear("mlp.up", width, 4 * width, Cut::Columns);
-    down_ = linear("mlp.down", 4 * width, width, Cut::Rows);
   }
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x_BTC = inputs[0][0];
@@ -93,7 +101,7 @@ class BertLayer final : public BertBlock {
         layers_->attention(qkv_->forward(x_BTC), layers_->heads(config_.heads), false);
     const at::Tensor middle_BTC =
         norm1_.forward_stream(tensor::residual_add(x_BTC, drop(out_->forward(attended))));
-    const at::Tensor mlp = drop(down_->forward(up_->forward_gelu(middle_BTC)));
+    const at::Tensor mlp = drop(mlp_.forward(middle_BTC));
     return {norm2_.forward_stream(tensor::residual_add(middle_BTC, mlp))};
   }
   std::vector<NamedTensor> parameters() override {
@@ -101,15 +109,15 @@ class BertLayer final : public BertBlock {
     qkv_->append_parameters(all);
     out_->append_parameters(all);
     norm1_.append_parameters("norm1", all);
-    up_->append_parameters(all);
-    down_->append_parameters(all);
+    mlp_.append_parameters(all);
     norm2_.append_parameters("norm2", all);
     return all;
   }
 
  private:
   Norm norm1_, norm2_;
-  std::unique_ptr<Linear> qkv_, out_, up_, down_;
+  std::unique_ptr<Linear> qkv_, out_;
+  FeedForward mlp_;
 };
 
 class BertHead final : public BertBlock {

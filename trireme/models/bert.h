@@ -26,7 +26,7 @@ struct BertConfig {
   std::int64_t vocab = 30522;
   /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
   double dropout = 0;
-  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   std::uint64_t seed = 1;
 };
 

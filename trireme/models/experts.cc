@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -62,26 +63,16 @@ class MixtureOfExperts final : public Experts {
         return use(context.used(parameter));
       };
     }
-    router_ = layers.linear(
-        of_router,
-        {.name = "router", .in = spec.width, .out = spec.experts, .stddev = spec.stddev});
+    router_ = layers.linear(of_router, {.name = "router",
+                                        .in = spec.expert.width,
+                                        .out = spec.experts,
+                                        .stddev = spec.expert.stddev});
     const int first = spec.share ? spec.share->first : 0;
     const int count = spec.share ? spec.share->count : spec.experts;
     for (int expert = first; expert < first + count; ++expert) {
-      const std::string name = "experts." + std::to_string(expert);
-      LinearSpec up{.name = name + ".up",
-                    .in = spec.width,
-                    .out = spec.hidden,
-                    .bias = spec.bias,
-                    .stddev = spec.stddev,
-                    .cut = Cut::Columns};
-      LinearSpec down{.name = name + ".down",
-                      .in = spec.hidden,
-                      .out = spec.width,
-                      .bias = spec.bias,
-                      .stddev = spec.stddev_down,
-                      .cut = Cut::Rows};
-      experts_.push_back({layers.linear(context, up), layers.linear(context, down)});
+      FeedForwardSpec own = spec.expert;
+      own.name = "experts." + std::to_string(expert);
+      experts_.emplace_back(layers, context, own);
     }
   }
 
@@ -109,17 +100,10 @@ class MixtureOfExperts final : public Experts {
 
   void append_parameters(std::vector<NamedTensor>& out) const override {
     router_->append_parameters(out);
-    for (const auto& [up, down] : experts_) {
-      up->append_parameters(out);
-      down->append_parameters(out);
-    }
+    for (const FeedForward& expert : experts_) expert.append_parameters(out);
   }
 
  private:
-  struct Expert {
-    std::unique_ptr<Linear> up, down;
-  };
-
   at::Tensor computed(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
     if (!spec_.share) return by_experts(rows, counts);
     const Exchanged here = spec_.share->exchange(rows, counts);
@@ -133,10 +117,9 @@ class MixtureOfExperts final : public Experts {
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < experts_.size(); ++i) {
       const std::int64_t count = counts[i];
-      const at::Tensor own =
-          count > 0 ? rows.narrow(0, begin, count) : at::zeros({1, spec_.width}, rows.options());
-      const auto& [up, down] = experts_[i];
-      outputs.push_back(down->forward(up->forward_gelu(own)).narrow(0, 0, count));
+      const at::Tensor own = count > 0 ? rows.narrow(0, begin, count)
+                                       : at::zeros({1, spec_.expert.width}, rows.options());
+      outputs.push_back(experts_[i].forward(own).narrow(0, 0, count));
       begin += count;
     }
     return at::cat(outputs);
@@ -145,7 +128,7 @@ class MixtureOfExperts final : public Experts {
   const ExpertsSpec spec_;
   const at::ScalarType stream_;
   std::unique_ptr<Linear> router_;
-  std::vector<Expert> experts_;
+  std::vector<FeedForward> experts_;
 };
 
 class WithLoss : public torch::autograd::Function<WithLoss> {
@@ -156,7 +139,8 @@ class WithLoss : public torch::autograd::Function<WithLoss> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
-    return {gradients[0], at::ones({}, gradients[0].options().dtype(type))};
+    return {gradients[0],
+            at::full({}, tensor::loss_gradient(), gradients[0].options().dtype(type))};
   }
 };
 

@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/models/feed_forward.h"
 #include "trireme/models/layer_factory.h"
 
 namespace trireme {
@@ -46,12 +47,10 @@ struct ExpertShare {
 };
 
 struct ExpertsSpec {
-  std::int64_t width = 0, hidden = 0;  // each expert: width -> hidden -> width, GELU between
+  FeedForwardSpec expert;  // each one; its name is not asked for. The router's stddev is up's.
   int experts = 1, top_k = 1;
   double capacity_factor = 1.25;  // an expert takes factor top_k T / E choices of a sequence
-  bool bias = false;
-  double stddev = 0.02, stddev_down = 0.02;  // initial: of router and up, and of down
-  std::optional<ExpertShare> share = {};     // none: this rank has all of them
+  std::optional<ExpertShare> share = {};  // none: this rank has all of them
 };
 
 struct Mixed {
@@ -63,7 +62,8 @@ struct Mixed {
 };
 
 /// Parameters "router.weight" [E, C] and, of every expert that this rank has, "experts.3.up.weight"
-/// [hidden, C] and "experts.3.down.weight" [C, hidden], with biases of those names.
+/// [hidden, C] (gated: [2 hidden, C]) and "experts.3.down.weight" [C, hidden], with biases of those
+/// names.
 class Experts {
  public:
   virtual ~Experts() = default;
@@ -76,8 +76,9 @@ class Experts {
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 
-/// x, through which `loss`, a scalar, gets a gradient of 1 in backward, as if it had been added to
-/// the sum that backward begins at. Its value shows nowhere.
+/// x, through which `loss`, a scalar, gets a gradient of tensor::loss_gradient(), 1 unless losses
+/// are scaled, in backward, as if it had been added to the sum that backward begins at. Its value
+/// shows nowhere.
 at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss);
 
 /// What routers did while a RoutingScope of their thread stood; recomputed blocks count twice.

@@ -11,6 +11,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme::models {
 namespace {
@@ -30,14 +31,15 @@ std::unique_ptr<Experts> make(const ExpertsSpec& spec, at::ScalarType type = at:
 }
 
 ExpertsSpec small(int experts, int top_k, double capacity_factor, bool bias = false) {
-  return {.width = 6,
-          .hidden = 10,
+  return {.expert = {.width = 6,
+                     .hidden = 10,
+                     .activation = experts == 4 ? Activation::Swiglu : Activation::Gelu,
+                     .bias = bias,
+                     .stddev = 0.5,
+                     .stddev_down = 0.5},
           .experts = experts,
           .top_k = top_k,
-          .capacity_factor = capacity_factor,
-          .bias = bias,
-          .stddev = 0.5,
-          .stddev_down = 0.5};
+          .capacity_factor = capacity_factor};
 }
 
 // The definition, token by token and choice by choice, out of the same leaves.
@@ -57,7 +59,7 @@ Naive naive(const at::Tensor& x, const Leaves& leaves, const ExpertsSpec& spec) 
   for (std::int64_t b = 0; b < batch; ++b) {
     const at::Tensor p = at::matmul(x[b], leaves.at("router.weight").t()).softmax(-1);
     std::vector<at::Tensor> rows(static_cast<std::size_t>(length),
-                                 at::zeros({spec.width}, x.options()));
+                                 at::zeros({spec.expert.width}, x.options()));
     std::vector<std::int64_t> used(static_cast<std::size_t>(spec.experts), 0);
     const at::Tensor chosen = std::get<1>(p.sort(true, 1, true)).narrow(1, 0, spec.top_k);
     for (std::int64_t k = 0; k < spec.top_k; ++k) {
@@ -70,8 +72,11 @@ Naive naive(const at::Tensor& x, const Leaves& leaves, const ExpertsSpec& spec) 
         at::Tensor gate = p[t][e];
         if (spec.top_k > 1) gate = gate / p[t].index_select(0, chosen[t]).sum();
         const std::string name = "experts." + std::to_string(e);
-        const at::Tensor middle = at::gelu(
-            at::matmul(leaves.at(name + ".up.weight"), x[b][t]) + bias(name + ".up.bias"), "tanh");
+        const at::Tensor up =
+            at::matmul(leaves.at(name + ".up.weight"), x[b][t]) + bias(name + ".up.bias");
+        const at::Tensor middle = spec.expert.is_gated()
+                                      ? at::silu(up.narrow(0, 0, 10)) * up.narrow(0, 10, 10)
+                                      : at::gelu(up, "tanh");
         rows[static_cast<std::size_t>(t)] =
             rows[static_cast<std::size_t>(t)] +
             gate *
@@ -216,7 +221,8 @@ TEST_F(MixtureOfExperts, InOtherPrecisionsIsThatOfFp64) {
   const at::Tensor values = at::randn({3, 8, 6}).to(at::kBFloat16).to(at::kDouble);
   const auto wide = make(spec);
   const at::Tensor wanted = wide->forward(values).y;
-  for (const auto& [type, tolerance] : {std::pair{at::kFloat, 2e-6}, {at::kBFloat16, 2e-2}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kFloat, 2e-6}, {at::kBFloat16, 2e-2}, {at::kHalf, 2e-2}}) {
     const auto ours = make(spec, type);
     // The router's weight is drawn in fp32 for all; the experts' are those of fp64, rounded.
     const Mixed mixed = ours->forward(values.to(type));
@@ -235,6 +241,17 @@ TEST_F(MixtureOfExperts, HasALossThatOnlyGradientsShow) {
   sum.backward();
   EXPECT_TRUE(at::equal(x.grad(), at::full({3}, 7.0, at::kDouble)));
   EXPECT_EQ(y.grad().item<double>(), 20) << "5 y y, as if it had been added to the sum";
+}
+
+// A loss scale is that of the whole loss.
+TEST_F(MixtureOfExperts, HasALossThatIsScaledAsTheOthersAre) {
+  at::Tensor x = at::ones({3}, at::kDouble).set_requires_grad(true),
+             y = at::full({}, 2.0, at::kDouble).set_requires_grad(true);
+  const at::Tensor sum = (with_loss(x, 5 * y * y) * 7).sum();
+  const tensor::LossGradientScope scale(8);
+  sum.backward(at::full_like(sum, tensor::loss_gradient()));
+  EXPECT_EQ(x.grad().sum().item<double>(), 8 * 21);
+  EXPECT_EQ(y.grad().item<double>(), 8 * 20);
 }
 
 TEST_F(MixtureOfExperts, RefusesNumbersThatDoNotFit) {

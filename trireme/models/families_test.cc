@@ -106,7 +106,7 @@ TEST(Resnet, InitialValuesAreKaimingsAndKeyedByName) {
 TEST(Resnet, LearnsInEveryPrecision) {
   at::manual_seed(1);
   const at::Tensor images = at::randn({8, 3, 8, 8}), targets = at::arange(8, at::kLong);
-  for (const char* precision : {"fp64", "fp32", "bf16"}) {
+  for (const char* precision : {"fp64", "fp32", "bf16", "fp16"}) {
     Plain plain(make_resnet({.width = 4, .side = 8, .precision = precision}));
     const auto [first, last] = plain.descend(images, targets, 8, 0.02);
     EXPECT_LT(last, 0.5 * first) << precision;
@@ -116,7 +116,7 @@ TEST(Resnet, LearnsInEveryPrecision) {
 TEST(Resnet, RefusesNumbersThatDoNotFit) {
   EXPECT_THROW(make_resnet({.width = 0}), ConfigError);
   EXPECT_THROW(make_resnet({.side = 20}), ConfigError);
-  EXPECT_THROW(make_resnet({.precision = "fp16"}), ConfigError);
+  EXPECT_THROW(make_resnet({.precision = "fp8"}), ConfigError);
 }
 
 TEST(Bert, NamesAndFigures) {
@@ -149,7 +149,7 @@ TEST(Bert, LearnsHiddenTokensInEveryPrecision) {
     tokens.select(1, t).fill_(19);
     targets.select(1, t).copy_(whole.select(1, t));
   }
-  for (const char* precision : {"fp64", "fp32", "bf16"}) {
+  for (const char* precision : {"fp64", "fp32", "bf16", "fp16"}) {
     Plain plain(make_bert(
         {.layers = 2, .heads = 2, .width = 32, .block = 12, .vocab = 20, .precision = precision}));
     const auto [first, last] = plain.descend(tokens, targets, 8, 0.1);

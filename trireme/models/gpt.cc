@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/models/experts.h"
+#include "trireme/models/feed_forward.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"
@@ -17,6 +19,20 @@ namespace {
 
 constexpr double kStddev = 0.02;
 using SharedLayers = std::shared_ptr<const LayerFactory>;
+
+// Of what adds to the residual stream.
+double residual_stddev(const GptConfig& config) { return kStddev / std::sqrt(2.0 * config.layers); }
+
+FeedForwardSpec mlp_spec(const GptConfig& config) {
+  const Activation activation = activation_of(config.activation);
+  return {.name = "mlp",
+          .width = config.width,
+          .hidden = hidden_width(config.width, config.hidden, activation),
+          .activation = activation,
+          .bias = config.bias,
+          .stddev = kStddev,
+          .stddev_down = residual_stddev(config)};
+}
 
 class GptBlock : public Block {
  public:
@@ -68,7 +84,6 @@ class Layer final : public GptBlock {
         norm1_(layers, config.width, config.bias, context.type),
         norm2_(layers, config.width, config.bias, context.type) {
     const auto width = config.width;
-    const double residual = kStddev / std::sqrt(2.0 * config.layers);
     const auto make = [&](const char* name, std::int64_t in, std::int64_t out, double stddev,
                           Cut cut, int parts = 1) {
       return layers->linear(context, {.name = name,
@@ -80,20 +95,15 @@ class Layer final : public GptBlock {
                                       .parts = parts});
     };
     qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns, 3);
-    out_ = make("attention.out", width, width, residual, Cut::Rows);
+    out_ = make("attention.out", width, width, residual_stddev(config), Cut::Rows);
     if (config.experts > 0) {
-      experts_ = layers->experts(context, {.width = width,
-                                           .hidden = 4 * width,
+      experts_ = layers->experts(context, {.expert = mlp_spec(config),
                                            .experts = config.experts,
                                            .top_k = config.top_k,
-                                           .capacity_factor = config.capacity_factor,
-                                           .bias = config.bias,
-                                           .stddev = kStddev,
-                                           .stddev_down = residual});
-      return;
+                                           .capacity_factor = config.capacity_factor});
+    } else {
+      mlp_.emplace(*layers, context, mlp_spec(config));
     }
-    up_ = make("mlp.up", width, 4 * width, kStddev, Cut::Columns);
-    down_ = make("mlp.down", 4 * width, width, residual, Cut::Rows);
   }
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor& x_BTC = inputs[0][0];
@@ -110,16 +120,15 @@ class Layer final : public GptBlock {
     norm2_.append_parameters("norm2", all);
     if (experts_) {
       experts_->append_parameters(all);
-      return all;
+    } else {
+      mlp_->append_parameters(all);
     }
-    up_->append_parameters(all);
-    down_->append_parameters(all);
     return all;
   }
 
  private:
   at::Tensor mlp(const at::Tensor& x_BTC) const {
-    if (!experts_) return down_->forward(up_->forward_gelu(x_BTC));
+    if (mlp_) return mlp_->forward(x_BTC);
     const Mixed mixed = experts_->forward(x_BTC);
     return with_loss(mixed.y, balance_ * mixed.balance);
   }
@@ -127,7 +136,8 @@ class Layer final : public GptBlock {
   std::int64_t heads_;
   double balance_;
   Norm norm1_, norm2_;
-  std::unique_ptr<Linear> qkv_, out_, up_, down_;
+  std::unique_ptr<Linear> qkv_, out_;
+  std::optional<FeedForward> mlp_;  // or
   std::unique_ptr<Experts> experts_;
 };
 
@@ -160,6 +170,10 @@ class Head final : public GptBlock {
 
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers) {
   check_transformer(config, "a GPT");
+  if (config.hidden < 0)
+    throw ConfigError("model.hidden is at least 0",
+                      {.operation = "config", .advice = "0 lets the width say it."});
+  activation_of(config.activation);
   if (config.experts < 0 || !(config.balance >= 0))
     throw ConfigError("model.experts and model.balance are at least 0",
                       {.operation = "config", .advice = "Use 0 experts for the usual MLP."});
@@ -173,7 +187,7 @@ std::int64_t norm_parameters(const GptConfig& config) {
 }
 std::int64_t layer_parameters(const GptConfig& config) {
   const std::int64_t width = config.width, bias = config.bias ? 1 : 0;
-  const std::int64_t mlp = 8 * width * width + 5 * bias * width;
+  const std::int64_t mlp = mlp_spec(config).parameters();
   return 2 * norm_parameters(config) + 4 * width * width + 4 * bias * width +
          (config.experts > 0 ? config.experts * (mlp + width) : mlp);
 }
@@ -194,9 +208,9 @@ std::int64_t largest_neighbours(const GptConfig& config) {
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
   // As if every choice of an expert had a place.
-  const double mlp = config.experts > 0
-                         ? 8.0 * config.top_k * width * width + config.experts * width
-                         : 8.0 * width * width;
+  const FeedForwardSpec spec = mlp_spec(config);
+  const double one = width * static_cast<double>(spec.middle() + spec.hidden);
+  const double mlp = config.experts > 0 ? config.top_k * one + config.experts * width : one;
   const double matrices =
       config.layers * (4.0 * width * width + mlp) + static_cast<double>(config.vocab) * width;
   // The causal half of T x T scores, twice (scores and values), 2 operations each, per layer.
@@ -208,23 +222,24 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t tokens = sequences * config.block;
   const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
-  // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), MLP before and
-  // after GELU (8 C) and attention's probabilities (a row a head) in the compute type; statistics;
-  // dropout's masks.
+  // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), the MLP before
+  // and after its activation and attention's probabilities (a row a head) in the compute type;
+  // statistics; dropout's masks.
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
   const std::int64_t masks = config.dropout > 0 ? 1 : 0;
+  const std::int64_t mlp = mlp_spec(config).kept() * compute;
   std::int64_t layer =
-      config.width * (2 * stream + (14 + 2 * masks) * compute) + row * compute + 4 * stream;
+      config.width * (2 * stream + (6 + 2 * masks) * compute) + mlp + row * compute + 4 * stream;
   // Streams, norms' outputs and masks.
   std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
   if (config.experts > 0) {
     // Per choice its row, and what an expert made of it; the router's input, where that is another
-    // type, and its probabilities. The MLP's 8 C come once per choice.
+    // type, and its probabilities. The MLP's values come once per choice.
     const std::int64_t routed = config.top_k * config.width * 2 * compute +
                                 (compute < stream ? config.width : 0) * stream +
                                 config.experts * stream;
-    layer += routed + 8 * (config.top_k - 1) * config.width * compute;
+    layer += routed + (config.top_k - 1) * mlp;
     whole += routed;
   }
   const std::int64_t head =

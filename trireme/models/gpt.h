@@ -1,5 +1,5 @@
 // GPT (Radford et al. 2019; shapes and initial values as nanoGPT): token and position embedding,
-// pre-norm blocks of causal attention and a GELU MLP (or a mixture of experts), a final norm, and a
+// pre-norm blocks of causal attention and an MLP (or a mixture of experts), a final norm, and a
 // head tied to the embedding.
 //
 // Blocks "embed", "layer.0" ... "layer.L-1", "head"; the output value is logits [B, T, vocab].
@@ -25,6 +25,9 @@ struct GptConfig {
   std::int64_t block = 64;  // sequence length
   std::int64_t vocab = 256;
   bool bias = false;  // in linear layers and norms
+  /// gelu | swiglu | geglu (models/feed_forward.h), and the MLP's width; 0: as hidden_width() says.
+  std::string activation = "gelu";
+  std::int64_t hidden = 0;
   /// In each layer, in the MLP's place (models/experts.h): each as wide as it; 0: the MLP. A token
   /// goes to `top_k` of them, and each takes capacity_factor top_k T / experts choices of a
   /// sequence. `balance` times Mixed::balance is added to what gradients are of; the loss that is
@@ -33,7 +36,7 @@ struct GptConfig {
   double capacity_factor = 1.25, balance = 0.01;
   /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
   double dropout = 0;
-  std::string precision = "fp32";  // fp64 | fp32 | bf16
+  std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   std::uint64_t seed = 1;
 };
 

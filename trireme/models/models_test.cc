@@ -7,6 +7,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/models/feed_forward.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
@@ -96,6 +97,50 @@ TEST(Gpt, ExpertsTakeTheMlpsPlace) {
   EXPECT_THROW(make_gpt(config), ConfigError);
 }
 
+TEST(Gpt, AGatedMlpIsTheFormula) {
+  for (const std::string activation : {"swiglu", "geglu"}) {
+    GptConfig config = tiny("fp64");
+    config.activation = activation;
+    Plain plain(make_gpt(config));
+    std::int64_t count = 0;
+    for (const auto& [name, parameter] : plain.parameters)
+      if (name != "head.weight") count += parameter.tensor.numel();
+    EXPECT_EQ(count, num_parameters(config));
+    const at::Tensor up = plain.parameters.at("layer.0.mlp.up.weight").tensor;
+    EXPECT_EQ(up.sizes(), (std::vector<std::int64_t>{128, config.width})) << "64 channels, twice";
+
+    const FeedForwardSpec spec{.name = "mlp",
+                               .width = config.width,
+                               .hidden = 64,
+                               .activation = activation_of(activation),
+                               .bias = true,
+                               .stddev = 0.5,
+                               .stddev_down = 0.5};
+    const LayerContext context{.block = "layer.0", .type = at::kDouble};
+    const FeedForward mlp(*local_layers(), context, spec);
+    std::vector<NamedTensor> own;
+    mlp.append_parameters(own);
+    ASSERT_EQ(own.size(), 4u);
+    at::Tensor x = at::empty({3, config.width}, at::kDouble);
+    tensor::fill_normal(x, 1, "x", 0, 1);
+    const at::Tensor rows = at::linear(x, own[0].tensor, own[1].tensor);
+    const at::Tensor gate = rows.narrow(1, 0, 64), value = rows.narrow(1, 64, 64);
+    const at::Tensor expected =
+        at::linear((activation == "swiglu" ? at::silu(gate) : at::gelu(gate, "tanh")) * value,
+                   own[2].tensor, own[3].tensor);
+    EXPECT_TRUE(at::allclose(mlp.forward(x), expected, 1e-12, 1e-13)) << activation;
+  }
+  EXPECT_EQ(hidden_width(4096, 0, Activation::Swiglu), 10944);
+  EXPECT_EQ(hidden_width(4096, 11008, Activation::Swiglu), 11008) << "LLaMA's";
+  EXPECT_EQ(hidden_width(384, 0, Activation::Gelu), 1536);
+  GptConfig config = tiny("fp32");
+  config.activation = "relu";
+  EXPECT_THROW(make_gpt(config), ConfigError);
+  config.activation = "swiglu";
+  config.hidden = -1;
+  EXPECT_THROW(make_gpt(config), ConfigError);
+}
+
 TEST(Gpt, DropoutIsForTrainingAloneAndKeyedByItsStream) {
   const at::Tensor tokens = at::arange(24, at::kLong).view({2, 12});
   GptConfig config = tiny("fp32");
@@ -154,8 +199,13 @@ TEST(Gpt, InitialValuesAreKeyedBySeedAndName) {
 TEST(Gpt, LearnsASequenceInEveryPrecision) {
   const at::Tensor tokens = at::arange(24).view({2, 12}).remainder(7);
   const at::Tensor targets = (tokens + 1).remainder(7);
-  for (const auto& [precision, experts] :
-       {std::pair{"fp64", 0}, {"fp32", 0}, {"bf16", 0}, {"fp32", 4}, {"bf16", 4}}) {
+  for (const auto& [precision, experts] : {std::pair{"fp64", 0},
+                                           {"fp32", 0},
+                                           {"bf16", 0},
+                                           {"fp16", 0},
+                                           {"fp32", 4},
+                                           {"bf16", 4},
+                                           {"fp16", 4}}) {
     tensor::set_up_process({.kernel_threads = 1});
     GptConfig config = tiny(precision);
     config.experts = experts;
@@ -182,7 +232,7 @@ TEST(Gpt, RefusesNumbersThatDoNotFit) {
   GptConfig config = tiny("fp32");
   config.heads = 3;
   EXPECT_THROW(make_gpt(config), ConfigError);
-  config = tiny("fp16");
+  config = tiny("fp8");
   EXPECT_THROW(make_gpt(config), ConfigError);
 }
 

@@ -24,7 +24,8 @@ struct ResnetConfig {
   std::array<int, 4> layers = {2, 2, 2, 2};  // residual blocks of each stage: ResNet-18
   std::int64_t width = 64;                   // channels of the first stage; doubled in each
   std::int64_t side = 32, classes = 10;
-  /// fp64 | fp32 | bf16: convolutions and activations; norms' parameters and statistics stay fp32.
+  /// fp64 | fp32 | bf16 | fp16: convolutions and activations; norms' parameters and statistics stay
+  /// fp32.
   std::string precision = "fp32";
   std::uint64_t seed = 1;
 };

@@ -60,6 +60,8 @@ Event step_event(const StepFigures& figures) {
   event.set("learning_rate", figures.learning_rate).set("gradient_norm", figures.gradient_norm);
   if (figures.skipped_steps) event.set("skipped_steps", *figures.skipped_steps);
   if (figures.noise_scale) event.set("noise_scale", *figures.noise_scale);
+  if (figures.loss_scale) event.set("loss_scale", *figures.loss_scale);
+  if (figures.overflows) event.set("overflows", *figures.overflows);
   return event;
 }
 

@@ -40,6 +40,8 @@ struct StepFigures {
   double learning_rate = 0, gradient_norm = 0;
   std::optional<long> skipped_steps;  // left out so far; nullopt: none ever is
   std::optional<double> noise_scale;  // of the gradient, in items
+  std::optional<double> loss_scale;   // of the next step, in fp16
+  std::optional<long> overflows;      // steps left out for one so far, none of skipped_steps
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);

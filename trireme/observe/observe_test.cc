@@ -122,6 +122,17 @@ TEST(Progress, PlainLinesAtRoundSteps) {
                           Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
 }
 
+TEST(Progress, AndEventsTellTheLossScaleOfFp16) {
+  observe::StepFigures one = figures(1);
+  EXPECT_THAT(observe::step_event(one).line(), Not(HasSubstr("loss_scale")));
+  one.loss_scale = 65536;
+  one.overflows = 3;
+  EXPECT_THAT(observe::step_event(one).line(),
+              AllOf(HasSubstr("\"loss_scale\":65536.0"), HasSubstr("\"overflows\":3")));
+  EXPECT_THAT(shown({.steps = 200}, [&](observe::Progress& progress) { progress.step(one); }),
+              HasSubstr(" · loss scale 65,536\n"));
+}
+
 TEST(Progress, LeavesOutWhatIsNotKnown) {
   const std::string text = shown({}, [](observe::Progress& progress) {
     for (long step = 1; step <= 150; ++step) {

@@ -115,6 +115,8 @@ std::string Progress::text(const StepFigures& figures, int columns) const {
       {5, "communication " + percent(figures.communication_seconds, figures.step_seconds)});
   if (figures.input_seconds)
     fields.push_back({6, "input " + percent(*figures.input_seconds, figures.step_seconds)});
+  if (figures.loss_scale)
+    fields.push_back({7, "loss scale " + grouped(std::lround(*figures.loss_scale))});
   if (const auto left = seconds_left(); left && done_ < options_.steps) {
     fields.push_back({2, duration_text(std::round(*left)) + " left"});
   }

@@ -3,10 +3,11 @@
 //   step 1,240 of 2,000 · loss 1.412 · validation 1.50 · 41,200 tokens/s · communication 2 % ·
 //   input 0 % · 38 s left
 //
-// What is not known (how many steps there will be, how long input took) is left out.
+// What is not known (how many steps there will be, how long input took) is left out; in fp16 the
+// loss scale is told, too.
 //
-// The live line leaves out whole fields where the terminal is too narrow for all of them: input
-// first, then communication, tokens/s, validation.
+// The live line leaves out whole fields where the terminal is too narrow for all of them: the loss
+// scale and input first, then communication, tokens/s, validation.
 // Used by one thread. Time comes in with the figures; nothing here reads a clock.
 #pragma once
 

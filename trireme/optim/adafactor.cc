@@ -74,7 +74,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
     }
   }
 
-  void apply(double learning_rate, double scale) override {
+  void update(double learning_rate, double scale) override {
     const double step = static_cast<double>(++step_count_);
     const double blend = std::pow(step, options_.beta2_decay);
     const std::vector<double> sizes = update_means(scale, blend);

@@ -16,7 +16,7 @@ class AdamWOptimizer final : public SliceOptimizer {
         options_(options) {}
   std::string_view name() const noexcept override { return "adamw"; }
 
-  void apply(double learning_rate, double scale) override {
+  void update(double learning_rate, double scale) override {
     const double step = static_cast<double>(++step_count_);
     const double bias1 = 1.0 - std::pow(options_.beta1, step);
     const double bias2 = 1.0 - std::pow(options_.beta2, step);

@@ -18,7 +18,7 @@ class LambOptimizer final : public SliceOptimizer {
         options_(options) {}
   std::string_view name() const noexcept override { return "lamb"; }
 
-  void apply(double learning_rate, double scale) override {
+  void update(double learning_rate, double scale) override {
     ++step_count_;
     // Chunk k's |w|^2 and |u|^2 are numbers 2k and 2k + 1.
     std::vector<ChunkSum> squares =

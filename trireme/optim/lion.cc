@@ -13,7 +13,7 @@ class LionOptimizer final : public SliceOptimizer {
         options_(options) {}
   std::string_view name() const noexcept override { return "lion"; }
 
-  void apply(double learning_rate, double scale) override {
+  void update(double learning_rate, double scale) override {
     ++step_count_;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const double rate = learning_rate * numbers_[i].rate_factor;

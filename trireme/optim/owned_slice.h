@@ -21,8 +21,9 @@ struct OwnedSlice {
   DType master_dtype = DType::F32;  // F64 or F32
   void* weight = nullptr;           // master weight of [begin, end)
   const void* gradient = nullptr;   // tree sum of [begin, end), not yet scaled; dtype of the master
-  void* compute = nullptr;  // bf16 copy to refresh after the update; null where it is the master
-  bool decay = true;        // weight decay group
+  void* compute = nullptr;          // copy to refresh after the update; null where it is the master
+  DType compute_dtype = DType::BF16;  // of that copy: BF16 or F16
+  bool decay = true;                  // weight decay group
 
   std::int64_t size() const noexcept { return end - begin; }
 };

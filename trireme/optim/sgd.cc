@@ -15,7 +15,7 @@ class SgdOptimizer final : public SliceOptimizer {
         options_(options) {}
   std::string_view name() const noexcept override { return "sgd"; }
 
-  void apply(double learning_rate, double scale) override {
+  void update(double learning_rate, double scale) override {
     const bool first = step_count_++ == 0;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const kernel::SgdNumbers numbers{.scale = scale,

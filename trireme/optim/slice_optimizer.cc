@@ -27,6 +27,16 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
   }
 }
 
+// The kernels write bf16 copies as they go; fp16's are cast in a pass of their own.
+void SliceOptimizer::apply(double learning_rate, double scale) {
+  update(learning_rate, scale);
+  for (const OwnedSlice& slice : slices_) {
+    if (slice.compute == nullptr || slice.compute_dtype != DType::F16) continue;
+    kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
+                    static_cast<std::size_t>(slice.size()));
+  }
+}
+
 std::vector<NamedShard> SliceOptimizer::state() {
   std::vector<NamedShard> shards;
   for (std::size_t i = 0; i < slices_.size(); ++i) {

@@ -21,7 +21,7 @@ struct Part {
   std::size_t count = 0;
   const T* gradient = nullptr;
   T* weight = nullptr;
-  BFloat16* compute = nullptr;
+  BFloat16* compute = nullptr;  // null where there is none, or it is of fp16
   std::uint32_t chunk() const { return static_cast<std::uint32_t>(begin / kernel::kNormChunk); }
 };
 
@@ -36,12 +36,15 @@ class SliceOptimizer : public Optimizer {
 
   void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
               std::shared_ptr<SharedSums> sums) override;
+  void apply(double learning_rate, double scale) final;
   double base_learning_rate() const noexcept override { return rate_; }
   std::int64_t step_count() const noexcept override { return step_count_; }
   void set_step_count(std::int64_t count) override { step_count_ = count; }
   std::vector<NamedShard> state() override;
 
  protected:
+  /// apply() without the compute copies in fp16, which it casts after this.
+  virtual void update(double learning_rate, double scale) = 0;
   /// Whether this slice has the state tensor number `kind` of its own size.
   virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }
   /// Null where the slice has none.
@@ -63,7 +66,7 @@ class SliceOptimizer : public Optimizer {
   static Part<T> whole(const OwnedSlice& slice) {
     return {slice.begin, static_cast<std::size_t>(slice.size()),
             static_cast<const T*>(slice.gradient), static_cast<T*>(slice.weight),
-            static_cast<BFloat16*>(slice.compute)};
+            slice.compute_dtype == DType::BF16 ? static_cast<BFloat16*>(slice.compute) : nullptr};
   }
   /// update(chunk, elements of the slice before it), for every chunk of the slice.
   template <class T, class Update>

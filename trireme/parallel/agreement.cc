@@ -106,7 +106,7 @@ void leave(comm::Communicator& world) noexcept {
   }
 }
 
-// [ok, exit code, stop signal, count, length of the reason, squares as bits, reason]
+// [ok (2: overflow), exit code, stop signal, count, length of the reason, squares as bits, reason]
 struct Vote::State {
   static constexpr std::size_t kHead = 6, kText = 184;
   static constexpr std::size_t kWords = kHead + kText / 8;
@@ -119,7 +119,7 @@ Vote::Vote(comm::Communicator& world, const Ballot& ballot) : state_(std::make_s
   state_->size = world.size();
   state_->all.resize(State::kWords * static_cast<std::size_t>(world.size()));
   const std::size_t length = std::min(ballot.reason.size(), State::kText);
-  state_->mine[0] = ballot.ok ? 1 : 0;
+  state_->mine[0] = !ballot.ok ? 0 : ballot.overflow ? 2 : 1;
   state_->mine[1] = ballot.exit_code;
   state_->mine[2] = ballot.stop_signal;
   state_->mine[3] = ballot.count;
@@ -141,8 +141,11 @@ Verdict Vote::result() const {
     if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
     verdict.count += record[3];
     verdict.squares += std::bit_cast<double>(record[5]);
-    if (record[0] != 0 || !verdict.ok) continue;
-    verdict.ok = false;
+    const bool refused = record[0] == 0, overflow = record[0] == 2;
+    // A refusal counts before an overflow, whichever ranks they come from.
+    if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
+    verdict.ok = !refused;
+    verdict.overflow = overflow;
     verdict.refusing_rank = rank;
     verdict.exit_code = static_cast<int>(record[1]);
     const auto length = std::clamp<std::int64_t>(record[4], 0, State::kText);

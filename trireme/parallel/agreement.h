@@ -37,12 +37,19 @@ struct Ballot {
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
   double squares = 0;      // squared norm of this rank's own gradient, where it has one
+  /// A gradient did not fit into fp16 (parallel/loss_scale.h): no refusal, the step is left out.
+  bool overflow = false;
 
   /// The first reason counts.
   void refuse(int code, const std::string& why) {
     if (!ok) return;
     ok = false;
     exit_code = code;
+    reason = why;
+  }
+  void overflowed(const std::string& why) {
+    if (!ok) return;
+    overflow = true;
     reason = why;
   }
 };
@@ -52,7 +59,8 @@ struct Verdict {
   int stop_signal = 0;     // the lowest rank's that has one
   std::int64_t count = 0;  // of all ranks
   double squares = 0;      // added in the ranks' order
-  int refusing_rank = -1;  // the lowest
+  bool overflow = false;   // some rank's, and none refused
+  int refusing_rank = -1;  // the lowest; without a refusal, the lowest that overflowed
   int exit_code = 21;
   std::string reason = {};
 };

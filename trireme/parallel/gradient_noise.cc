@@ -35,7 +35,10 @@ void GradientNoise::begin(std::uint32_t total, const kernel::Assignment& assignm
   for (auto& sum : sums_) sum.emplace(total, assignment, rank);
 }
 
-void GradientNoise::begin_micro() { std::fill(squares_.begin(), squares_.end(), 0.0); }
+void GradientNoise::begin_micro(double weight) {
+  weight_ = weight;
+  std::fill(squares_.begin(), squares_.end(), 0.0);
+}
 
 void GradientNoise::gradient(std::size_t leaf, const at::Tensor& gradient) {
   const std::uint32_t parameter = parameter_of_leaf_[leaf];
@@ -60,6 +63,7 @@ void GradientNoise::end_micro(std::int64_t count) {
   for (const auto& [parameter, sum] : sums) squares_[parameter] = optim::gradient_square(sum);
   double square = 0;
   for (const double one : squares_) square += one;
+  square *= weight_ * weight_;
   const double items = static_cast<double>(count);
   sums_[0]->add(count > 0 ? square / (items * items) : 0.0);
   sums_[1]->add(count > 0 ? 1 / items : 0.0);

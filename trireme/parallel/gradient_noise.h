@@ -29,7 +29,8 @@ class GradientNoise {
   explicit GradientNoise(std::vector<std::uint32_t> parameter_of_leaf);
 
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
-  void begin_micro();
+  /// Gradients are taken times `weight`, a power of two.
+  void begin_micro(double weight = 1);
   /// Of the loss summed over the micro-batch.
   void gradient(std::size_t leaf, const at::Tensor& gradient);
   void end_micro(std::int64_t count);
@@ -49,7 +50,8 @@ class GradientNoise {
 
  private:
   std::vector<std::uint32_t> parameter_of_leaf_;
-  std::vector<int> uses_;                 // per parameter
+  std::vector<int> uses_;  // per parameter
+  double weight_ = 1;
   std::vector<double> squares_;           // per parameter, of this micro-batch
   std::vector<at::Tensor> tied_;          // per leaf: gradients that wait for the other uses'
   std::vector<std::size_t> tied_leaves_;  // ascending

@@ -406,7 +406,7 @@ TEST(Relatives, StartSynchronouslyWhereAskedTo) {
 
 TEST(Relatives, LookingAtThemChangesNothing) {
   for (const std::string& sync : relatives()) {
-    for (const std::string precision : {"fp32", "bf16"}) {
+    for (const std::string precision : {"fp32", "bf16", "fp16"}) {
       const auto train_looking = [&](bool looks) {
         std::vector<std::string> hashes(3);
         std::vector<double> validations(3);
@@ -482,7 +482,7 @@ void load(Strategy& strategy, const Saved& saved) {
 // the same bits as who never stopped. Another number of ranks goes on, too.
 TEST(Relatives, ResumeFromACheckpointOnAnyNumberOfRanks) {
   for (const std::string& sync : relatives()) {
-    for (const std::string precision : {"fp32", "bf16"}) {
+    for (const std::string precision : {"fp32", "bf16", "fp16"}) {
       const Make make =
           maker(sync, {.steps = 4, .post_local_after = 1}, AdamW{.learning_rate = 1e-2}, precision);
       Saved saved;

@@ -23,7 +23,7 @@ bool fits(at::ScalarType type, const std::string& precision) {
   if (precision == "fp64") return type == at::kDouble;
   if (precision == "fp32") return type == at::kFloat;
   if (precision == "own") return c10::isFloatingType(type);
-  return type == at::kFloat || type == at::kBFloat16;
+  return type == at::kFloat || type == (precision == "fp16" ? at::kHalf : at::kBFloat16);
 }
 
 // "head.weight" -> "embed.weight", followed to the end.
@@ -252,6 +252,7 @@ std::vector<optim::OwnedSlice> ParameterStore::slices() const {
                       .master_dtype = parameter.master,
                       .weight = part.master.data_ptr(),
                       .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
+                      .compute_dtype = tensor::dtype_of(parameter.compute),
                       .decay = parameter.decay});
   }
   return slices;

@@ -7,7 +7,7 @@
 //
 //                    plain (one owner)      ZeRO-1, 2                ZeRO-3, hybrid
 //     fp32 weights   whole = master         whole, own part=master   own part = master
-//     bf16 weights   whole; whole master    whole; own master        own part; own master
+//     16-bit weights whole; whole master    whole; own master        own part; own master
 //
 // A tied parameter is stored once, in its owner's block, and has in each block that uses it a leaf
 // and an accumulator of its own. Built block by block, so that with `shards_weights` no more than
@@ -51,7 +51,7 @@ struct StoredParameter {
 };
 
 struct StoreOptions {
-  /// fp64 | fp32 | bf16; "own": any floating types, each its own master.
+  /// fp64 | fp32 | bf16 | fp16; "own": any floating types, each its own master.
   std::string precision = "fp32";
   int owners = 1, owner = 0;
   bool shards_weights = false;
@@ -119,7 +119,7 @@ class ParameterStore {
   /// storage may move as long as nobody has asked for slices().
   std::vector<at::Tensor> cold_memory() const;
 
-  /// compute = bf16(master) of the own parts: after the masters were written from outside.
+  /// compute = the rounded master of the own parts: after the masters were written from outside.
   void refresh();
   /// Every rank has every master weight.
   bool masters_are_whole() const noexcept;

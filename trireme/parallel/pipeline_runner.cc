@@ -9,6 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -105,14 +106,17 @@ void PipelineRunner::run(const plan::Schedule& schedule, std::uint32_t passes) {
 }
 
 void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> leaves,
-                           std::uint32_t passes, const SumLoss& loss, ScalarTree& losses,
-                           Ballot& ballot) {
+                           std::uint32_t passes, const SumLoss& loss,
+                           const LossGradient& loss_gradient, ScalarTree& losses, Ballot& ballot) {
   micros_ = batch.micro;
   leaves_ = leaves;
   step_ = batch.step;
   loss_ = &loss;
   ballot_ = &ballot;
   values_.assign(leaves.size(), 0);
+  loss_gradients_.assign(leaves.size(), 1);
+  for (std::size_t i = 0; i < std::min(leaves.size(), micros_.size()); ++i)
+    loss_gradients_[i] = loss_gradient(micros_[i].count);
   for (const auto& part : parts_) {
     part->ran.assign(leaves.size(), false);
     part->batch_statistics.assign(leaves.size(), {});
@@ -169,6 +173,7 @@ Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
                                 const Parcel& gradients) {
   if (part.pins) part.pins->begin(micro, phase);
   if (!ballot_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
+  const tensor::LossGradientScope scope(loss_gradients_[micro]);
   try {
     return part.passes.backward(micro, gradients);
   } catch (...) {
@@ -177,10 +182,14 @@ Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
   }
 }
 
+void PipelineRunner::begin_micro(Part& part, std::uint32_t micro) {
+  part.micro = micro;
+  part.sync->begin_micro(leaves_[micro], 1 / loss_gradients_[micro]);
+}
+
 Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
   Part& part = part_of(stage);
-  part.micro = micro;
-  part.sync->begin_micro(leaves_[micro], 1);
+  begin_micro(part, micro);
   Parcel back = run_back(part, micro, Phase::Backward, gradients);
   if (part.pins) part.pins->end();  // before what end_micro() passes over
   part.sync->end_micro();
@@ -201,8 +210,7 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
 // there at a time.
 void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
-  part.micro = micro;
-  part.sync->begin_micro(leaves_[micro], 1);
+  begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
     for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
       const auto block = static_cast<std::uint16_t>(i);

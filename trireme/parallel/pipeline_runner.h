@@ -41,6 +41,8 @@ namespace parallel {
 class PipelineRunner final : private Passes {
  public:
   using SumLoss = StagePasses::SumLoss;
+  /// With what backward begins at the loss of so many items.
+  using LossGradient = std::function<double(std::int64_t count)>;
   /// Told of the last stage's values, on its rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
@@ -55,9 +57,11 @@ class PipelineRunner final : private Passes {
 
   /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch, in the
   /// schedule of `passes` (those of the pipeline that has most, where ranks share weights). The
-  /// summed losses go to `losses`, and the counts into the ballot, on the last stage's rank.
+  /// summed losses go to `losses`, and the counts into the ballot, on the last stage's rank;
+  /// gradients are divided by what backward began with, every stage's.
   void train(const Batch& batch, std::span<const std::uint32_t> leaves, std::uint32_t passes,
-             const SumLoss& loss, ScalarTree& losses, Ballot& ballot);
+             const SumLoss& loss, const LossGradient& loss_gradient, ScalarTree& losses,
+             Ballot& ballot);
   /// Of train(): done when what it sent has left its memory. Then settle() says whether all ranks
   /// know the step to be good.
   Work sent() { return executor_.sent(); }
@@ -98,6 +102,7 @@ class PipelineRunner final : private Passes {
   void backward_weight(int stage, std::uint32_t micro) override;
   void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) override;
   void refuse(const std::exception_ptr& error) override;
+  void begin_micro(Part& part, std::uint32_t micro);
   Parcel forward_training(Part& part, std::uint32_t micro, Parcel in);
   Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in);
   Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
@@ -120,7 +125,8 @@ class PipelineRunner final : private Passes {
   std::span<const MicroBatch> micros_;
   std::span<const std::uint32_t> leaves_;
   std::int64_t step_ = 0;
-  const SumLoss* loss_ = nullptr;  // null: forward passes alone
+  const SumLoss* loss_ = nullptr;       // null: forward passes alone
+  std::vector<double> loss_gradients_;  // by micro-batch
   Ballot* ballot_ = nullptr;
   std::vector<double> values_;  // summed losses by micro-batch
   const Output* output_ = nullptr;

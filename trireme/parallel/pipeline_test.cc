@@ -73,7 +73,7 @@ TEST(Pipeline, EverySchedulesBitsAreThoseOfOneProcess) {
 }
 
 TEST(Pipeline, EveryPrecisionAndOptimizer) {
-  for (const char* precision : {"bf16", "fp64"}) {
+  for (const char* precision : {"bf16", "fp16", "fp64"}) {
     const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
                       precision};
     EXPECT_EQ(train_on(model, {2, 2}), train_on(model, {})) << precision;

@@ -36,19 +36,25 @@ struct Measured {
   double kept = 0, peak = 0, predicted = 0;  // after forward; in the whole step; of the plan
 };
 
+struct Variant {
+  int experts = 0;
+  std::string activation = "gelu", precision = "fp32";
+};
+
 Measured measure(const std::string& policy,
-                 const std::shared_ptr<memory::ActivationFile>& file = nullptr, int experts = 0,
-                 const std::string& precision = "fp32") {
+                 const std::shared_ptr<memory::ActivationFile>& file = nullptr,
+                 const Variant& variant = {}) {
   tensor::set_up_process({});
   const models::GptConfig config{.layers = 6,
                                  .heads = 6,
                                  .width = 192,
                                  .block = 128,
                                  .vocab = 256,
-                                 .experts = experts,
+                                 .activation = variant.activation,
+                                 .experts = variant.experts,
                                  .capacity_factor = 4,
                                  .dropout = 0.1,
-                                 .precision = precision};
+                                 .precision = variant.precision};
   parallel::Stage stage(models::make_gpt(config), 1);
   stage.train(true);
   stage.recompute(memory::parse_recompute(policy));
@@ -96,8 +102,15 @@ TEST(RecomputeMemory, SavesWhatThePlanSays) {
 
 TEST(RecomputeMemory, OfExpertsIsWhatThePlanSays) {
   for (const char* precision : {"fp32", "bf16"}) {
-    const Measured experts = measure("none", nullptr, 4, precision);
+    const Measured experts = measure("none", nullptr, {.experts = 4, .precision = precision});
     EXPECT_NEAR(experts.kept, experts.predicted, 0.1 * experts.predicted) << precision;
+  }
+}
+
+TEST(RecomputeMemory, OfGatedMlpsIsWhatThePlanSays) {
+  for (const int experts : {0, 4}) {
+    const Measured gated = measure("none", nullptr, {.experts = experts, .activation = "swiglu"});
+    EXPECT_NEAR(gated.kept, gated.predicted, 0.1 * gated.predicted) << experts;
   }
 }
 

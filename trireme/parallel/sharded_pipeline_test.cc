@@ -90,7 +90,7 @@ TEST(ShardedPipeline, RecomputedAndOffloadedActivationsChangeNoBit) {
 }
 
 TEST(ShardedPipeline, EveryPrecisionAndOptimizer) {
-  for (const char* precision : {"bf16", "fp64"}) {
+  for (const char* precision : {"bf16", "fp16", "fp64"}) {
     const Outcome one = train_on(model_of(precision), {});
     for (const Layout& layout : {Layout{2, 2, "1f1b", 0, "zero3"},
                                  {2, 3, "zb-v", 0, "zero3"},

@@ -263,8 +263,8 @@ void ShardedSync::add(std::uint32_t use, const at::Tensor& gradient) {
   DType type = sum;
   if (dense.defined()) {
     if (dense.layout() != at::kStrided) dense = dense.to_dense();
-    if (sum == DType::F32 && dense.scalar_type() == at::kBFloat16) {
-      type = DType::BF16;
+    if (sum == DType::F32 && c10::isReducedFloatingType(dense.scalar_type())) {
+      type = tensor::dtype_of(dense);
     } else {
       dense = dense.to(sum == DType::F64 ? at::kDouble : at::kFloat);
     }

@@ -144,8 +144,13 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
            "Leave it out, or use plain.");
   if (plan.local) check_local(options, seat);
   if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
-  tensor::compute_type(options.precision);     // these two throw for an unknown one
-  memory::parse_recompute(options.recompute);  // and this one
+  if (options.loss_scale && options.precision != "fp16")
+    refuse("a loss scale with train.precision = \"" + options.precision +
+               "\", whose gradients need none",
+           "Leave it out, or use fp16.");
+  if (options.loss_scale) parallel::LossScale checked(*options.loss_scale);  // these three throw
+  tensor::compute_type(options.precision);                                   // for an unknown one
+  memory::parse_recompute(options.recompute);                                // and this one
   // Before the model is built, since building already computes.
   if (seat.reproducible && !plan.local)
     parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
@@ -183,6 +188,8 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
       sync((offload_masters(), make_sync())),
       optimizer(std::move(own_optimizer)),
       not_finite(options.skip_not_finite, "train.skip_not_finite") {
+  if (options.precision == "fp16")
+    loss_scale.emplace(options.loss_scale.value_or(LossScaleOptions{}));
   make_hooks();
   kernel::Assignment assignment = plan.assignment;
   assignment.together = grid.micro_batch_ranks();

@@ -16,6 +16,7 @@
 #include "trireme/models/block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/parallel/data/local_options.h"
+#include "trireme/parallel/loss_scale.h"
 #include "trireme/parallel/outlier_filter.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
@@ -55,8 +56,10 @@ struct StrategyOptions {
   /// alone). Empty: every stage has as many blocks. Changes no bit.
   std::function<MicroBatch()> example = {};
   int shard = 0;  // hybrid: consecutive ranks that share one copy; 0 = those of a host
-  std::string precision = "fp32";  // fp64 | fp32 | bf16
-  double clip = 0;                 // global gradient norm; 0 = off
+  std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
+  /// Of fp16 alone; none: dynamic, from 65,536 (parallel/loss_scale.h).
+  std::optional<LossScaleOptions> loss_scale = {};
+  double clip = 0;  // global gradient norm; 0 = off
   std::uint64_t seed = 1;
   std::int64_t bucket_bytes = 4 << 20;
   /// Reduce gradients while backward still runs. False, under plain: after it, to see what that is
@@ -111,9 +114,13 @@ struct StepResult {
   int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
   Duration communication{};  // time this rank was blocked on communication
   Duration total{};
-  double learning_rate = 0;        // that the weights were updated with
-  std::string skipped = {};        // why this step was left out on all ranks; empty: it was not
-  std::int64_t skipped_steps = 0;  // left out so far for any reason, this one among them
+  double learning_rate = 0;  // that the weights were updated with
+  std::string skipped = {};  // why this step was left out on all ranks; empty: it was not
+  /// Left out so far, this one among them, for any reason but an overflow in fp16, which a dynamic
+  /// loss scale expects now and then.
+  std::int64_t skipped_steps = 0;
+  std::int64_t overflows = 0;              // left out so far for that
+  std::optional<double> loss_scale = {};   // that the next step begins with; none but in fp16
   std::optional<double> noise_scale = {};  // in items; none: off, or not to be told yet
 };
 

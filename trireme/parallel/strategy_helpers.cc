@@ -24,10 +24,12 @@ void Strategy::Impl::take(std::size_t leaf, at::Tensor gradient) {
   gradients->gradient(store().use_of_leaf()[leaf], microbatch, std::move(gradient));
 }
 
-void Strategy::Impl::begin_micro(std::uint32_t index) {
+// A power of two: what is divided here is what the sync divides.
+void Strategy::Impl::begin_micro(std::uint32_t index, std::int64_t count) {
   microbatch = index;
-  gradients->begin_micro(index, 1);
-  if (noise) noise->begin_micro();
+  const double unscale = 1 / loss_gradient(count);
+  gradients->begin_micro(index, unscale);
+  if (noise) noise->begin_micro(unscale);
 }
 
 void Strategy::Impl::end_micro(std::int64_t count) {
@@ -51,6 +53,10 @@ void Strategy::Impl::use_average(bool on) {
 
 void Strategy::Impl::save_helpers(nlohmann::json& into) const {
   if (not_finite.left_out() > 0) into["not_finite"] = not_finite.left_out();
+  if (loss_scale)
+    into["loss_scale"] = {{"scale", loss_scale->state.scale},
+                          {"passed", loss_scale->state.passed},
+                          {"overflows", loss_scale->state.overflows}};
   if (outliers)
     into["outliers"] = {{"losses", outliers->state.losses},
                         {"norms", outliers->state.norms},
@@ -64,6 +70,12 @@ void Strategy::Impl::save_helpers(nlohmann::json& into) const {
 void Strategy::Impl::restore_helpers(const nlohmann::json& saved) {
   try {
     not_finite.restore(saved.value("not_finite", std::int64_t{0}));
+    if (loss_scale && saved.contains("loss_scale")) {
+      const nlohmann::json& from = saved["loss_scale"];
+      loss_scale->restore({.scale = from.at("scale").get<double>(),
+                           .passed = from.at("passed").get<std::int64_t>(),
+                           .overflows = from.at("overflows").get<std::int64_t>()});
+    }
     if (outliers && saved.contains("outliers")) {
       const nlohmann::json& from = saved["outliers"];
       outliers->state = {.losses = from.at("losses").get<std::deque<double>>(),

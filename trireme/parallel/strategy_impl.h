@@ -95,6 +95,10 @@ struct Strategy::Impl {
   void update(double scale);
   /// False: all ranks leave the step out.
   bool judge(StepResult& result);
+  /// What this rank's sync saw wrong.
+  void refuse(const parallel::Refusal& refusal, parallel::Ballot& ballot) const;
+  /// A gradient did not fit into fp16: the step is left out, the loss scale backs off.
+  void back_off(const parallel::Verdict& verdict, StepResult& result);
   /// Rethrows what is not for the budget of steps whose numbers are not finite.
   void leave_out(const StepRefused& refused, StepResult& result);
   void settle_own(parallel::Ballot& ballot);
@@ -104,7 +108,12 @@ struct Strategy::Impl {
   void make_helpers();
   /// The gradient of the micro-batch that is computed, or taken from a lane.
   void take(std::size_t leaf, at::Tensor gradient);
-  void begin_micro(std::uint32_t index);
+  /// Of `count` items, as its loss is scaled by them.
+  void begin_micro(std::uint32_t index, std::int64_t count);
+  /// With what backward begins at the loss of so many items.
+  double loss_gradient(std::int64_t count) const {
+    return loss_scale ? loss_scale->loss_gradient(count) : 1;
+  }
   /// `count` 0: it failed, and the step will be refused.
   void end_micro(std::int64_t count);
   void use_average(bool on);
@@ -170,6 +179,7 @@ struct Strategy::Impl {
   std::optional<parallel::BlockPins> pins;           // without one, where ranks hold parts
   std::unique_ptr<optim::Optimizer> optimizer;
   parallel::NotFiniteBudget not_finite;
+  std::optional<parallel::LossScale> loss_scale;  // of fp16
   std::optional<parallel::OutlierFilter> outliers;
   std::optional<parallel::GradientNoise> noise;
   std::optional<parallel::WeightAverage> average;

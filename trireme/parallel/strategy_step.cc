@@ -1,3 +1,5 @@
+#include <ATen/ops/full_like.h>
+
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,6 +12,7 @@
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/loss_gradient.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme {
@@ -27,6 +30,11 @@ at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::in
     throw ConfigError("the loss has " + std::to_string(sum.numel()) + " elements",
                       {.operation = "step", .advice = "Return the summed loss, a scalar."});
   return sum;
+}
+
+void run_back(const at::Tensor& sum, double gradient) {
+  const tensor::LossGradientScope scope(gradient);
+  sum.backward(at::full_like(sum, gradient));
 }
 
 void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
@@ -76,7 +84,7 @@ double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot
   const double value = sum.item<double>();
   refuse_not_finite(value, micro, ballot);
   const auto span = traced("backward");
-  sum.backward();
+  run_back(sum, loss_gradient(micro.count));
   whole().statistics.capture();
   return value;
 }
@@ -92,13 +100,16 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
   for (const auto& part : parts.parts())
     if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
       ballot.refuse(20, what + "; make a new Strategy of the changed model");
-  if (runner) return runner->train(batch, leaves, passes_of(total), loss, losses, ballot);
+  if (runner)
+    return runner->train(
+        batch, leaves, passes_of(total), loss,
+        [this](std::int64_t count) { return loss_gradient(count); }, losses, ballot);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (ballot.ok && start_lanes(batch, leaves, i)) {
       const auto rest = std::span(batch.micro).subspan(i);
       return compute_in_lanes(rest, leaves[i], loss, losses, ballot);
     }
-    begin_micro(leaves[i]);
+    begin_micro(leaves[i], i < batch.micro.size() ? batch.micro[i].count : 0);
     double value = 0;
     try {
       if (ballot.ok && batch.micro[i].index != microbatch)
@@ -169,12 +180,15 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
   std::vector<std::vector<double>> pairs(micros.size());
   const auto compute = [&](parallel::Stage& blocks, std::size_t task) {
     const at::Tensor sum = summed_loss(blocks, micros[task], step, loss);
-    sum.backward();
+    run_back(sum, loss_gradient(micros[task].count));
     pairs[task] = lane_statistics.at(&blocks)->take();
     return sum.item<double>();
   };
   const parallel::Lanes::Sink sink = {
-      .begin = [&](std::size_t task) { begin_micro(first + static_cast<std::uint32_t>(task)); },
+      .begin =
+          [&](std::size_t task) {
+            begin_micro(first + static_cast<std::uint32_t>(task), micros[task].count);
+          },
       .gradient = [&](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); },
       .end =
           [&](std::size_t task, double value, const std::exception_ptr& error) {
@@ -272,6 +286,25 @@ void Strategy::Impl::drop() {
   for (const auto& [stage_of_lane, own] : lane_statistics) own->drop();
 }
 
+// A gradient that is not finite may be the loss scale's doing; a loss cannot.
+void Strategy::Impl::refuse(const parallel::Refusal& refusal, Ballot& ballot) const {
+  if (refusal.exit_code == parallel::Refusal::kNotFinite && loss_scale && loss_scale->backs_off()) {
+    ballot.overflowed(refusal.reason);
+  } else {
+    ballot.refuse(refusal.exit_code, refusal.reason);
+  }
+}
+
+// Every rank has this verdict, and the same scale.
+void Strategy::Impl::back_off(const parallel::Verdict& verdict, StepResult& result) {
+  const double before = loss_scale->scale();
+  loss_scale->overflowed();
+  drop();
+  result.skipped = "on rank " + std::to_string(verdict.refusing_rank) + " " + verdict.reason +
+                   "; the loss scale falls from " + std::to_string(std::llround(before)) + " to " +
+                   std::to_string(std::llround(loss_scale->scale()));
+}
+
 // Every rank has this refusal, and the same count.
 void Strategy::Impl::leave_out(const StepRefused& refused, StepResult& result) {
   not_finite.take(refused);
@@ -326,7 +359,7 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   const Work reduced = sync->finish();
   const Work loss_sum =
       grid.last != nullptr ? losses.reduce(*grid.last, seat.reduce, "loss") : Work();
-  if (const auto refusal = sync->refusal()) ballot.refuse(refusal->exit_code, refusal->reason);
+  if (const auto refusal = sync->refusal()) refuse(*refusal, ballot);
   settle_own(ballot);
   const parallel::Vote vote(*seat.world, ballot);
   const Work noise_sums = noise ? noise->reduce(*seat.world, seat.reduce) : Work();
@@ -344,15 +377,22 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
     double loss_of_all = grid.last != nullptr ? losses.sum() : 0;
     if (runner) runner->tell_all(std::span(&loss_of_all, 1));
     result.loss = loss_of_all / static_cast<double>(std::max<std::int64_t>(result.count, 1));
-    if (steps_alone()) {
+    if (verdict.overflow) {
+      back_off(verdict, result);
+    } else if (steps_alone()) {
       apply_own(result, ballot.squares, verdict.squares);
     } else {
       apply(result);
     }
+    if (loss_scale && !verdict.overflow) loss_scale->passed();
   } catch (const StepRefused& refused) {
     leave_out(refused, result);
   }
   result.skipped_steps = not_finite.left_out() + (outliers ? outliers->state.skipped : 0);
+  if (loss_scale) {
+    result.loss_scale = loss_scale->scale();
+    result.overflows = loss_scale->state.overflows;
+  }
   result.communication = time_waited() - waited;
   result.learning_rate = learning_rate;
   result.total = seat.world->waiter()->now() - start;

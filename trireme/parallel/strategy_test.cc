@@ -110,7 +110,7 @@ Outcome train_on(int ranks, const std::string& precision, const std::string& alg
 }
 
 TEST(Strategy, EndsWithTheSameBitsOnAnyNumberOfRanks) {
-  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
     const Outcome one = train_on(1, precision);
     EXPECT_LT(one.losses.back(), one.losses.front());
     EXPECT_TRUE(std::isfinite(one.validation));
@@ -727,7 +727,7 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     EXPECT_THROW(make({.shard = 2}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);
     EXPECT_THROW(make({.data = 2}), ConfigError);
-    EXPECT_THROW(make({.precision = "fp16"}), ConfigError);
+    EXPECT_THROW(make({.precision = "fp8"}), ConfigError);
     EXPECT_THROW(make({.precision = "fp64"}), ConfigError);  // the model is fp32
   });
 }

@@ -103,6 +103,9 @@ bool shards_gradients(const Job& job) {
   return shards_weights(job) || (shards(job) && job.sync == "zero2");
 }
 
+// Weights that are computed with; their masters are fp32.
+bool in_16_bits(const Job& job) { return job.precision == "bf16" || job.precision == "fp16"; }
+
 std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
@@ -127,11 +130,11 @@ Memory memory_of(const TrainingPlan& plan) {
   // Norms and biases that every tensor-parallel rank has are not worth a line.
   const std::int64_t n = (job.parameters + job.holders() - 1) / job.holders();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
-  const bool bf16 = job.precision == "bf16";
-  const std::int64_t compute = bf16 ? 2 : master;
+  const bool half = in_16_bits(job);
+  const std::int64_t compute = half ? 2 : master;
   Memory memory;
   memory.weights = shards_weights(job) ? among(n * compute, job) : n * compute;
-  if (bf16) memory.weights += among(n * master, job);
+  if (half) memory.weights += among(n * master, job);
   memory.gradients =
       shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
   memory.optimizer =
@@ -148,7 +151,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
   // Each lane may hold its micro-batch's gradients until their turn to be added.
-  if (plan.lanes > 1) memory.temporaries += n * (job.precision == "bf16" ? 2 : master) * plan.lanes;
+  if (plan.lanes > 1) memory.temporaries += n * compute * plan.lanes;
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
@@ -208,7 +211,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   const auto bytes = static_cast<std::size_t>(parameters) * master;
   Communication communication = all_reduce_of(job, job.owners, bytes);
   const double half = communication.seconds / 2;
-  const double gather = job.precision == "bf16" ? half / 2 : half;
+  const double gather = in_16_bits(job) ? half / 2 : half;
   const double rounds = static_cast<double>(plan.micro_per_rank);
   communication.seconds =
       (shards_gradients(job) ? rounds : 1) * half + (shards_weights(job) ? 2 * rounds : 1) * gather;

@@ -18,9 +18,9 @@ namespace plan {
 /// Bytes resident in one rank, pages that it shares with others counted whole (as VmHWM does; what
 /// ranks share is said). docs/design/007-predicted-memory.md has the measurements. `gradients`
 /// holds the open sums of the tree: a = max(1, ceil(log2 m)) of them for m micro-batches a rank
-/// (NUMERICS.md), so plain data parallel in bf16 is (14 + 4a) bytes a parameter in all; with N
-/// owners ZeRO-1 is 2 + 4a + 12/N, ZeRO-2 is 2 + (12 + 4A)/N and ZeRO-3 (14 + 4A)/N, where A counts
-/// the open sums over all micro-batches of the owners' group.
+/// (NUMERICS.md), so plain data parallel in bf16 or fp16 is (14 + 4a) bytes a parameter in all;
+/// with N owners ZeRO-1 is 2 + 4a + 12/N, ZeRO-2 is 2 + (12 + 4A)/N and ZeRO-3 (14 + 4A)/N, where A
+/// counts the open sums over all micro-batches of the owners' group.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
   std::int64_t temporaries = 0;  // of forward and backward, and what the allocator keeps of them
@@ -52,7 +52,7 @@ struct Job {
   std::string name;         // "gpt-nano"
   std::string model, data;  // one line each, for people
   std::int64_t parameters = 0;
-  std::string precision = "fp32";                 // fp64 | fp32 | bf16
+  std::string precision = "fp32";                 // fp64 | fp32 | bf16 | fp16
   int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
   std::int64_t batch = 0, micro = 0;              // samples
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"

@@ -69,6 +69,9 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   EXPECT_EQ(state("zero2"), 1000 * 2 + (12000 + 12000) / 4);
   EXPECT_EQ(state("zero3"), (14000 + 12000) / 4);
   EXPECT_GE(plan::make_plan(one).memory.moving, 300 * 2);
+  const std::int64_t in_bf16 = plan::make_plan(one).memory.total();
+  one.precision = "fp16";
+  EXPECT_EQ(plan::make_plan(one).memory.total(), in_bf16);
   EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("ZeRO-3 (all state over 4 ranks"));
   // Two groups of two: each of 4 micro-batches, A = 2.
   one.owners = 2;
@@ -138,6 +141,9 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   EXPECT_EQ(plan.open_sums, 2);
   EXPECT_EQ(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer, 1000 * (14 + 8));
   EXPECT_EQ(plan.memory.total() - plan.memory.runtime(), 22000 + 5000 + plan.memory.temporaries);
+  plan::Job fp16 = bf16;
+  fp16.precision = "fp16";
+  EXPECT_EQ(plan::make_plan(fp16).memory.total(), plan.memory.total());
   // fp32 has no copy: 4 + 4a + 8; fp64 doubles everything.
   const auto of_model = [](const plan::Job& one) {
     const plan::Memory memory = plan::make_plan(one).memory;

@@ -94,8 +94,9 @@ at::ScalarType compute_type(std::string_view precision) {
   if (precision == "fp64") return at::kDouble;
   if (precision == "fp32") return at::kFloat;
   if (precision == "bf16") return at::kBFloat16;
+  if (precision == "fp16") return at::kHalf;
   throw ConfigError("train.precision is '" + std::string(precision) + "'",
-                    {.operation = "config", .advice = "Choose fp64, fp32 or bf16."});
+                    {.operation = "config", .advice = "Choose fp64, fp32, bf16 or fp16."});
 }
 
 }  // namespace tensor

@@ -24,7 +24,7 @@ at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes);
 /// One-dimensional view of the whole buffer.
 at::Tensor view_of(const Buffer& buffer);
 
-/// fp64, fp32 or bf16 by its name in configurations; ConfigError for another.
+/// fp64, fp32, bf16 or fp16 by its name in configurations; ConfigError for another.
 at::ScalarType compute_type(std::string_view precision);
 
 }  // namespace tensor

@@ -39,7 +39,7 @@ TEST(Convert, RefusesWhatIsNotAPlainPieceOfMemory) {
   EXPECT_THROW(tensor::to_buffer(at::zeros({3, 4}).t()), CheckFailure);
   EXPECT_THROW(tensor::to_buffer(at::zeros({2}, at::kComplexFloat)), ConfigError);
   EXPECT_THROW(tensor::view_of(tensor::to_buffer(at::zeros({3})), {4}), CheckFailure);
-  EXPECT_THROW(tensor::compute_type("fp16"), ConfigError);
+  EXPECT_THROW(tensor::compute_type("fp8"), ConfigError);
 }
 
 TEST(Batch, NamesTheFieldsThatExist) {

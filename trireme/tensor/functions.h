@@ -1,8 +1,9 @@
 // Our autograd functions: the pieces of a transformer, each one node of the graph with a backward
-// of its own (functions/*.cc), in fp64, fp32 and bf16.
+// of its own (functions/*.cc), in fp64, fp32, bf16 and fp16.
 //
-// In bf16 the products are bf16 with fp32 sums inside; norms, softmax and losses compute in fp32
-// and residual streams stay fp32, as under PyTorch's autocast. With one kernel thread a result is a
+// In bf16 and fp16 the products are of 16-bit operands with fp32 sums inside; norms, softmax and
+// losses compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one
+// kernel thread a result is a
 // function of its inputs' values alone. Errors: CheckFailure where shapes disagree. Thread safe.
 // Legend: B sequences, T positions, C width, V vocabulary.
 #pragma once
@@ -11,6 +12,8 @@
 
 #include <cstdint>
 #include <utility>
+
+#include "trireme/kernel/transformer.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -25,6 +28,9 @@ at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 
 /// x * 0.5 * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 at::Tensor gelu_tanh(const at::Tensor& x);
+
+/// g(a) * b, where x [..., 2 C] is a and b side by side: [..., C] (kernel/transformer.h).
+at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
 
 /// Layer norm over the last dim (Ba et al. 2016, arXiv:1607.06450); weight and bias (may be
 /// undefined) [C] in x's type, fp32 or fp64; the result has type `out_type`.

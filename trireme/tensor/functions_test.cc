@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/deferred.h"
@@ -29,7 +30,7 @@ Tensors leaves(const Tensors& values, at::ScalarType type, bool wide_vectors = f
       result.push_back(value);
       continue;
     }
-    const bool wide = type == at::kBFloat16 && wide_vectors;
+    const bool wide = (type == at::kBFloat16 || type == at::kHalf) && wide_vectors;
     result.push_back(
         value.to(wide ? at::kFloat : type, false, true).detach().set_requires_grad(true));
   }
@@ -69,6 +70,7 @@ void expect_like(const Function& ours, const Function& plain, const Tensors& val
   compare(at::kDouble, 1e-13);
   compare(at::kFloat, 2e-6);
   compare(at::kBFloat16, 2e-2);
+  compare(at::kHalf, 2.5e-3);
 }
 
 // d loss / d input against central differences, fp64.
@@ -129,6 +131,23 @@ TEST_F(Functions, LinearGelu) {
   expect_gradient(ours, {at::randn({3, 4}), at::randn({5, 4}), at::randn({5})});
 }
 
+TEST_F(Functions, Gated) {
+  for (const auto gate : {kernel::Gate::Silu, kernel::Gate::Gelu}) {
+    const Function ours = [gate](const Tensors& in) { return gated(gate, in[0]); };
+    const Function plain = [gate](const Tensors& in) {
+      const auto halves = in[0].chunk(2, -1);
+      return (gate == kernel::Gate::Silu ? at::silu(halves[0]) : at::gelu(halves[0], "tanh")) *
+             halves[1];
+    };
+    for (const std::int64_t width : {2, 34, 128})
+      expect_like(ours, plain, {at::randn({3, 5, width}) * 3});
+    expect_gradient(ours, {at::randn({3, 10})});
+    const at::Tensor extreme = at::tensor({-1e30f, -100.0f, 100.0f, 1e30f, 1.0f, 1.0f, 1.0f, 1.0f});
+    EXPECT_TRUE(at::allclose(ours({extreme}), at::tensor({0.0f, 0.0f, 100.0f, 1e30f}), 1e-6, 1e-7));
+  }
+  EXPECT_THROW(gated(kernel::Gate::Silu, at::randn({2, 3})), CheckFailure);
+}
+
 TEST_F(Functions, GeluOverItsWholeRange) {
   const Function ours = [](const Tensors& in) { return gelu_tanh(in[0]); };
   const Function plain = [](const Tensors& in) { return at::gelu(in[0], "tanh"); };
@@ -150,8 +169,10 @@ TEST_F(Functions, LayerNorm) {
       return at::layer_norm(in[0], {width}, in[1], in[2], 1e-5);
     };
     const Tensors wanted = run(plain, leaves(values, at::kDouble));
-    for (auto [type, tolerance] :
-         {std::pair{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}}) {
+    for (auto [type, tolerance] : {std::pair{at::kDouble, 1e-13},
+                                   {at::kFloat, 2e-6},
+                                   {at::kBFloat16, 1e-2},
+                                   {at::kHalf, 2.5e-3}}) {
       const Tensors got = run(typed(type), leaves(values, type, true));
       for (std::size_t i = 0; i < got.size(); ++i) {
         EXPECT_LT(relative(got[i], wanted[i]), tolerance)
@@ -175,11 +196,14 @@ TEST_F(Functions, AddLayerNormKeepsBothPaths) {
   };
   expect_gradient(ours, {at::randn({2, 6}), at::randn({2, 6}), at::randn({6})});
   const Tensors wanted = run(plain, leaves(values, at::kDouble));
-  Tensors mixed = leaves(values, at::kFloat);
-  mixed[1] = values[1].to(at::kBFloat16).set_requires_grad(true);
-  const Tensors got = run(ours, mixed);
-  EXPECT_EQ(got[2].scalar_type(), at::kBFloat16);
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative(got[i], wanted[i]), 1e-2) << i;
+  for (auto [type, tolerance] : {std::pair{at::kBFloat16, 1e-2}, {at::kHalf, 2.5e-3}}) {
+    Tensors mixed = leaves(values, at::kFloat);
+    mixed[1] = values[1].to(type).set_requires_grad(true);
+    const Tensors got = run(ours, mixed);
+    EXPECT_EQ(got[2].scalar_type(), type);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_LT(relative(got[i], wanted[i]), tolerance) << i;
+  }
 }
 
 at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causal = true) {
@@ -275,10 +299,26 @@ TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
   const Tensors values = {at::randn({3, 50}), at::randn({3, 50})};
   expect_like(
       [](const Tensors& in) {
-        return residual_add(in[0].scalar_type() == at::kBFloat16 ? in[0].to(at::kFloat) : in[0],
-                            in[1]);
+        return residual_add(
+            at::isReducedFloatingType(in[0].scalar_type()) ? in[0].to(at::kFloat) : in[0], in[1]);
       },
       [](const Tensors& in) { return in[0] + in[1]; }, values);
+}
+
+// fp16's values are fp32's: the products are those of the widened operands, rounded once.
+TEST(Products, InFp16AreFp32sRoundedOnce) {
+  const at::Tensor x = at::randn({33, 70}).to(at::kHalf),
+                   weight = at::randn({41, 70}).to(at::kHalf);
+  const at::Tensor bias = at::randn({41}).to(at::kHalf), dy = at::randn({33, 41}).to(at::kHalf);
+  const auto wide = [](const at::Tensor& half) { return half.to(at::kFloat); };
+  const auto same = [](const at::Tensor& got, const at::Tensor& wanted) {
+    EXPECT_EQ(got.scalar_type(), at::kHalf);
+    EXPECT_TRUE(at::equal(got, wanted.to(at::kHalf)));
+  };
+  same(linear_forward(x, weight, bias), linear_forward(wide(x), wide(weight), wide(bias)));
+  same(linear_forward(x, weight, {}), linear_forward(wide(x), wide(weight), {}));
+  same(linear_input_gradient(dy, weight), linear_input_gradient(wide(dy), wide(weight)));
+  same(linear_weight_gradient(dy, x), linear_weight_gradient(wide(dy), wide(x)));
 }
 
 // Against operands rounded by hand: every value of the products is theirs but for the order of

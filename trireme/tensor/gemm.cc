@@ -132,6 +132,33 @@ void gemm_fp32(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a,
   call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
 }
 
+// bf16 and fp16 values are fp32 values: exact, and not rounded once more.
+template <class Half>
+void gemm_widened(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Half> a, Operand<Half> b,
+                  float* c, std::int64_t c_stride, bool accumulate) {
+  const auto wide_a = converted<float>(a, m, k), wide_b = converted<float>(b, k, n);
+  const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
+  const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
+  gemm_fp32(m, n, k, left, right, c, c_stride, accumulate);
+}
+
+// A contiguous copy in fp32, and back.
+at::Tensor widened(const at::Tensor& half) {
+  if (!half.defined()) return half;
+  const at::Tensor packed = half.contiguous();
+  at::Tensor wide = at::empty(packed.sizes(), packed.options().dtype(at::kFloat));
+  kernel::convert(static_cast<const Float16*>(packed.const_data_ptr()), wide.data_ptr<float>(),
+                  static_cast<std::size_t>(packed.numel()));
+  return wide;
+}
+at::Tensor rounded(const at::Tensor& wide) {
+  const at::Tensor packed = wide.contiguous();
+  at::Tensor half = at::empty(packed.sizes(), packed.options().dtype(at::kHalf));
+  kernel::convert(packed.const_data_ptr<float>(), static_cast<Float16*>(half.data_ptr()),
+                  static_cast<std::size_t>(packed.numel()));
+  return half;
+}
+
 }  // namespace
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
@@ -156,11 +183,12 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, O
   if (library == Library::Blas && gemm_bf16bf16f32_ != nullptr) {
     return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
   }
-  // bf16 values are fp32 values: exact, and not rounded once more.
-  const auto wide_a = converted<float>(a, m, k), wide_b = converted<float>(b, k, n);
-  const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
-  const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
-  gemm_fp32(m, n, k, left, right, c, c_stride, accumulate);
+  gemm_widened(m, n, k, a, b, c, c_stride, accumulate);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Float16> a, Operand<Float16> b,
+          float* c, std::int64_t c_stride, bool accumulate) {
+  gemm_widened(m, n, k, a, b, c, c_stride, accumulate);
 }
 
 bool blas_multiplies_bf16() noexcept { return gemm_bf16bf16f32_ != nullptr; }
@@ -169,6 +197,8 @@ void set_fp32_products(Products wanted) noexcept { products = wanted; }
 Products fp32_products() noexcept { return products.load(std::memory_order_relaxed); }
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (x.scalar_type() == at::kHalf)
+    return rounded(linear_forward(widened(x), widened(weight), widened(bias)));
   if (in_bf16(x)) {
     const at::Tensor rows = x.contiguous(), columns = weight.contiguous();
     const std::int64_t m = rows.size(0), n = columns.size(0);
@@ -183,6 +213,8 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const a
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  if (dy.scalar_type() == at::kHalf)
+    return rounded(linear_input_gradient(widened(dy), widened(weight)));
   if (in_bf16(dy)) {
     const at::Tensor rows = dy.contiguous(), columns = weight.contiguous();
     at::Tensor dx = at::empty({rows.size(0), columns.size(1)}, dy.options());
@@ -195,6 +227,8 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  if (dy.scalar_type() == at::kHalf)
+    return rounded(linear_weight_gradient(widened(dy), widened(x)));
   if (in_bf16(dy)) {
     const at::Tensor rows = dy.contiguous(), columns = x.contiguous();
     at::Tensor dweight = at::empty({rows.size(1), columns.size(1)}, dy.options());

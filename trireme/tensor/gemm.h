@@ -29,19 +29,23 @@ struct Operand {
   std::int64_t stride;
   Form form = Form::Plain;
 };
-/// c [m, n] (rows `c_stride` apart) = op(a) [m, k] op(b) [k, n] + (accumulate ? c : 0). bf16
-/// operands are summed in fp32.
+/// c [m, n] (rows `c_stride` apart) = op(a) [m, k] op(b) [k, n] + (accumulate ? c : 0). bf16 and
+/// fp16 operands are summed in fp32.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
           float* c, std::int64_t c_stride, bool accumulate = false);
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
           double* c, std::int64_t c_stride, bool accumulate = false);
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
           float* c, std::int64_t c_stride, bool accumulate = false);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Float16> a, Operand<Float16> b,
+          float* c, std::int64_t c_stride, bool accumulate = false);
 
 /// Whether the BLAS that LibTorch brought multiplies bf16 (MKL).
 bool blas_multiplies_bf16() noexcept;
 
-/// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer.
+/// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer. In fp16, here and
+/// below, the products of fp32's library for the operands' fp32 values, which are exact, rounded
+/// once: few processors multiply fp16, and where one does LibTorch's rounding would be another.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 /// dy [m, out] weight [out, in].
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);

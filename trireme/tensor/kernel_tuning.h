@@ -29,8 +29,8 @@ std::vector<MeasuredProduct> measure_products(Duration each);
 KernelTable fastest(const std::vector<MeasuredProduct>& measured);
 
 /// Operations a second of a linear layer's three products together, as this process computes them:
-/// its kernel table, its kernel threads, the shapes above. `precision`: fp64 | fp32 | bf16. Each
-/// product of each shape is run for `each`; the best run counts.
+/// its kernel table, its kernel threads, the shapes above. `precision`: fp64 | fp32 | bf16 | fp16.
+/// Each product of each shape is run for `each`; the best run counts.
 double linear_rate(const std::string& precision, Duration each);
 
 }  // namespace tensor

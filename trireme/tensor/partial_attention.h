@@ -1,7 +1,7 @@
 // Attention of some queries over keys and values that come in parts, one part after the other: the
 // softmax is kept as a running maximum and a running sum (Milakov & Gimelshein 2018,
 // arXiv:1805.02867; Dao et al. 2022, "FlashAttention", arXiv:2205.14135). What ring attention
-// computes with. Without autograd; fp64, fp32 and bf16 (sums in fp32). One thread at a time.
+// computes with. Without autograd; fp64, fp32, bf16 and fp16 (sums in fp32). One thread at a time.
 // Legend: B sequences, S positions of a part, C width, H heads, D = C / H.
 #pragma once
 

@@ -21,6 +21,22 @@ std::vector<config::Key> keys() {
                   {},
                   true});
   keys.push_back({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
+  keys.push_back({"model.activation",
+                  "gelu",
+                  "Of the MLP: gelu, or gated by swiglu or geglu (a matrix more).",
+                  0,
+                  0,
+                  {"gelu", "swiglu", "geglu"},
+                  true});
+  keys.push_back(
+      {"model.hidden",
+       std::int64_t{0},
+       "Channels inside the MLP, and inside each expert. 0: 4 x model.width; gated 8/3 x "
+       "model.width, rounded up to a multiple of 64.",
+       0,
+       1e7,
+       {},
+       true});
   keys.push_back(
       {"model.experts",
        std::int64_t{0},
@@ -63,6 +79,8 @@ models::GptConfig gpt_of(const config::Config& config) {
           .block = config.integer("model.block"),
           .vocab = config.integer("model.vocab"),
           .bias = config.boolean("model.bias"),
+          .activation = config.text("model.activation"),
+          .hidden = config.integer("model.hidden"),
           .experts = static_cast<int>(config.integer("model.experts")),
           .top_k = static_cast<int>(config.integer("model.top_k")),
           .capacity_factor = config.number("model.capacity_factor"),
@@ -79,6 +97,7 @@ TrainingModel make(const config::Config& config) {
                          " wide, sequences of " + std::to_string(gpt.block) + " bytes" +
                          (gpt.vocab == kBytes ? std::string()
                                               : ", a vocabulary of " + std::to_string(gpt.vocab)) +
+                         (gpt.activation == "gelu" ? std::string() : ", " + gpt.activation) +
                          (gpt.experts == 0 ? std::string()
                                            : ", " + std::to_string(gpt.experts) + " experts, " +
                                                  std::to_string(gpt.top_k) + " a token"),

@@ -96,7 +96,10 @@ struct Log::Impl {
                  .skipped_steps = result.skipped_steps > 0
                                       ? std::optional(static_cast<long>(result.skipped_steps))
                                       : std::nullopt,
-                 .noise_scale = result.noise_scale});
+                 .noise_scale = result.noise_scale,
+                 .loss_scale = result.loss_scale,
+                 .overflows = result.loss_scale ? std::optional(static_cast<long>(result.overflows))
+                                                : std::nullopt});
     if (!result.skipped.empty()) report.skipped(done, result.skipped);
     mark();
   }

@@ -41,7 +41,7 @@ class ModelValues {
   std::int64_t block() const { return integer("block"); }
   /// Values that a token may have.
   std::int64_t vocabulary() const noexcept { return 256; }
-  /// `train.seed` and `train.precision` (fp64 | fp32 | bf16).
+  /// `train.seed` and `train.precision` (fp64 | fp32 | bf16 | fp16).
   std::uint64_t seed() const noexcept { return seed_; }
   const std::string& precision() const noexcept { return precision_; }
   /// "width 256, layers 4".

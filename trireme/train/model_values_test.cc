@@ -98,7 +98,7 @@ TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
 
 // What is measured of the program's own GPT is what its formulas say.
 TEST(ModelSize, MeasuredIsWhatIsKnown) {
-  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
     const train::Settings settings(read({std::string("train.precision=") + precision}));
     const train::ModelFigures known = settings.model.figures(4);
     const train::ModelFigures measured = train::measure_size(settings.model.blocks, 4, 64);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/tensor/autocast.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -15,9 +16,10 @@ using models::Block;
 
 class AutocastBlock final : public Block {
  public:
-  explicit AutocastBlock(std::shared_ptr<Block> own) : own_(std::move(own)) {}
+  AutocastBlock(std::shared_ptr<Block> own, at::ScalarType type)
+      : own_(std::move(own)), type_(type) {}
   models::Value forward(std::span<const models::Value> inputs) override {
-    const Autocast bf16;
+    const Autocast narrow(c10::DeviceType::CPU, type_);
     return own_->forward(inputs);
   }
   std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
@@ -26,6 +28,7 @@ class AutocastBlock final : public Block {
 
  private:
   std::shared_ptr<Block> own_;
+  at::ScalarType type_;
 };
 
 void widen(const std::vector<models::NamedTensor>& tensors) {
@@ -33,18 +36,18 @@ void widen(const std::vector<models::NamedTensor>& tensors) {
     if (one.tensor.is_floating_point()) one.tensor.set_data(one.tensor.detach().to(at::kDouble));
 }
 
-std::shared_ptr<Block> converted(std::shared_ptr<Block> block, bool fp64) {
-  if (fp64) {
+std::shared_ptr<Block> converted(std::shared_ptr<Block> block, at::ScalarType type) {
+  if (type == at::kDouble) {
     widen(block->parameters());
     widen(block->buffers());
     return block;
   }
   const std::vector<models::NamedTensor> own = block->parameters();
-  const bool knows_bf16 = std::any_of(own.begin(), own.end(), [](const auto& parameter) {
-    return parameter.tensor.scalar_type() == at::kBFloat16;
+  const bool knows_it = std::any_of(own.begin(), own.end(), [type](const auto& parameter) {
+    return parameter.tensor.scalar_type() == type;
   });
-  if (knows_bf16) return block;
-  return std::make_shared<AutocastBlock>(std::move(block));
+  if (knows_it) return block;
+  return std::make_shared<AutocastBlock>(std::move(block), type);
 }
 
 }  // namespace
@@ -53,7 +56,9 @@ models::Blocks in_precision(const models::Blocks& model, const std::string& prec
   if (precision == "fp32") return model;
   models::Blocks blocks;
   for (models::BlockSpec spec : model.specs()) {
-    spec.make = [make = spec.make, fp64 = precision == "fp64"] { return converted(make(), fp64); };
+    spec.make = [make = spec.make, type = tensor::compute_type(precision)] {
+      return converted(make(), type);
+    };
     blocks.add_block(std::move(spec));
   }
   for (const models::Tie& tie : model.ties()) blocks.tie(tie.alias, tie.owner);

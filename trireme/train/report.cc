@@ -68,6 +68,7 @@ void Report::step(observe::StepFigures figures) {
   board_.scalar("gradient_norm", figures.step, figures.gradient_norm);
   board_.scalar(options_.items + "_per_second", figures.step, figures.items_per_second);
   if (figures.noise_scale) board_.scalar("noise_scale", figures.step, *figures.noise_scale);
+  if (figures.loss_scale) board_.scalar("loss_scale", figures.step, *figures.loss_scale);
   noise_scale_ = figures.noise_scale;
   progress_.step(figures);
 }

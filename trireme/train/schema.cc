@@ -1,7 +1,9 @@
 #include "trireme/train/schema.h"
 
+#include <array>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@ namespace train {
 namespace {
 
 constexpr double kMost = 1e15;
+constexpr std::array kLossScaleKeys = {"train.loss_scale", "train.initial_loss_scale",
+                                       "train.loss_scale_window"};
 
 config::Value whole(std::int64_t value) { return value; }
 config::Value text(const char* value) { return std::string(value); }
@@ -184,6 +188,23 @@ void add_helper_keys(config::Schema& schema) {
               "little."});
 }
 
+// Part of the identity under fp16 alone (half_identity).
+void add_loss_scale_keys(config::Schema& schema) {
+  schema.add({.name = "train.loss_scale",
+              .fallback = text("dynamic"),
+              .meaning =
+                  "Under train.precision = \"fp16\": by how much the loss is multiplied before "
+                  "backward, a power of two that stays, or dynamic: halved at an overflow, which "
+                  "leaves the step out on all ranks, doubled after train.loss_scale_window steps "
+                  "without.",
+              .numbers = true});
+  schema.add({"train.initial_loss_scale", 65536.0,
+              "What a dynamic loss scale begins with, a power of two.", 1, 4294967296.0});
+  schema.add({"train.loss_scale_window", whole(2000),
+              "Of a dynamic loss scale: steps in a row without an overflow after which it doubles.",
+              1, kMost});
+}
+
 void add_train_keys(config::Schema& schema) {
   schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
   schema.add(
@@ -204,11 +225,13 @@ void add_train_keys(config::Schema& schema) {
               true});
   schema.add({"train.precision",
               text("fp32"),
-              "bf16 computes in bf16 with fp32 master weights.",
+              "bf16 and fp16 compute in 16 bits with fp32 master weights; fp16, which is meant for "
+              "GPUs, with a loss scale.",
               0,
               0,
-              {"fp32", "bf16", "fp64"},
+              {"fp32", "bf16", "fp16", "fp64"},
               true});
+  add_loss_scale_keys(schema);
   schema.add(
       {"train.products",
        text("fp32"),
@@ -384,9 +407,10 @@ void check_texts(const config::Config& config) {
   const std::string& recompute = config.text("memory.recompute");
   if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
   if (config.text("train.precision") == "fp64" && compression != "none")
-    throw ConfigError("comm.compression = \"" + compression +
-                          "\" with train.precision = \"fp64\": fp64 is for checking",
-                      {.operation = "config", .advice = "Use fp32 or bf16, or no compression."});
+    throw ConfigError(
+        "comm.compression = \"" + compression +
+            "\" with train.precision = \"fp64\": fp64 is for checking",
+        {.operation = "config", .advice = "Use fp32, bf16 or fp16, or no compression."});
 }
 
 LocalOptions local_options_of(const config::Config& config) {
@@ -485,6 +509,30 @@ std::string local_identity(const config::Config& config) {
   return identity;
 }
 
+std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
+  const std::string& precision = config.text("train.precision");
+  if (precision == "fp16")
+    return parallel::parse_loss_scale(config.text("train.loss_scale"),
+                                      config.number("train.initial_loss_scale"),
+                                      config.integer("train.loss_scale_window"));
+  for (const char* key : kLossScaleKeys)
+    if (config.value(key) != config.schema().find(key)->fallback)
+      throw ConfigError(std::string(key) + " = " + config::to_toml(config.value(key)) +
+                            " with train.precision = \"" + precision +
+                            "\": gradients are scaled in fp16 alone",
+                        {.operation = "config", .advice = "Leave it out, or use fp16."});
+  return std::nullopt;
+}
+
+// What decides the bits only in fp16.
+std::string half_identity(const config::Config& config) {
+  if (config.text("train.precision") != "fp16") return {};
+  std::string identity;
+  for (const char* key : kLossScaleKeys)
+    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
+  return identity;
+}
+
 Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
@@ -555,6 +603,7 @@ Settings::Settings(const config::Config& config) {
               .chunks = static_cast<int>(integer("parallel.chunks")),
               .shard = static_cast<int>(integer("parallel.shard")),
               .precision = precision,
+              .loss_scale = loss_scale_of(config),
               .clip = number("train.clip"),
               .seed = seed,
               .bucket_bytes = integer("comm.bucket_bytes"),
@@ -571,7 +620,7 @@ Settings::Settings(const config::Config& config) {
               .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
   set_up_helpers(config);
-  const std::string identity = config.identity() + local_identity(config);
+  const std::string identity = config.identity() + local_identity(config) + half_identity(config);
   steps = integer("train.steps");
   schedule = schedule_of(config);
   optimizer = optimizer_of(config, schedule.peak);

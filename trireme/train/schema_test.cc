@@ -47,6 +47,54 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(settings.strategy.clip, 0.25);
 }
 
+TEST(Settings, TheLossScaleIsFp16s) {
+  EXPECT_FALSE(train::Settings(with({"train.precision=bf16"})).strategy.loss_scale);
+  const LossScaleOptions usual =
+      *train::Settings(with({"train.precision=fp16"})).strategy.loss_scale;
+  EXPECT_TRUE(usual.dynamic);
+  EXPECT_EQ(usual.initial, 65536);
+  EXPECT_EQ(usual.window, 2000);
+  const LossScaleOptions moved =
+      *train::Settings(with({"train.precision=fp16", "train.initial_loss_scale=256",
+                             "train.loss_scale_window=9"}))
+           .strategy.loss_scale;
+  EXPECT_EQ(moved.initial, 256);
+  EXPECT_EQ(moved.window, 9);
+  config::Config file = with({"train.precision=fp16"});
+  file.read_text("[train]\nloss_scale = 1024\n", "job.toml");
+  const LossScaleOptions fixed = *train::Settings(file).strategy.loss_scale;
+  EXPECT_FALSE(fixed.dynamic);
+  EXPECT_EQ(fixed.initial, 1024);
+}
+
+TEST(Settings, RefusesALossScaleThatCannotBe) {
+  EXPECT_THAT(refusal({"train.loss_scale=1024"}),
+              AllOf(HasSubstr("train.loss_scale = \"1024\" with train.precision = \"fp32\""),
+                    HasSubstr("use fp16")));
+  EXPECT_THAT(refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
+              HasSubstr("train.initial_loss_scale = 2.0 with train.precision = \"bf16\""));
+  EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=1000"}),
+              HasSubstr("train.loss_scale = 1000 is no power of two"));
+  EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=automatic"}),
+              AllOf(HasSubstr("train.loss_scale is 'automatic'"), HasSubstr("Use dynamic")));
+  EXPECT_THAT(refusal({"train.precision=fp16", "train.initial_loss_scale=3"}),
+              HasSubstr("train.initial_loss_scale = 3 is no power of two"));
+  EXPECT_THAT(refusal({"train.precision=fp8"}), HasSubstr("fp16"));
+}
+
+// So that no run of another precision has another identity for it.
+TEST(Settings, TheLossScaleDecidesTheBitsOfFp16Alone) {
+  const auto identity = [](const std::vector<std::string>& assignments) {
+    return train::Settings(with(assignments)).job.identity;
+  };
+  EXPECT_THAT(identity({}), ::testing::Not(HasSubstr("loss_scale")));
+  EXPECT_THAT(
+      identity({"train.precision=fp16", "train.loss_scale=64"}),
+      AllOf(HasSubstr("train.precision = \"fp16\"\n"), HasSubstr("train.loss_scale = \"64\"\n"),
+            HasSubstr("train.initial_loss_scale = 65536.0\n"),
+            HasSubstr("train.loss_scale_window = 2000\n")));
+}
+
 TEST(Settings, WhatARankComputesWithReachesIt) {
   const train::Settings settings(with({"train.lanes=3", "train.kernel_table=a.toml"}));
   EXPECT_EQ(settings.strategy.lanes, 3);

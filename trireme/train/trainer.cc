@@ -221,7 +221,9 @@ class Trainer {
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
                  .skipped_steps = skipped_steps(result),
-                 .noise_scale = result.noise_scale});
+                 .noise_scale = result.noise_scale,
+                 .loss_scale = result.loss_scale,
+                 .overflows = overflows(result)});
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
   }
@@ -229,6 +231,11 @@ class Trainer {
   std::optional<long> skipped_steps(const StepResult& result) const {
     if (settings_.strategy.outliers.limit == 0 && result.skipped_steps == 0) return std::nullopt;
     return static_cast<long>(result.skipped_steps);
+  }
+
+  static std::optional<long> overflows(const StepResult& result) {
+    if (!result.loss_scale) return std::nullopt;
+    return static_cast<long>(result.overflows);
   }
 
   // The baseline of text that rank 0 prints. Nothing waits for it until the end.

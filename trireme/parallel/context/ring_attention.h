@@ -24,11 +24,11 @@ inline namespace v0 {
 namespace parallel {
 
 /// Attention of `heads` heads, scaled by 1/sqrt(C/heads), under autograd: qkv [B, T/N, 3C] (query,
-/// key, value side by side; fp64, fp32 or bf16, which is summed in fp32) of this rank's positions
-/// of sequences of T -> [B, T/N, C]. Causal, or every position sees all T; no other masks. All
-/// ranks of `group`, which outlives the graph, call it in the same order with one shape; with one
-/// rank it is tensor::causal_attention or bidirectional_attention. A peer's failure is thrown as
-/// the Communicator throws it.
+/// key, value side by side; fp64, fp32, or bf16 and fp16, which are summed in fp32) of this rank's
+/// positions of sequences of T -> [B, T/N, C]. Causal, or every position sees all T; no other
+/// masks. All ranks of `group`, which outlives the graph, call it in the same order with one shape;
+/// with one rank it is tensor::causal_attention or bidirectional_attention. A peer's failure is
+/// thrown as the Communicator throws it.
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
                           comm::Communicator& group);
 

@@ -50,7 +50,7 @@ std::vector<BucketShape> PlainSync::bucket_shapes() const {
                         {.rank = world_.rank(),
                          .operation = "config",
                          .label = "comm.compression",
-                         .advice = "Use comm.compression = \"none\", or fp32 or bf16."});
+                         .advice = "Use comm.compression = \"none\", or another precision."});
     }
     BucketShape& shape = shapes.emplace_back();
     shape.count = static_cast<std::int64_t>(bucket.count);
@@ -168,8 +168,8 @@ void PlainSync::add(std::uint32_t use, const at::Tensor& gradient) {
   DType type = bucket.sum;
   if (dense.defined()) {
     if (dense.layout() != at::kStrided) dense = dense.to_dense();
-    if (bucket.sum == DType::F32 && dense.scalar_type() == at::kBFloat16) {
-      type = DType::BF16;
+    if (bucket.sum == DType::F32 && c10::isReducedFloatingType(dense.scalar_type())) {
+      type = tensor::dtype_of(dense);
     } else {
       dense = dense.to(bucket.sum == DType::F64 ? at::kDouble : at::kFloat);
     }

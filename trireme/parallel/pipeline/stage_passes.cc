@@ -1,6 +1,6 @@
 #include "trireme/parallel/pipeline/stage_passes.h"
 
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/tensor/loss_gradient.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -113,7 +114,7 @@ Parcel StagePasses::backward(std::uint32_t number, const Parcel& gradients) {
   torch::autograd::variable_list of_roots;
   if (kept.loss.defined()) {
     roots.push_back(torch::autograd::impl::gradient_edge(kept.loss));
-    of_roots.push_back(at::ones_like(kept.loss, at::MemoryFormat::Preserve));
+    of_roots.push_back(at::full_like(kept.loss, tensor::loss_gradient()));
   } else {
     TRIREME_CHECK(gradients.tensors.size() == kept.outputs.size());
     for (std::size_t i = 0; i < kept.outputs.size(); ++i) {

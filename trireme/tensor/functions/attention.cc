@@ -40,9 +40,7 @@ Shape shape_of(const at::Tensor& qkv, std::int64_t heads, bool causal) {
 }
 
 template <class T>
-constexpr std::int64_t kRows = 64;  // query rows of a block
-template <>
-constexpr std::int64_t kRows<BFloat16> = 128;
+constexpr std::int64_t kRows = kIsHalf<T> ? 128 : 64;  // query rows of a block
 
 std::size_t unsign(std::int64_t x) { return static_cast<std::size_t>(x); }
 
@@ -75,7 +73,7 @@ struct Head {
   }
 };
 
-// Products go to T through fp32 where T is bf16.
+// Products go to T through fp32 where T is bf16 or fp16.
 template <class T>
 void product(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
              Stat<T>* scratch, T* c, std::int64_t c_stride) {

@@ -22,19 +22,11 @@ using torch::autograd::variable_list;
 // Rows of T, as fp32 or wider in `out`.
 template <class T>
 void widen(const T* row, Stat<T>* out, std::size_t width) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (kIsHalf<T>) {
     kernel::convert(row, out, width);
   } else {
     std::memcpy(out, row, width * sizeof(T));
   }
-}
-
-// `sum` in fp32 or wider, in the type of the leaf.
-at::Tensor in_type(const at::Tensor& sum, at::ScalarType type) {
-  if (type != at::kBFloat16) return sum;
-  at::Tensor narrow = empty(sum.sizes(), type);
-  kernel::convert(data_of<float>(sum), data_of<BFloat16>(narrow), count_of(sum));
-  return narrow;
 }
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
@@ -86,15 +78,14 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
         const S* row = data_of<S>(dout) + i * width;
         const auto add_to = [&](const at::Tensor& sums, std::int64_t at) {
           S* sum = data_of<S>(sums) + at * width;
-          if constexpr (!std::is_same_v<S, BFloat16>)
-            kernel::add<S>(sum, row, sum, static_cast<std::size_t>(width));
+          if constexpr (!kIsHalf<S>) kernel::add<S>(sum, row, sum, static_cast<std::size_t>(width));
         };
         add_to(dtable, id[i]);
         if (positions > 0) add_to(dposition, i % length);
       }
     });
-    return {Variable(), in_type(dtable, type),
-            positions > 0 ? in_type(dposition, type) : Variable()};
+    return {Variable(), narrowed(dtable, type),
+            positions > 0 ? narrowed(dposition, type) : Variable()};
   }
 };
 

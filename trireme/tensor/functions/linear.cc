@@ -89,6 +89,38 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
   }
 };
 
+class GatedFunction : public torch::autograd::Function<GatedFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, std::int64_t gate) {
+    TRIREME_CHECK(x.size(-1) % 2 == 0);
+    const at::Tensor packed = x.contiguous();
+    ctx->save_for_backward({packed});
+    ctx->saved_data["gate"] = gate;
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes.back() /= 2;
+    at::Tensor y = empty(sizes, x.scalar_type());
+    for_type(x.scalar_type(), [&]<class T>() {
+      kernel::gated<T>(static_cast<kernel::Gate>(gate), data_of<T>(packed), data_of<T>(y),
+                       rows_of(packed), width_of(y));
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor x = ctx->get_saved_variables()[0], dy = gradients[0].contiguous();
+    at::Tensor dx = empty(x.sizes(), x.scalar_type());
+    for_type(x.scalar_type(), [&]<class T>() {
+      kernel::gated_backward<T>(static_cast<kernel::Gate>(ctx->saved_data["gate"].toInt()),
+                                data_of<T>(x), data_of<T>(dy), data_of<T>(dx), rows_of(x),
+                                width_of(dy));
+    });
+    return {dx, Variable()};
+  }
+
+ private:
+  static std::size_t width_of(const at::Tensor& x) { return static_cast<std::size_t>(x.size(-1)); }
+  static std::size_t rows_of(const at::Tensor& x) { return count_of(x) / width_of(x); }
+};
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -100,6 +132,10 @@ at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) { return GeluFunction::apply(x); }
+
+at::Tensor gated(kernel::Gate gate, const at::Tensor& x) {
+  return GatedFunction::apply(x, static_cast<std::int64_t>(gate));
+}
 
 }  // namespace tensor
 }  // namespace v0

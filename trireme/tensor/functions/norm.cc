@@ -1,7 +1,6 @@
 // Layer norm, alone or with the residual addition before it in the same pass, and residual_add.
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/functions/typed.h"
 
@@ -129,15 +128,13 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
     for_type(b.scalar_type(), [&]<class T>() {
       kernel::add<T>(data_of<Stat<T>>(a), data_of<T>(b), data_of<Stat<T>>(out), count_of(out));
     });
-    ctx->saved_data["bf16"] = b.scalar_type() == at::kBFloat16;
+    ctx->saved_data["type"] = static_cast<std::int64_t>(b.scalar_type());
     return out;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const at::Tensor dstream = gradients[0].contiguous();
-    if (!ctx->saved_data["bf16"].toBool()) return {dstream, dstream};
-    const at::Tensor dupdate = empty(dstream.sizes(), at::kBFloat16);
-    kernel::convert(data_of<float>(dstream), data_of<BFloat16>(dupdate), count_of(dstream));
-    return {dstream, dupdate};
+    const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
+    return {dstream, narrowed(dstream, type)};
   }
 };
 

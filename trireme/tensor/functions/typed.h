@@ -9,13 +9,14 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/dtype.h"
+#include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/transformer.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
-/// Calls body.template operator()<T>() with T = float, double or BFloat16.
+/// Calls body.template operator()<T>() with T = float, double, BFloat16 or Float16.
 template <class Body>
 void for_type(at::ScalarType type, Body body) {
   switch (type) {
@@ -25,8 +26,10 @@ void for_type(at::ScalarType type, Body body) {
       return body.template operator()<double>();
     case at::kBFloat16:
       return body.template operator()<BFloat16>();
+    case at::kHalf:
+      return body.template operator()<Float16>();
     default:
-      TRIREME_CHECK(std::string(c10::toString(type)) == "float, double or bfloat16");
+      TRIREME_CHECK(std::string(c10::toString(type)) == "float, double, bfloat16 or half");
   }
 }
 
@@ -44,11 +47,25 @@ inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.value_or(at::Tensor());
 }
 
+/// Stored in 16 bits, computed in fp32.
+template <class T>
+inline constexpr bool kIsHalf = !std::is_same_v<T, kernel::Stat<T>>;
 inline at::ScalarType stat_type(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 inline at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type));
+}
+/// fp32 rounded to bf16 or fp16; a wider `type` leaves it as it is.
+inline at::Tensor narrowed(const at::Tensor& wide, at::ScalarType type) {
+  if (type == wide.scalar_type()) return wide;
+  at::Tensor narrow = empty(wide.sizes(), type);
+  for_type(type, [&]<class T>() {
+    if constexpr (kIsHalf<T>)
+      kernel::convert(static_cast<const float*>(wide.const_data_ptr()),
+                      static_cast<T*>(narrow.data_ptr()), static_cast<std::size_t>(wide.numel()));
+  });
+  return narrow;
 }
 inline std::size_t size_of_dim(const at::Tensor& tensor, std::int64_t dim) {
   return static_cast<std::size_t>(tensor.size(dim));

@@ -1,0 +1,46 @@
+// fp16 one value at a time, in integer arithmetic that vectorises: exact from fp16, rounded to
+// nearest, ties to even, to it (IEEE 754 binary16). Branch-free, after Giesen's
+// "half_to_float_fast5" and "float_to_half_fast3_rtne" (public domain, 2012), but that subnormal
+// numbers are converted as integers: no fp32 subnormal slows the loop down.
+#pragma once
+
+#include <cstdint>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace kernel {
+
+__attribute__((always_inline)) inline float value_of(Float16 half) noexcept {
+  const std::uint32_t magnitude = half.bits & 0x7fffu;
+  // Exponents 1 to 30 move by 127 - 15, 31 (infinities, NaNs) to 255, by as much again.
+  const std::uint32_t special = magnitude >= 0x7c00u ? 112u << 23 : 0u;
+  const std::uint32_t normal = (magnitude << 13) + (112u << 23) + special;
+  const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
+  const std::uint32_t value =
+      magnitude < 0x400u ? __builtin_bit_cast(std::uint32_t, subnormal) : normal;
+  return __builtin_bit_cast(float, value | static_cast<std::uint32_t>(half.bits & 0x8000u) << 16);
+}
+
+inline Float16 float16_of(float value) noexcept {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t sign = bits & 0x80000000u, magnitude = bits ^ sign;
+  std::uint32_t half;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // NaN, quiet
+  } else if (magnitude >= 143u << 23) {
+    half = 0x7c00u;  // 65,536 and more
+  } else if (magnitude < 113u << 23) {
+    // Below 2^-14: adding 1/2 leaves the subnormal's ten bits at the end, rounded to even.
+    const float shifted = __builtin_bit_cast(float, magnitude) + 0.5f;
+    half = __builtin_bit_cast(std::uint32_t, shifted) - (126u << 23);
+  } else {
+    half = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  return {static_cast<std::uint16_t>(half | sign >> 16)};
+}
+
+}  // namespace kernel
+}  // namespace v0
+}  // namespace trireme
