@@ -1,6 +1,6 @@
-// Same training, every mesh: pipeline x data x shard x context x tensor over real processes. For
-// one number of tensor-parallel ranks all meshes end with the same bits; without any, with those of
-// one process; and the losses of all are near.
+// Same training, every mesh: pipeline x data x shard x context x tensor over real processes, and
+// experts among the ranks of data. For one number of ranks that share layers all meshes end with
+// the same bits; without any, with those of one process; and the losses of all are near.
 #include <cmath>
 
 #include "tests/numerics/same_training.h"
@@ -84,6 +84,59 @@ TRIREME_PROCESS(train) {
   return 0;
 }
 
+// Of eight ranks; four experts, and eight micro-batches of four sequences.
+std::vector<StrategyOptions> expert_meshes(int ranks) {
+  const auto on = [](int expert, const char* sync, int pipeline = 1, int tensor = 1) {
+    return StrategyOptions{.sync = sync,
+                           .pipeline = pipeline,
+                           .expert = expert,
+                           .tensor = tensor,
+                           .clip = 0.05,
+                           .bucket_bytes = 1024};
+  };
+  if (ranks == 1) return {on(1, "plain")};
+  std::vector<StrategyOptions> all = {on(1, "zero3"), on(1, "zero1", 2)};
+  for (const int expert : {2, 4}) {
+    for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) all.push_back(on(expert, sync));
+    all.push_back(on(expert, "hybrid"));
+    all.back().shard = 2;
+    all.push_back(on(expert, "plain", 2));
+    all.push_back(on(expert, "zero1", 2));
+    all.back().schedule = "gpipe";
+    if (expert == 2) all.push_back(on(expert, "plain", 4));
+    all.push_back(on(expert, "plain", 1, 2));
+    all.push_back(on(expert, "zero2", 8 / expert / 2, 2));
+  }
+  return all;
+}
+
+std::string text_of(const StrategyOptions& mesh) {
+  return std::to_string(mesh.pipeline) + "-" + std::to_string(mesh.tensor) + "-" + mesh.sync;
+}
+
+TRIREME_PROCESS(experts) {
+  Job job(argc, argv);
+  const Case mixtures{.name = "blocks-gpt", .batch = 32, .micro = 4, .steps = 3};
+  for (const StrategyOptions& mesh : expert_meshes(job.size())) {
+    const models::Blocks model = models::make_gpt({.layers = 6,
+                                                   .heads = 2,
+                                                   .width = 16,
+                                                   .block = numerics::kLength,
+                                                   .vocab = numerics::kVocab,
+                                                   .experts = 4,
+                                                   .capacity_factor = 0.9,
+                                                   .dropout = 0.1});
+    Strategy strategy(job, model, mesh, AdamW{.learning_rate = 1e-2});
+    double loss = 0;
+    for (std::int64_t step = 0; step < mixtures.steps; ++step)
+      loss = strategy.step(numerics::batch_of(mixtures, step, job), token_loss()).loss;
+    const std::string hash = strategy.weights_hash();
+    std::printf("RESULT expert-%d-tensor-%d %s %s %.9f\n", mesh.expert, mesh.tensor,
+                text_of(mesh).c_str(), hash.c_str(), loss);
+  }
+  return 0;
+}
+
 std::map<std::string, std::string> train_on(int ranks, int meshes) {
   const numerics::Results results =
       numerics::train_layout({.ranks = ranks,
@@ -94,14 +147,29 @@ std::map<std::string, std::string> train_on(int ranks, int meshes) {
   return by_case(results);
 }
 
+double loss_of(const std::string& value) { return std::stod(value.substr(value.find(' ') + 1)); }
+
 TEST(HybridTraining, EveryMeshOfEightEndsWithOneTraining) {
   const std::string alone = "context-1-tensor-1";
   const auto one = train_on(1, 0), all = train_on(8, 0);
   EXPECT_EQ(all.at(alone), one.at(alone));
   EXPECT_EQ(all.size(), 11u);  // 1, 2, 4, 8; 2 x 1, 2, 4; 4 x 1, 2; sequences cut among 2, 4
-  const auto loss_of = [](const std::string& value) {
-    return std::stod(value.substr(value.find(' ') + 1));
+  for (const auto& [which, value] : all)
+    EXPECT_NEAR(loss_of(value), loss_of(one.at(alone)), 1e-4) << which;
+}
+
+TEST(HybridTraining, ExpertsOnEightRanksEndWithOneTraining) {
+  const auto train = [](int ranks) {
+    const numerics::Results results = numerics::train_layout(
+        {.ranks = ranks, .time_limit = std::chrono::seconds(300), .body = "experts"});
+    EXPECT_EQ(results.of_case.size(), expert_meshes(ranks).size());
+    return by_case(results);
   };
+  const std::string alone = "expert-1-tensor-1";
+  const auto one = train(1), all = train(8);
+  EXPECT_EQ(all.at(alone), one.at(alone));
+  EXPECT_EQ(all.size(),
+            5u);  // 2 and 4 expert-parallel ranks, each with and without tensor parallel
   for (const auto& [which, value] : all)
     EXPECT_NEAR(loss_of(value), loss_of(one.at(alone)), 1e-4) << which;
 }

@@ -20,6 +20,7 @@ struct Layout {
   std::string transport = "shm";
   std::vector<std::string> arguments = {};  // of the body
   std::chrono::seconds time_limit{100};
+  std::string body = "train";
 };
 
 /// "case algorithm" -> "weights hash, loss hash", as the ranks print it:
@@ -47,7 +48,7 @@ inline void read_results(std::istream& lines, Results& results) {
 inline Results train_layout(const Layout& layout) {
   testing::ProcessOptions options{.time_limit = layout.time_limit, .transport = layout.transport};
   options.arguments = layout.arguments;
-  const testing::ProcessRun run = testing::run_processes(layout.ranks, "train", options);
+  const testing::ProcessRun run = testing::run_processes(layout.ranks, layout.body, options);
   Results results;
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   for (const testing::ProcessOutcome& rank : run.ranks) {

@@ -1,5 +1,5 @@
 // How many ranks each kind of parallelism takes. Outermost first, tensor innermost; `expert`
-// divides data x shard and is no factor of the size.
+// divides data x shard and is no factor of the size: consecutive ranks of those two share experts.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace trireme {
 inline namespace v0 {
 
-enum class Axis : std::uint8_t { Pipeline, Data, Shard, Context, Tensor };
-inline constexpr int kNumAxes = 5;
+enum class Axis : std::uint8_t { Pipeline, Data, Shard, Expert, Context, Tensor };
+inline constexpr int kNumAxes = 6;
 
 struct MeshShape {
   int pipeline = 1, data = 1, shard = 1, context = 1, tensor = 1, expert = 1;
@@ -21,6 +21,8 @@ struct MeshShape {
         return data;
       case Axis::Shard:
         return shard;
+      case Axis::Expert:
+        return expert;
       case Axis::Context:
         return context;
       default:

@@ -29,9 +29,9 @@ int set_up(const train::Settings& settings, int argc) {
 StrategyOptions forward_alone(const Job& job, StrategyOptions options) {
   options.recompute = "none";
   options.offload_activations.clear();
-  if (job.size() % (options.pipeline * options.context * options.tensor) == 0 && options.data == 0)
-    return options;
-  options.pipeline = options.context = options.tensor = 1;
+  const int model = options.pipeline * options.expert * options.context * options.tensor;
+  if (job.size() % model == 0 && options.data == 0) return options;
+  options.pipeline = options.expert = options.context = options.tensor = 1;
   options.sequence = false;
   options.data = options.shard = 0;
   options.sync = "plain";

@@ -9,8 +9,8 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::array<const char*, kNumAxes> kNames = {"pipeline", "data", "shard", "context",
-                                                      "tensor"};
+constexpr std::array<const char*, kNumAxes> kNames = {"pipeline", "data",    "shard",
+                                                      "expert",   "context", "tensor"};
 
 constexpr unsigned bit(int axis) noexcept { return 1u << axis; }
 
@@ -18,9 +18,10 @@ void check(const MeshShape& shape, const Communicator& world) {
   std::string product;
   bool positive = true;
   for (int axis = 0; axis < kNumAxes; ++axis) {
+    positive &= shape.along(Axis(axis)) > 0;
+    if (Axis(axis) == Axis::Expert) continue;  // no factor
     product += (axis == 0 ? "" : " x ") + std::string(kNames[axis]) + " " +
                std::to_string(shape.along(Axis(axis)));
-    positive &= shape.along(Axis(axis)) > 0;
   }
   if (positive && shape.size() == world.size()) return;
   throw ConfigError("mesh " + product + " = " + std::to_string(shape.size()) + " ranks, but " +
@@ -28,6 +29,26 @@ void check(const MeshShape& shape, const Communicator& world) {
                     {.rank = world.rank(),
                      .operation = "mesh",
                      .advice = "Make the product of the axes equal to the number of ranks."});
+}
+
+// Of axes that ranks differ in: groups of experts are consecutive ranks of data x shard.
+std::array<int, kNumAxes> sizes_of(const MeshShape& shape, int rank) {
+  int data = shape.data, shard = shape.shard;
+  const int expert = shape.expert;
+  if (shard % expert == 0) {
+    shard /= expert;
+  } else if (expert % shard == 0 && data % (expert / shard) == 0) {
+    data /= expert / shard;
+    shard = 1;
+  } else {
+    throw ConfigError("expert " + std::to_string(expert) + " does not divide data " +
+                          std::to_string(data) + " x shard " + std::to_string(shard) +
+                          " into equal parts of consecutive ranks",
+                      {.rank = rank,
+                       .operation = "mesh",
+                       .advice = "Make expert a divisor of shard, or shard times one of data."});
+  }
+  return {shape.pipeline, data, shard, expert, shape.context, shape.tensor};
 }
 
 // "data+tensor"
@@ -43,9 +64,10 @@ std::string name_of(unsigned axes) {
 
 Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) {
   check(shape, world);
+  sizes_ = sizes_of(shape, world.rank());
   unsigned wide = 0;
   for (int axis = kNumAxes - 1, rest = world.rank(); axis >= 0; --axis) {
-    const int size = shape.along(Axis(axis));
+    const int size = this->size(Axis(axis));
     coordinates_[static_cast<std::size_t>(axis)] = rest % size;
     rest /= size;
     if (size > 1) wide |= bit(axis);
@@ -63,7 +85,7 @@ std::vector<int> Mesh::members(unsigned axes) const {
   for (int rank = 0; rank < shape_.size(); ++rank) {
     bool same = true;
     for (int axis = kNumAxes - 1, rest = rank; axis >= 0; --axis) {
-      const int size = shape_.along(Axis(axis));
+      const int size = this->size(Axis(axis));
       same &= (axes & bit(axis)) || rest % size == coordinates_[static_cast<std::size_t>(axis)];
       rest /= size;
     }

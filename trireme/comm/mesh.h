@@ -3,8 +3,10 @@
 //
 // Rank r stands at the coordinates that r has as a number of mixed radix, pipeline first
 // (outermost) and tensor last (innermost), so that neighbours in the tensor axis are neighbours in
-// rank. Every set of axes has its group, made at once by Communicator::subgroup; what holds of
-// groups holds of these: they share the world's transport and its first failure. Thread safe.
+// rank. Experts are shared by consecutive ranks of data x shard: those two axes then join ranks of
+// the same experts, and are shorter than the shape says. Every set of axes has its group, made at
+// once by Communicator::subgroup; what holds of groups holds of these: they share the world's
+// transport and its first failure. Thread safe.
 #pragma once
 
 #include <array>
@@ -21,12 +23,14 @@ namespace comm {
 
 class Mesh {
  public:
-  /// Collective. ConfigError with the arithmetic where the shape does not give world's size.
+  /// Collective. ConfigError with the arithmetic where the shape does not give world's size, or
+  /// `expert` does not divide data x shard (shard into parts, or data into parts of whole shards).
   /// `world` must outlive the Mesh.
   Mesh(Communicator& world, MeshShape shape);
 
   const MeshShape& shape() const noexcept { return shape_; }
-  int size(Axis axis) const noexcept { return shape_.along(axis); }
+  /// Ranks along(axis).
+  int size(Axis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }
   /// This rank's place on the axis.
   int coordinate(Axis axis) const noexcept;
   /// The ranks that differ from this one in `axis` alone.
@@ -39,6 +43,7 @@ class Mesh {
 
   Communicator& world_;
   MeshShape shape_;
+  std::array<int, kNumAxes> sizes_{};
   std::array<int, kNumAxes> coordinates_{};
   // By set of axes (bit i: axis i). Null: the world; axes of size one make no difference.
   std::array<std::shared_ptr<Communicator>, 1u << kNumAxes> groups_;

@@ -92,6 +92,36 @@ TEST(Mesh, OddSizesAndOne) {
   }
 }
 
+// Ranks ((p D + d) S + s) C + c; consecutive places of d S + s share experts.
+TEST(Mesh, ExpertsAreSharedByConsecutiveRanksOfDataAndShard) {
+  const auto check = [](const MeshShape& shape, int data, int shard) {
+    testing::run_ranks(shape.size(), [&](testing::RankContext& rank) {
+      const Mesh mesh(*rank.world, shape);
+      EXPECT_EQ(mesh.size(Axis::Data), data);
+      EXPECT_EQ(mesh.size(Axis::Shard), shard);
+      EXPECT_EQ(mesh.size(Axis::Expert), shape.expert);
+      const int inner = shape.context * shape.tensor, place = rank.rank / inner;
+      EXPECT_EQ(mesh.coordinate(Axis::Expert), place % shape.expert);
+      std::vector<std::int32_t> together, same;
+      for (int other = 0; other < shape.size(); ++other) {
+        const int theirs = other / inner;
+        if (other % inner != rank.rank % inner) continue;
+        if (theirs / shape.expert == place / shape.expert) together.push_back(other);
+        if (theirs % shape.expert == place % shape.expert &&
+            theirs / (shape.data * shape.shard) == place / (shape.data * shape.shard))
+          same.push_back(other);
+      }
+      expect_members(mesh.along(Axis::Expert), rank.rank, together);
+      expect_members(mesh.over({Axis::Data, Axis::Shard}), rank.rank, same);
+    });
+  };
+  check({.data = 4, .expert = 2}, 2, 1);
+  check({.pipeline = 2, .data = 4, .expert = 4}, 1, 1);
+  check({.data = 2, .shard = 4, .expert = 2}, 2, 2);
+  check({.data = 4, .shard = 2, .expert = 4}, 2, 1);
+  check({.data = 2, .context = 2, .tensor = 2, .expert = 2}, 1, 1);
+}
+
 TEST(Mesh, DataAxisAloneIsTheWorld) {
   testing::run_ranks(3, [](testing::RankContext& rank) {
     const Mesh mesh(*rank.world, {.data = 3});
@@ -133,6 +163,13 @@ TEST(Mesh, RefusesShapesWithTheArithmetic) {
                                                      "tensor 1 = 6 ranks, but 2 are there"));
     }
     EXPECT_THROW(Mesh(*rank.world, {.pipeline = -1, .data = -2}), ConfigError);
+    EXPECT_THROW(Mesh(*rank.world, {.data = 2, .expert = 0}), ConfigError);
+    try {
+      Mesh(*rank.world, {.data = 2, .expert = 4});
+      ADD_FAILURE();
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("expert 4 does not divide data 2 x shard 1"));
+    }
   });
 }
 

@@ -22,12 +22,17 @@ namespace models {
 
 using Value = std::vector<at::Tensor>;
 
-/// What a tensor-parallel rank has of a tensor, which is `whole` long along `dim`: of each of its
-/// `sections` equal sections there the elements n index / of ... n (index + 1) / of - 1 of n.
-/// Everything where of = 1.
+/// What a rank has of a tensor, which is `whole` long along `dim`, where ranks share layers. Of
+/// `of` tensor-parallel ranks it has, of each of `sections` equal sections there, the elements n
+/// index / of ... n (index + 1) / of - 1 of n. Of `places` expert-parallel ranks the one at place
+/// `holder` has that, and this one, where its `place` is another, nothing: no element along `dim`.
 struct Part {
   int dim = 0, index = 0, of = 1, sections = 1;
   std::int64_t whole = 0;
+  int place = 0, holder = 0, places = 1;
+  bool here() const noexcept { return place == holder; }
+  /// Every rank has all of it.
+  bool everywhere() const noexcept { return of == 1 && places == 1; }
   friend bool operator==(const Part&, const Part&) = default;
 };
 

@@ -74,6 +74,7 @@ class MixtureOfExperts final : public Experts {
       own.name = "experts." + std::to_string(expert);
       experts_.emplace_back(layers, context, own);
     }
+    list_parameters();
   }
 
   Mixed forward(const at::Tensor& x_BTC) override {
@@ -100,10 +101,43 @@ class MixtureOfExperts final : public Experts {
 
   void append_parameters(std::vector<NamedTensor>& out) const override {
     router_->append_parameters(out);
-    for (const FeedForward& expert : experts_) expert.append_parameters(out);
+    out.insert(out.end(), of_experts_.begin(), of_experts_.end());
   }
 
  private:
+  // Of all experts, in their order. Other ranks' are like this rank's first one's, but empty.
+  void list_parameters() {
+    std::vector<std::vector<NamedTensor>> own(experts_.size());
+    for (std::size_t i = 0; i < experts_.size(); ++i) experts_[i].append_parameters(own[i]);
+    const int count = static_cast<int>(experts_.size()),
+              place = spec_.share ? spec_.share->first / count : 0;
+    for (int expert = 0; expert < spec_.experts; ++expert) {
+      const int holder = expert / count;
+      const auto& like = own[holder == place ? static_cast<std::size_t>(expert % count) : 0];
+      for (NamedTensor one : like) {
+        if (!spec_.share) {
+          of_experts_.push_back(std::move(one));
+          continue;
+        }
+        if (one.part.of == 1) one.part.whole = one.tensor.size(0);  // by dim 0
+        one.part.place = place;
+        one.part.holder = holder;
+        one.part.places = spec_.experts / count;
+        if (holder != place) take_away(one, expert);
+        of_experts_.push_back(std::move(one));
+      }
+    }
+  }
+
+  void take_away(NamedTensor& one, int expert) {
+    const std::string first = "experts." + std::to_string(spec_.share->first);
+    one.name = "experts." + std::to_string(expert) + one.name.substr(first.size());
+    std::vector<std::int64_t> sizes = one.tensor.sizes().vec();
+    sizes[static_cast<std::size_t>(one.part.dim)] = 0;
+    one.tensor = at::empty(sizes, one.tensor.options()).set_requires_grad(true);
+    elsewhere_.push_back(one.tensor);
+  }
+
   at::Tensor computed(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
     if (!spec_.share) return by_experts(rows, counts);
     const Exchanged here = spec_.share->exchange(rows, counts);
@@ -111,17 +145,21 @@ class MixtureOfExperts final : public Experts {
   }
 
   // An expert without rows computes one of zeros that is left out: other ranks wait for its layers'
-  // sums.
+  // sums. Backward comes to `rows` all the same, and after those sums: they wait for that, too.
   at::Tensor by_experts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
     std::vector<at::Tensor> outputs;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < experts_.size(); ++i) {
       const std::int64_t count = counts[i];
-      const at::Tensor own = count > 0 ? rows.narrow(0, begin, count)
-                                       : at::zeros({1, spec_.expert.width}, rows.options());
+      const at::Tensor own = count > 0
+                                 ? rows.narrow(0, begin, count)
+                                 : at::cat({rows.narrow(0, begin, 0),
+                                            at::zeros({1, spec_.expert.width}, rows.options())});
       outputs.push_back(experts_[i].forward(own).narrow(0, 0, count));
       begin += count;
     }
+    // No rows: so that buckets of gradients do not wait for them until the end of backward.
+    for (const at::Tensor& none : elsewhere_) outputs.push_back(none.view({0, spec_.expert.width}));
     return at::cat(outputs);
   }
 
@@ -129,6 +167,8 @@ class MixtureOfExperts final : public Experts {
   const at::ScalarType stream_;
   std::unique_ptr<Linear> router_;
   std::vector<FeedForward> experts_;
+  std::vector<NamedTensor> of_experts_;
+  std::vector<at::Tensor> elsewhere_;  // parameters of other ranks' experts, without elements
 };
 
 class WithLoss : public torch::autograd::Function<WithLoss> {

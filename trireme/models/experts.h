@@ -38,7 +38,8 @@ struct Exchanged {
 using ExpertExchange =
     std::function<Exchanged(const at::Tensor& rows, const std::vector<std::int64_t>& counts)>;
 
-/// Where a group of ranks shares the experts: what this rank has of them.
+/// Where a group of ranks shares the experts: what this rank has of them, all ranks as many, in
+/// rank order.
 struct ExpertShare {
   int first = 0, count = 0;
   ExpertExchange exchange;
@@ -61,9 +62,10 @@ struct Mixed {
   at::Tensor balance;
 };
 
-/// Parameters "router.weight" [E, C] and, of every expert that this rank has, "experts.3.up.weight"
-/// [hidden, C] (gated: [2 hidden, C]) and "experts.3.down.weight" [C, hidden], with biases of those
-/// names.
+/// Parameters "router.weight" [E, C] and, of every expert, "experts.3.up.weight" [hidden, C]
+/// (gated: [2 hidden, C]) and "experts.3.down.weight" [C, hidden], with biases of those names.
+/// Those of other ranks' experts are here, too, without an element (Part), so that a list of
+/// parameters is the same everywhere; backward gives them a gradient when it gives this rank's one.
 class Experts {
  public:
   virtual ~Experts() = default;

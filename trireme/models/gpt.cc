@@ -205,6 +205,14 @@ std::int64_t largest_neighbours(const GptConfig& config) {
   return layer + std::max(embed + norm_parameters(config), layer);
 }
 
+std::int64_t expert_parameters(const GptConfig& config) {
+  return config.experts * mlp_spec(config).parameters();
+}
+
+int largest_neighbouring_layers(const GptConfig& config) {
+  return largest_neighbours(config) == 2 * layer_parameters(config) ? 2 : 1;
+}
+
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
   // As if every choice of an expert had a place.

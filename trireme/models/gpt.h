@@ -49,6 +49,10 @@ std::int64_t num_parameters(const GptConfig& config);
 /// Of the two neighbouring blocks that have most together: ZeRO-3 keeps so many whole at a time.
 /// The head's block counts its tied embedding.
 std::int64_t largest_neighbours(const GptConfig& config);
+/// Of one layer's experts together; 0 without.
+std::int64_t expert_parameters(const GptConfig& config);
+/// How many of the two blocks of largest_neighbours() are layers.
+int largest_neighbouring_layers(const GptConfig& config);
 /// Floating-point operations of one training step (forward and backward) over `tokens` tokens.
 double training_flops(const GptConfig& config, std::int64_t tokens);
 /// Of a micro-batch of `sequences`, block by block.

@@ -12,13 +12,13 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-CutSync::CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, const ModelParts& parts)
-    : own_(std::move(own)), group_(group), parts_(parts) {}
+CutSync::CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, int tensor_ranks,
+                 const ModelParts& parts)
+    : own_(std::move(own)), group_(group), tensor_ranks_(tensor_ranks), parts_(parts) {}
 
 std::size_t CutSync::num_chunks(const ModelTensor& parameter, int rank) const {
-  models::Part part = parameter.part;
+  const models::Part part = part_on(parameter.part, rank, tensor_ranks_);
   std::int64_t count = 1;
-  part.index = rank;
   for (const std::int64_t size : shape_of_part(shape_of_whole(parameter.shape, part), part))
     count *= size;
   const auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
@@ -46,8 +46,8 @@ std::vector<double> CutSync::chunk_squares() {
     for (int rank = 0; rank < group_.size(); ++rank) {
       const std::size_t chunks = num_chunks(one, rank);
       std::size_t& next = at[static_cast<std::size_t>(rank)];
-      for (std::size_t i = 0; i < chunks && (rank == 0 || one.part.of > 1); ++i)
-        squares.push_back(all[next + i]);
+      if (is_first_with(one.part, rank, tensor_ranks_))
+        for (std::size_t i = 0; i < chunks; ++i) squares.push_back(all[next + i]);
       next += chunks;
     }
   }

@@ -1,6 +1,6 @@
-// CutSync: the sync of a model whose layers are cut among tensor-parallel ranks. Each rank's parts
-// go the way of another StepSync; what is asked of the whole gradient is answered over the ranks
-// that have its parts. What every rank has whole counts once.
+// CutSync: the sync of a model of which ranks have parts: of each layer (tensor parallel), or some
+// experts. Each rank's parts go the way of another StepSync; what is asked of the whole gradient is
+// answered over the ranks that have its parts. What several ranks have counts once.
 //
 // Not thread safe.
 #pragma once
@@ -18,8 +18,10 @@ namespace parallel {
 
 class CutSync final : public StepSync {
  public:
-  /// `group`: the ranks that share the layers; outlives it, as `parts` do.
-  CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, const ModelParts& parts);
+  /// `group`: the ranks that have the parts, by expert and then tensor coordinate, of which there
+  /// are `tensor_ranks`; outlives it, as `parts` do.
+  CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, int tensor_ranks,
+          const ModelParts& parts);
 
   void begin(std::uint32_t total, std::span<const Use> order) override {
     own_->begin(total, order);
@@ -40,6 +42,7 @@ class CutSync final : public StepSync {
 
   std::unique_ptr<StepSync> own_;
   comm::Communicator& group_;
+  const int tensor_ranks_;
   const ModelParts& parts_;
 };
 

@@ -29,8 +29,8 @@ void require_equal_gradients(comm::Communicator& group, std::span<const optim::O
         {.rank = group.rank(),
          .operation = "strategy",
          .advice = "Its block must take its layers and attention from its LayerFactory, as those "
-                   "of GPT and BERT do; or use parallel.context = 1 and parallel.sequence = "
-                   "false."});
+                   "of GPT and BERT do; or use parallel.context = 1, parallel.expert = 1 and "
+                   "parallel.sequence = false."});
   }
 }
 

@@ -21,14 +21,17 @@ namespace {
 constexpr std::int64_t kBlock = 8, kVocab = 20, kRows = 2;
 constexpr std::uint32_t kTotal = 6;  // micro-batches of a step
 
-models::Blocks tiny_gpt(const std::string& precision = "fp16") {
-  return models::make_gpt({.layers = 2,
+models::Blocks tiny_gpt(const std::string& precision, int experts = 0) {
+  models::GptConfig config{.layers = 2,
                            .heads = 2,
                            .width = 16,
                            .block = kBlock,
                            .vocab = kVocab,
                            .dropout = 0.1,
-                           .precision = precision});
+                           .precision = precision};
+  config.experts = experts;
+  config.balance = 20;  // most of the gradient is the balance loss's
+  return models::make_gpt(config);
 }
 
 MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
@@ -49,6 +52,7 @@ struct Layout {
   int pipeline = 1;
   std::string schedule = "1f1b";
   std::string recompute = "none";
+  int experts = 0;
 };
 
 std::string name_of(const Layout& layout) {
@@ -121,7 +125,7 @@ void train_here(testing::RankContext& rank, const Layout& layout, StrategyOption
   options.schedule = layout.schedule;
   options.recompute = layout.recompute;
   options.bucket_bytes = 2048;
-  Strategy strategy(seat, tiny_gpt(options.precision), options,
+  Strategy strategy(seat, tiny_gpt(options.precision, layout.experts), options,
                     optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
   if (from != nullptr) load(strategy, *from);
   try {
@@ -293,6 +297,34 @@ TEST(Half, ALossThatIsNoNumberIsAFaultAtAnyScale) {
   EXPECT_EQ(all.skipped, (std::vector<std::int64_t>{0, 1, 1}));
   EXPECT_EQ(all.overflows.back(), 0);
   EXPECT_EQ(all.scales.back(), 1024);
+}
+
+// Whichever ranks they are on: no scale would help.
+TEST(Half, AFaultComesBeforeAnOverflow) {
+  const LossOf both = [](std::int64_t step) -> Loss {
+    return [=](const models::Value& output, const MicroBatch& micro) {
+      const at::Tensor loss = token_loss()(output, micro);
+      if (step != 1) return loss;
+      return micro.index == 0 ? loss * 1e30 : micro.index == 5 ? loss * std::nan("") : loss;
+    };
+  };
+  StrategyOptions options = in_fp16(1024);
+  options.skip_not_finite = 3;
+  for (const Layout& layout : {Layout{1}, {3}, {3, "zero2"}, {2, "plain", 0, 2}}) {
+    const Outcome all = train(layout, options, 3, both);
+    EXPECT_EQ(all.skipped, (std::vector<std::int64_t>{0, 1, 1})) << name_of(layout);
+    EXPECT_EQ(all.overflows.back(), 0) << name_of(layout);
+    EXPECT_EQ(all.scales.back(), 1024) << name_of(layout);
+  }
+}
+
+// Experts' balance loss joins backward on the way, in a pipeline at an earlier stage than the loss.
+TEST(Half, ScalesTheBalanceOfExperts) {
+  StrategyOptions wide{.precision = "fp32", .clip = 0.5};
+  const Layout one{.experts = 4}, two{.ranks = 2, .pipeline = 2, .experts = 4};
+  const Outcome whole = train(one, wide, 1), narrow = train(one, in_fp16(4096), 1);
+  EXPECT_NEAR(narrow.norms[0], whole.norms[0], 0.02 * whole.norms[0]);
+  expect_equal(train(two, in_fp16(4096), 3), train(one, in_fp16(4096), 3), "a pipeline");
 }
 
 // In the middle of a window, and after an overflow.

@@ -59,7 +59,8 @@ nlohmann::json row(const std::string& name, DType dtype, const std::vector<std::
           static_cast<int>(dtype),
           shape,
           adopted,
-          {part.dim, part.index, part.of, part.sections, part.whole}};
+          {part.dim, part.index, part.of, part.sections, part.whole, part.place, part.holder,
+           part.places}};
 }
 
 models::Part part_of_row(const nlohmann::json& row) {
@@ -68,7 +69,10 @@ models::Part part_of_row(const nlohmann::json& row) {
           .index = part[1].get<int>(),
           .of = part[2].get<int>(),
           .sections = part[3].get<int>(),
-          .whole = part[4].get<std::int64_t>()};
+          .whole = part[4].get<std::int64_t>(),
+          .place = part[5].get<int>(),
+          .holder = part[6].get<int>(),
+          .places = part[7].get<int>()};
 }
 
 nlohmann::json table_of(const ModelPart& part) {

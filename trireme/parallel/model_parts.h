@@ -40,7 +40,7 @@ struct ModelTensor {
   std::string name;
   DType dtype = DType::F32;         // a parameter's: of its master weight
   std::vector<std::int64_t> shape;  // of this rank's part
-  models::Part part;                // of a tensor-parallel rank
+  models::Part part;                // where ranks share layers
   std::vector<int> stages;          // that hold it, ascending
   int owner = 0;  // the stage whose block a tied parameter's first values come from
   std::int64_t count() const noexcept;

@@ -222,7 +222,10 @@ void ParameterStore::make_masters() {
     const Unit::Member& member = layout.members[parameter.member];
     const std::size_t offset = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
     const at::Tensor& memory = options_.shards_weights ? own_[unit] : units_[unit];
-    const std::size_t start = options_.shards_weights ? layout.cuts[owner] : 0;
+    // What is empty lies nowhere.
+    const std::size_t start = piece.size() == 0         ? offset
+                              : options_.shards_weights ? layout.cuts[owner]
+                                                        : 0;
     const at::Tensor compute = memory
                                    .narrow(0, static_cast<std::int64_t>(offset - start),
                                            piece.size() * static_cast<std::int64_t>(member.width))

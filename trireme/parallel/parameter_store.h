@@ -41,7 +41,7 @@ struct StoredParameter {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decay = true;
-  models::Part part;  // of a tensor-parallel rank; shape and count are the part's
+  models::Part part;  // where ranks share layers; shape and count are the part's
   std::int64_t count = 0;
   at::ScalarType compute{};
   DType master = DType::F32;

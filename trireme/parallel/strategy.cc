@@ -78,7 +78,7 @@ void check_together(const std::string& axis, int size, const StrategyOptions& op
            "Parts of tensors are not compressed: use comm.compression = \"none\".");
 }
 
-// Norms of rows and whole tensors are no sums over this rank's part.
+// Norms of rows and whole tensors are no sums over this rank's part. Experts are whole tensors.
 void check_optimizer(const optim::Optimizer& optimizer, const parallel::Seat& seat) {
   if (optimizer.name() != "lamb" && optimizer.name() != "adafactor") return;
   throw ConfigError(std::string(optimizer.name()) + " with parallel.tensor: its steps depend on " +
@@ -94,17 +94,18 @@ std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid
   if (grid.layer == nullptr) return nullptr;
   std::shared_ptr<const models::LayerFactory> layers = models::local_layers();
   if (grid.tensor != nullptr) layers = parallel::tensor_layers(*grid.tensor, options.sequence);
+  if (grid.expert != nullptr) layers = parallel::expert_layers(*grid.expert, std::move(layers));
   if (grid.context != nullptr) layers = parallel::context_layers(*grid.context, std::move(layers));
   return layers;
 }
 
-// Of the `size` ranks that hold the same stage, those on one host.
+// Of the `size` ranks that hold the same parts of a stage, those on one host.
 int local_ranks(const StrategyOptions& options, const parallel::Seat& seat, int size) {
-  const int together = options.context * options.tensor;
+  const int together = options.expert * options.context * options.tensor;
   return std::min(size, seat.local_size % together == 0 ? seat.local_size / together : 0);
 }
 
-// `size`: ranks that hold the same stage.
+// `size`: ranks that hold the same parts of a stage.
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
                                  int size) {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
@@ -120,16 +121,17 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (options.pipeline != 1) check_pipeline(options, seat);
   if (options.tensor != 1) check_together("parallel.tensor", options.tensor, options, seat);
   if (options.context != 1) check_together("parallel.context", options.context, options, seat);
+  if (options.expert != 1) check_together("parallel.expert", options.expert, options, seat);
   const parallel::SyncPlan plan =
       parallel::plan_sync(options.sync, size, options.shard, local_ranks(options, seat, size));
   if (options.sync == "plain" && options.shard > 1)
     refuse("parallel.shard = " + std::to_string(options.shard) + " with parallel.sync = \"plain\"",
            "Use zero1, zero2, zero3 or hybrid, or leave it out.");
-  const int data = options.sync == "hybrid" ? size / plan.owners : size;
-  if (options.data != 0 && options.data != data &&
-      options.data * std::max(options.shard, 1) != size)
+  const int all = size * options.expert;  // data x shard
+  const int data = options.sync == "hybrid" ? all / plan.owners : all;
+  if (options.data != 0 && options.data != data && options.data * std::max(options.shard, 1) != all)
     refuse("parallel.data = " + std::to_string(options.data) + ", the job has " +
-               std::to_string(size) + " ranks" +
+               std::to_string(all) + " ranks" +
                (options.pipeline > 1 ? " for each of its " + std::to_string(options.pipeline) +
                                            " pipeline coordinates"
                                      : ""),
@@ -179,7 +181,10 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
     : seat(own_seat),
       pipeline(plan_pipeline(own_options)),
-      grid(*seat.world, pipeline, own_options.context, own_options.tensor),
+      grid(*seat.world, pipeline,
+           {.expert = own_options.expert,
+            .context = own_options.context,
+            .tensor = own_options.tensor}),
       layers(layers_of(grid, own_options)),
       plan(check_options(own_options, seat, grid.data().size())),
       options(prepared(std::move(own_options))),
@@ -212,15 +217,26 @@ parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
   const parallel::ModelParts::Options own = part_options(blocks);
   const auto scope = use_layers();
   parallel::ModelParts built(blocks, pipeline, own);
-  if (grid.tensor == nullptr) return built;
-  for (const parallel::ModelTensor& one : built.parameters())
-    if (one.part.of > 1) return built;
-  throw ConfigError(
-      "parallel.tensor = " + std::to_string(options.tensor) + ": no layer of this model can be cut",
-      {.rank = seat.world->rank(),
-       .operation = "strategy",
-       .advice = "Its blocks would take their layers from a LayerFactory, as those "
-                 "of GPT, BERT and MLP do; or use parallel.tensor = 1."});
+  bool cut = grid.tensor == nullptr, shared = grid.expert == nullptr;
+  for (const parallel::ModelTensor& one : built.parameters()) {
+    cut |= one.part.of > 1;
+    shared |= one.part.places > 1;
+  }
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what,
+                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
+  };
+  if (!cut)
+    refuse("parallel.tensor = " + std::to_string(options.tensor) +
+               ": no layer of this model can be cut",
+           "Its blocks would take their layers from a LayerFactory, as those "
+           "of GPT, BERT and MLP do; or use parallel.tensor = 1.");
+  if (!shared)
+    refuse("parallel.expert = " + std::to_string(options.expert) +
+               ": this model has no mixture of experts",
+           "Set model.experts to a multiple of " + std::to_string(options.expert) +
+               ", or use parallel.expert = 1.");
+  return built;
 }
 
 // Before anything has asked where they lie.
@@ -312,8 +328,8 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
 
 std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
     std::unique_ptr<parallel::StepSync> own) {
-  if (grid.tensor == nullptr) return own;
-  return std::make_unique<parallel::CutSync>(std::move(own), *grid.tensor, parts);
+  if (grid.cut == nullptr) return own;
+  return std::make_unique<parallel::CutSync>(std::move(own), *grid.cut, grid.tensor_ranks(), parts);
 }
 
 // Where weights are whole, ranks of a stage are at different passes.

@@ -42,6 +42,10 @@ struct StrategyOptions {
   /// blocks ask their LayerFactory for attention (GPT, BERT). Twice as many divide the sequence
   /// length. As `tensor`: within a tolerance.
   int context = 1;
+  /// Ranks that share the experts of each mixture (models/experts.h), each with its own of a
+  /// micro-batch's sequences, which it divides, as it divides data x shard ranks, of which groups
+  /// are consecutive. Everything else is whole on each of them. As `context` in what it changes.
+  int expert = 1;
   /// Ranks that share the tensors of each layer, where the model's blocks ask their LayerFactory
   /// for them (GPT, BERT, MLP). Weights agree with one process's within a tolerance (NUMERICS.md);
   /// what else is chosen here changes no bit of them.
@@ -146,8 +150,9 @@ class Strategy final : public Saveable {
   /// The same for several sums in one pass, each divided by the count: loss, right answers, ...
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
   /// Forward only: the last block's value (generation). Under zero3 and hybrid, in a pipeline and
-  /// with tensor or context parallelism, where no rank has a full copy, collective: all ranks call
-  /// it with micro-batches of one shape. Where ranks train copies of their own, by this rank's.
+  /// with tensor, context or expert parallelism, where no rank has a full copy, collective: all
+  /// ranks call it with micro-batches of one shape. Where ranks train copies of their own, by this
+  /// rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
@@ -158,9 +163,8 @@ class Strategy final : public Saveable {
   /// SHA-256 over all weights: name, shape, type, bytes, in name order. Hex. Collective where
   /// ranks hold parts of the weights, or copies of their own (then of what evaluate() sees).
   std::string weights_hash();
-  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline, tensor), or of
-  /// sequences (context): infer() is
-  /// collective.
+  /// False where ranks hold parts of the weights (zero3, hybrid, pipeline, tensor, expert), or of
+  /// sequences (context): infer() is collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
   /// Lanes in use, and why they are fewer than asked for (empty: they are not). Known after the

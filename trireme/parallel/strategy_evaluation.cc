@@ -27,9 +27,7 @@ at::Tensor all_positions(const at::Tensor& own, comm::Communicator& group) {
 }  // namespace
 
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
-                                             const std::vector<Loss>& own_sums) {
-  std::vector<Loss> sums;
-  for (const Loss& sum : own_sums) sums.push_back(of_all_positions(sum));
+                                             const std::vector<Loss>& sums) {
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   const auto common = common_weights();
@@ -40,13 +38,16 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
   const kernel::Assignment shares = kernel::contiguous(grid.data().size());
   sync->begin(0, evaluation_order(batches));
   for (const Batch& given : batches) {
-    const Batch batch = own_part(given);
+    Batch batch = given;
+    for (MicroBatch& micro : batch.micro) micro = own_part(micro, even(micro));
     const std::size_t first = trees.size();
     for (std::size_t i = 0; i < sums.size(); ++i)
       trees.emplace_back(batch.total, shares, grid.data().rank());
     each_output(batch, [&](std::size_t micro, const models::Value& output) {
       for (std::size_t i = 0; i < sums.size(); ++i)
-        trees[first + i].add(sums[i](output, batch.micro[micro]).item<double>());
+        trees[first + i].add(
+            of_all_ranks(sums[i](output, batch.micro[micro]), even(given.micro[micro]))
+                .item<double>());
     });
     for (std::size_t i = 0; i < sums.size() && grid.last != nullptr; ++i)
       works.push_back(trees[first + i].reduce(*grid.last, seat.reduce, "validation loss"));
@@ -105,10 +106,7 @@ std::vector<parallel::Use> Strategy::Impl::evaluation_order(
 }
 
 models::Value Strategy::Impl::infer(const MicroBatch& whole) {
-  const MicroBatch micro =
-      grid.context == nullptr
-          ? whole
-          : parallel::cut_positions(whole, grid.context->rank(), grid.context->size());
+  const MicroBatch micro = own_part(whole, false);
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   parts.train(false);

@@ -63,9 +63,13 @@ struct Strategy::Impl {
   /// Before anything of the step: where a rank waits for others in the middle of a pass, which may
   /// be before its first bucket.
   bool enters_gate_first() const { return grid.pipeline != nullptr || grid.layer != nullptr; }
-  /// Of a context-parallel rank: its positions, and the loss of all ranks' as the value of its own.
-  Batch own_part(const Batch& batch) const;
-  Loss of_all_positions(const Loss& loss) const;
+  /// Of a rank that shares micro-batches: its positions and sequences, and the loss of all ranks'
+  /// as the value of its own. Not `even`: experts' ranks do not divide the sequences, and each has
+  /// all of them.
+  MicroBatch own_part(const MicroBatch& micro, bool even) const;
+  at::Tensor of_all_ranks(at::Tensor loss, bool even) const;
+  /// Whether experts' ranks divide its sequences.
+  bool even(const MicroBatch& micro) const;
   /// For as long as the result lives, this thread's blocks and losses are those of `layers`.
   std::unique_ptr<models::LayersScope> use_layers() const;
   /// That this rank was blocked on communication so far, in all its groups.

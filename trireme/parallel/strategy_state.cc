@@ -78,31 +78,33 @@ std::string Strategy::Impl::pipeline_hash() const {
   return hash.finish();
 }
 
-// The whole of what tensor-parallel ranks have parts of: collective over them, then.
+// The whole of what ranks that share layers have parts of: collective over them, then.
 at::Tensor Strategy::Impl::joined(const std::string& name, const at::Tensor& own) const {
   const models::Part part = part_named(name);
-  if (part.of == 1) return own;
+  if (part.everywhere()) return own;
   std::vector<at::Tensor> all;
   std::vector<std::size_t> counts;
   std::int64_t total = 0;
   const std::vector<std::int64_t> whole = parallel::shape_of_whole(own.sizes().vec(), part);
   std::vector<std::vector<std::int64_t>> shapes;
-  for (int rank = 0; rank < part.of; ++rank) {
-    models::Part one = part;
-    one.index = rank;
-    shapes.push_back(parallel::shape_of_part(whole, one));
-    counts.push_back(static_cast<std::size_t>(c10::multiply_integers(shapes.back())));
+  for (int rank = 0; rank < grid.cut->size(); ++rank) {
+    counts.push_back(0);
+    if (!parallel::is_first_with(part, rank, grid.tensor_ranks())) continue;
+    shapes.push_back(
+        parallel::shape_of_part(whole, parallel::part_on(part, rank, grid.tensor_ranks())));
+    counts.back() = static_cast<std::size_t>(c10::multiply_integers(shapes.back()));
     total += static_cast<std::int64_t>(counts.back());
   }
   const at::Tensor flat = at::empty({total}, own.options());
-  grid.tensor
-      ->all_gather_v(tensor::to_buffer(own.contiguous()), tensor::to_buffer(flat), counts,
-                     {.label = name})
+  const bool sends = counts[static_cast<std::size_t>(grid.cut->rank())] > 0;
+  grid.cut
+      ->all_gather_v(tensor::to_buffer(sends ? own.contiguous() : flat.narrow(0, 0, 0)),
+                     tensor::to_buffer(flat), counts, {.label = name})
       .wait();
   std::int64_t at = 0;
-  for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
-    const auto count = static_cast<std::int64_t>(counts[rank]);
-    all.push_back(flat.narrow(0, at, count).view(shapes[rank]));
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    const std::int64_t count = c10::multiply_integers(shape);
+    all.push_back(flat.narrow(0, at, count).view(shape));
     at += count;
   }
   return parallel::whole_of(all, part);
@@ -116,7 +118,7 @@ models::Part Strategy::Impl::part_named(const std::string& parameter) const {
 
 // Of state, too: "optimizer/NAME.exp_avg".
 std::vector<NamedShard> Strategy::Impl::of_whole(std::vector<NamedShard> own) const {
-  if (grid.tensor == nullptr) return own;
+  if (grid.cut == nullptr) return own;
   std::map<std::string, models::Part> known;
   for (const parallel::ModelTensor& one : parts.parameters()) known.emplace(one.name, one.part);
   std::vector<NamedShard> shards;

@@ -1,5 +1,6 @@
 #include <ATen/ops/full_like.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/parallel/context/positions.h"
 #include "trireme/parallel/equal_gradients.h"
+#include "trireme/parallel/group_layers.h"
 #include "trireme/parallel/overflow.h"
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/parallel/tensor/regions.h"
@@ -238,11 +240,16 @@ void Strategy::Impl::apply(StepResult& result) {
 void Strategy::Impl::require_equal_gradients() {
   equal_gradients = true;
   if (grid.context != nullptr) parallel::require_equal_gradients(*grid.context, sync->owned());
-  if (grid.tensor == nullptr || plan.sharded()) return;
-  std::vector<optim::OwnedSlice> whole;
-  for (const optim::OwnedSlice& slice : sync->owned())
-    if (parts.parameters()[slice.parameter].part.of == 1) whole.push_back(slice);
-  parallel::require_equal_gradients(*grid.tensor, whole);
+  const auto compare = [this](comm::Communicator& group, const auto& has_part) {
+    std::vector<optim::OwnedSlice> whole;
+    for (const optim::OwnedSlice& slice : sync->owned())
+      if (!has_part(parts.parameters()[slice.parameter].part)) whole.push_back(slice);
+    parallel::require_equal_gradients(group, whole);
+  };
+  if (grid.expert != nullptr)
+    compare(*grid.expert, [](const models::Part& part) { return part.places > 1; });
+  if (grid.tensor != nullptr && !plan.sharded())
+    compare(*grid.tensor, [](const models::Part& part) { return part.of > 1; });
 }
 
 // 1 where the norm is within bounds (or none was taken).
@@ -260,7 +267,7 @@ void Strategy::Impl::update(double scale) {
 
 // Before the vote, in a step of this rank's own: what the others have to know of its gradient.
 void Strategy::Impl::settle_own(Ballot& ballot) {
-  if (!steps_alone()) return;
+  if (!steps_alone() || ballot.overflow) return;  // what did not fit into fp16 is no sum's fault
   sync->settle();
   if (options.clip > 0) ballot.squares = sync->squared_norm();
   if (options.clip > 0 && std::isfinite(ballot.squares)) return;
@@ -320,26 +327,35 @@ Duration Strategy::Impl::time_waited() const {
   return waited;
 }
 
-Batch Strategy::Impl::own_part(const Batch& batch) const {
-  if (grid.context == nullptr) return batch;
-  Batch own = batch;
-  for (MicroBatch& micro : own.micro)
-    micro = parallel::cut_positions(micro, grid.context->rank(), grid.context->size());
+bool Strategy::Impl::even(const MicroBatch& micro) const {
+  return std::all_of(micro.fields.begin(), micro.fields.end(), [this](const auto& field) {
+    return field.second.size(0) % grid.expert_ranks() == 0;
+  });
+}
+
+MicroBatch Strategy::Impl::own_part(const MicroBatch& micro, bool even) const {
+  MicroBatch own = micro;
+  if (grid.expert != nullptr && even)
+    own = parallel::own_sequences(own, grid.expert->rank(), grid.expert->size());
+  if (grid.context != nullptr)
+    own = parallel::cut_positions(own, grid.context->rank(), grid.context->size());
   return own;
 }
 
 // Backward begins with 1 at this rank's own sum.
-Loss Strategy::Impl::of_all_positions(const Loss& loss) const {
-  if (grid.context == nullptr) return loss;
-  return [this, loss](const models::Value& output, const MicroBatch& micro) {
-    return parallel::leave_cut(loss(output, micro), *grid.context);
-  };
+at::Tensor Strategy::Impl::of_all_ranks(at::Tensor loss, bool even) const {
+  if (grid.context != nullptr) loss = parallel::leave_cut(loss, *grid.context);
+  if (grid.expert != nullptr && even) loss = parallel::leave_cut(loss, *grid.expert);
+  return loss;
 }
 
 StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   TRIREME_CHECK(!averaged);
-  const Batch batch = own_part(given);
-  const Loss loss = of_all_positions(own_loss);
+  Batch batch = given;
+  for (MicroBatch& micro : batch.micro) micro = own_part(micro, true);
+  const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
+    return of_all_ranks(own_loss(output, micro), true);
+  };
   const auto span = traced("step");
   const TimePoint start = seat.world->waiter()->now();
   const Duration waited = time_waited();

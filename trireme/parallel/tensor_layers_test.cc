@@ -197,6 +197,35 @@ TEST(TensorLayers, AreCutOutOfTheWholeOnes) {
   }
 }
 
+// Of a group of 3 places x 2 tensor-parallel ranks.
+TEST(TensorLayers, ExpertsAreOnOneOfTheirPlaces) {
+  const at::Tensor whole = at::arange(12 * 5).view({12, 5});
+  const models::Part none;
+  for (const models::Part& part : {models::Part{.whole = 12, .holder = 1, .places = 3},
+                                   {.dim = 1, .of = 2, .whole = 5, .holder = 2, .places = 3},
+                                   {.dim = 0, .of = 2, .sections = 3, .whole = 12},
+                                   none}) {
+    std::vector<at::Tensor> parts;
+    for (int rank = 0; rank < 6; ++rank) {
+      const models::Part own = parallel::part_on(part, rank, 2);
+      EXPECT_EQ(own.here(), part.places == 1 || rank / 2 == part.holder);
+      const at::Tensor cut = parallel::part_of(whole, own);
+      EXPECT_EQ(cut.numel() > 0, own.here());
+      EXPECT_EQ(parallel::shape_of_part({12, 5}, own), cut.sizes().vec());
+      EXPECT_EQ(parallel::shape_of_whole(cut.sizes().vec(), own), whole.sizes().vec());
+      if (parallel::is_first_with(part, rank, 2)) parts.push_back(cut);
+      const NamedShard shard{.name = "w",
+                             .dtype = DType::I64,
+                             .shape = cut.sizes().vec(),
+                             .end = cut.numel(),
+                             .local = cut};
+      EXPECT_EQ(parallel::shards_of_whole(shard, own).empty(), !own.here());
+    }
+    EXPECT_EQ(parts.size(), static_cast<std::size_t>(part.of));
+    EXPECT_TRUE(at::equal(parallel::whole_of(parts, part), whole));
+  }
+}
+
 TEST(TensorLayers, ShardsOfPartsLieWhereTheWholeTensorHasThem) {
   const at::Tensor whole = at::arange(6 * 8 * 3).view({6, 8, 3});
   for (const int dim : {0, 1, 2}) {

@@ -35,7 +35,7 @@ std::string counted(std::int64_t count, const std::string& word, const std::stri
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
-// "parallel.pipeline x parallel.tensor = 2 x 2 = 4"
+// "parallel.pipeline x parallel.tensor = 2 x 2 = 4"; experts are shared by ranks of data x shard.
 std::string axes_of(const Job& job) {
   std::string names, numbers;
   int axes = 0;
@@ -47,7 +47,40 @@ std::string axes_of(const Job& job) {
     numbers += (axes == 0 ? "" : " x ") + text(size);
     ++axes;
   }
-  return names + " = " + numbers + (axes > 1 ? " = " + text(job.model_ranks()) : std::string());
+  return names + " = " + numbers +
+         (axes > 1 ? " = " + text(job.model_ranks() / job.expert) : std::string());
+}
+
+// "7 = 3 x 2 + 1"
+std::string division(std::int64_t number, std::int64_t divisor) {
+  return text(number) + " = " + text(number / divisor) + " x " + text(divisor) + " + " +
+         text(number % divisor);
+}
+
+void check_experts(const Job& job) {
+  if (job.expert == 1) return;
+  const std::string axis = "parallel.expert = " + text(job.expert);
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "plan", .label = "parallel.expert", .advice = advice});
+  };
+  const int model = job.model_ranks() / job.expert, data = job.ranks / model;
+  if (data % job.expert != 0)
+    refuse(
+        axis + " does not divide data x shard: " +
+            (model > 1 ? text(job.ranks) + " ranks / " + text(model) + " = " + text(data) + ", and "
+                       : std::string()) +
+            division(data, job.expert),
+        "Use a multiple of " + text(job.model_ranks()) + " ranks.");
+  if (job.experts == 0)
+    refuse(axis + " shares the experts of mixtures, and this model has none",
+           "Set model.experts to a multiple of " + text(job.expert) +
+               ", or leave parallel.expert out.");
+  if (job.experts > 0 && job.experts % job.expert != 0)
+    refuse(axis + " does not divide the experts: " + division(job.experts, job.expert),
+           "Set model.experts to a multiple of " + text(job.expert) + ".");
+  if (job.micro % job.expert != 0)
+    refuse(axis + " does not divide a micro-batch: batch.micro " + division(job.micro, job.expert),
+           "Set batch.micro to a multiple of " + text(job.expert) + ".");
 }
 
 void check_arithmetic(const Job& job) {
@@ -59,13 +92,13 @@ void check_arithmetic(const Job& job) {
                        .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
-  const int model = job.model_ranks();
-  if (model < 1 || job.ranks % model != 0) {
+  const int cut = job.model_ranks() / job.expert;
+  if (cut < 1 || job.ranks % cut != 0) {
     throw ConfigError(
-        axes_of(job) + " does not divide the ranks: " + text(job.ranks) + " = " +
-            text(job.ranks / model) + " x " + text(model) + " + " + text(job.ranks % model),
-        {.operation = "plan", .advice = "Use a multiple of " + text(model) + " ranks."});
+        axes_of(job) + " does not divide the ranks: " + division(job.ranks, cut),
+        {.operation = "plan", .advice = "Use a multiple of " + text(cut) + " ranks."});
   }
+  check_experts(job);
   if (job.data_ranks() > micro_batches) {
     throw ConfigError(
         text(job.data_ranks()) + (job.model_ranks() > 1 ? " copies of the model" : " ranks") +
@@ -73,7 +106,7 @@ void check_arithmetic(const Job& job) {
             " / batch.micro " + text(job.micro) + " = " + text(micro_batches) + ", so " +
             text(job.data_ranks() - micro_batches) + " of them would have nothing to do",
         {.operation = "plan",
-         .advice = "Use --ranks " + text(micro_batches * model) +
+         .advice = "Use --ranks " + text(micro_batches * job.model_ranks()) +
                    " or fewer, a smaller batch.micro or a larger batch.global."});
   }
 }
@@ -128,7 +161,7 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   // Norms and biases that every tensor-parallel rank has are not worth a line.
-  const std::int64_t n = (job.parameters + job.holders() - 1) / job.holders();
+  const std::int64_t n = job.held_parameters();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool half = in_16_bits(job);
   const std::int64_t compute = half ? 2 : master;
@@ -172,6 +205,8 @@ std::string model_parallel_name(const TrainingPlan& plan) {
     name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
            " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)";
   }
+  if (job.expert > 1)
+    name += (name.empty() ? "" : " x ") + counted(job.expert, "expert-parallel rank");
   if (job.context > 1)
     name += (name.empty() ? "" : " x ") + counted(job.context, "context-parallel rank");
   if (job.tensor > 1)
@@ -179,7 +214,7 @@ std::string model_parallel_name(const TrainingPlan& plan) {
             (job.sequence ? " (and sequence parallel)" : "");
   Job one = job;
   one.ranks = job.data_ranks();
-  one.pipeline = one.context = one.tensor = 1;
+  one.pipeline = one.expert = one.context = one.tensor = 1;
   return name + (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
 }
 
@@ -206,9 +241,8 @@ Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
 // Replicas of hybrid reduce an owner's part among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::int64_t parameters = job.parameters / job.holders();
   const std::size_t master = job.precision == "fp64" ? 8 : 4;
-  const auto bytes = static_cast<std::size_t>(parameters) * master;
+  const auto bytes = static_cast<std::size_t>(job.held_parameters()) * master;
   Communication communication = all_reduce_of(job, job.owners, bytes);
   const double half = communication.seconds / 2;
   const double gather = in_16_bits(job) ? half / 2 : half;
@@ -228,7 +262,7 @@ Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (shards(job)) return sharded_communication_of(plan);
   const std::size_t bytes =
-      static_cast<std::size_t>(job.parameters / job.holders() *
+      static_cast<std::size_t>(job.held_parameters() *
                                (job.exchange.every > 0 ? job.exchange.moved : 1)) *
       (job.precision == "fp64" ? 8 : 4);
   if (job.exchange.every > 0 && job.exchange.messages > 0)
@@ -266,7 +300,7 @@ std::string milliseconds(double seconds) {
 
 // Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
-  if (job.simulated || job.context * job.tensor > 1) return 1;
+  if (job.simulated || job.together() > 1) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
 
@@ -408,8 +442,9 @@ std::string explain(const TrainingPlan& plan) {
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
   }
   out << few_line(plan);
-  for (const auto& [name, size] :
-       {std::pair{"parallel.context", job.context}, {"parallel.tensor", job.tensor}}) {
+  for (const auto& [name, size] : {std::pair{"parallel.expert", job.expert},
+                                   {"parallel.context", job.context},
+                                   {"parallel.tensor", job.tensor}}) {
     if (size == 1) continue;
     out << "  bits     " << name << " = " << size
         << " adds in another order than one process: weights agree within a tolerance, and are "

@@ -72,20 +72,31 @@ struct Job {
   std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
   int owners = 1;                      // ranks that share one copy
   Exchange exchange;
-  std::int64_t largest_blocks = 0;  // parameters of the two largest neighbouring blocks
-  int pipeline = 1;                 // of the ranks; each holds about this part of the model
-  std::int64_t blocks = 0;          // that a pipeline can be cut between; 0: not known
-  std::string schedule = "1f1b";    // of a pipeline: by name, or a file's
-  int chunks = 0;                   // stages a rank holds; 0: as few as the schedule can have
-  int context = 1;                  // of the ranks; they share the positions of each sequence
-  int tensor = 1;                   // of the ranks; they share the tensors of each layer
-  bool sequence = false;            // and what lies between those that are cut
-  int layer_sums = 0;               // that they wait for in a micro-batch, each of
+  // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
+  std::int64_t largest_blocks = 0;
+  int pipeline = 1;                    // of the ranks; each holds about this part of the model
+  std::int64_t blocks = 0;             // that a pipeline can be cut between; 0: not known
+  std::string schedule = "1f1b";       // of a pipeline: by name, or a file's
+  int chunks = 0;                      // stages a rank holds; 0: as few as the schedule can have
+  int expert = 1;                      // of the ranks; they share the experts of each mixture
+  int experts = -1;                    // of each mixture; 0: there is none; -1: not known
+  std::int64_t expert_parameters = 0;  // of `parameters`
+  int context = 1;                     // of the ranks; they share the positions of each sequence
+  int tensor = 1;                      // of the ranks; they share the tensors of each layer
+  bool sequence = false;               // and what lies between those that are cut
+  int layer_sums = 0;                  // that they wait for in a micro-batch, each of
   std::int64_t layer_sum_bytes = 0;
   /// Ranks that hold one copy of the model together, and that compute one micro-batch together.
   int holders() const noexcept { return pipeline * tensor; }
-  int model_ranks() const noexcept { return pipeline * context * tensor; }
+  int together() const noexcept { return expert * context * tensor; }
+  int model_ranks() const noexcept { return pipeline * together(); }
+  /// Groups of ranks that each compute micro-batches of their own.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
+  /// Of a rank: its part of the model.
+  std::int64_t held_parameters() const noexcept {
+    const std::int64_t own = parameters - expert_parameters + expert_parameters / expert;
+    return (own + holders() - 1) / holders();
+  }
   int ranks = 1, lanes = 1, kernel_threads = 1;
   int usable_cores = 1;
   std::string cores_reason, transport, algorithm;

@@ -178,6 +178,44 @@ TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
   EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
 }
 
+// Of 1000 parameters 600 are of four experts, which two ranks share.
+TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
+  const auto on = [](int ranks, int expert, std::int64_t micro = 4) {
+    plan::Job one = job(32, micro, ranks);
+    one.expert = expert;
+    one.experts = 4;
+    one.expert_parameters = 600;
+    return one;
+  };
+  const plan::TrainingPlan plan = plan::make_plan(on(4, 2));
+  EXPECT_EQ(plan.memory.weights, (400 + 300) * 4);
+  EXPECT_EQ(plan.memory.optimizer, (400 + 300) * 8);
+  EXPECT_EQ(plan.micro_per_rank, 4);  // two groups
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("2 expert-parallel ranks x 2, plain data parallel"),
+                    HasSubstr("parallel.expert = 2 adds in another order")));
+  plan::Job mesh = on(16, 2);
+  mesh.pipeline = mesh.tensor = 2;
+  EXPECT_EQ(plan::make_plan(mesh).memory.weights, 700 / 4 * 4);
+  plan::Job sharded = on(4, 2);
+  sharded.sync = "zero1";
+  sharded.owners = 2;
+  EXPECT_EQ(plan::make_plan(sharded).memory.optimizer, 350 * 8);
+
+  EXPECT_THAT(refusal(on(5, 2)), HasSubstr("parallel.expert = 2 does not divide data x shard: 5 = "
+                                           "2 x 2 + 1"));
+  plan::Job odd = on(6, 2);
+  odd.pipeline = 2;
+  EXPECT_THAT(refusal(odd), HasSubstr("6 ranks / 2 = 3, and 3 = 1 x 2 + 1"));
+  EXPECT_THAT(refusal(on(3, 3)), HasSubstr("does not divide the experts: 4 = 1 x 3 + 1"));
+  EXPECT_THAT(refusal(on(4, 4, 2)), HasSubstr("batch.micro 2 = 0 x 4 + 2"));
+  plan::Job dense = on(2, 2);
+  dense.experts = 0;
+  EXPECT_THAT(refusal(dense), HasSubstr("this model has none"));
+  dense.experts = -1;  // its blocks are not known: the Strategy looks
+  EXPECT_THAT(refusal(dense), HasSubstr("nothing was thrown"));
+}
+
 TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   const plan::Memory two = plan::make_plan(job(8, 1, 2)).memory;
   EXPECT_EQ(two.program, 70);

@@ -31,8 +31,9 @@ bool insisted(const config::Config& config, const char* key) {
 std::vector<Layout> layouts(const config::Config& config, const Settings& settings, int ranks) {
   if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
   std::vector<Layout> all = {{"plain"}};
-  const int data = ranks / std::max(1, settings.strategy.pipeline * settings.strategy.context *
-                                           settings.strategy.tensor);
+  const StrategyOptions& given = settings.strategy;
+  const int data =
+      ranks / std::max(1, given.pipeline * given.expert * given.context * given.tensor);
   if (data <= 1) return all;
   all.insert(all.end(), {{"zero1"}, {"zero2"}});
   for (int shard = 2; shard < data; ++shard)
@@ -46,7 +47,7 @@ int most_lanes(const Settings& settings, int ranks, std::int64_t micro) {
   const std::int64_t micro_batches = settings.batches.batch / micro;
   const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
   if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap as it is
-  if (settings.strategy.context * settings.strategy.tensor > 1)
+  if (settings.strategy.expert * settings.strategy.context * settings.strategy.tensor > 1)
     return 1;  // ranks go through a layer together
   const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));

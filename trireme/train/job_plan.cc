@@ -54,25 +54,25 @@ std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivat
                                                 const StrategyOptions& strategy) {
   for (models::BlockActivations& block : blocks) {
     const std::int64_t whole = strategy.sequence ? 0 : block.whole;
-    const int context = strategy.context;
-    block.kept = (whole + (block.kept - whole) / strategy.tensor) / context;
-    block.probabilities /= strategy.tensor * context;
-    block.inputs /= (strategy.sequence ? strategy.tensor : 1) * context;
+    const int tokens = strategy.expert * strategy.context;  // ranks that share them
+    block.kept = (whole + (block.kept - whole) / strategy.tensor) / tokens;
+    block.probabilities /= strategy.tensor * tokens;
+    block.inputs /= (strategy.sequence ? strategy.tensor : 1) * tokens;
   }
   return blocks;
 }
 
-// `data`: of job.ranks, those that are left for it.
-void check_data(const Settings& settings, const plan::Job& job, int data) {
-  const int asked = settings.strategy.data;
+// Experts are shared by ranks of data x shard.
+void check_data(const Settings& settings, const plan::Job& job) {
+  const int asked = settings.strategy.data, data = std::max(1, job.data_ranks()) * job.expert;
   if (asked == 0 || asked == data || asked * job.owners == data) return;
-  const int wanted = asked * job.model_ranks();
+  const int model = job.model_ranks() / job.expert, wanted = asked * model;
   throw ConfigError(
       "parallel.data = " + std::to_string(asked) +
           (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) : "") +
           (job.context > 1 ? " x parallel.context = " + std::to_string(job.context) : "") +
           (job.tensor > 1 ? " x parallel.tensor = " + std::to_string(job.tensor) : "") +
-          (job.model_ranks() > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
+          (model > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
           std::to_string(job.ranks) + " ranks were asked for",
       {.operation = "plan",
        .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
@@ -165,10 +165,13 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.pipeline = settings.strategy.pipeline;
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
+  job.expert = settings.strategy.expert;
+  job.experts = figures.experts;
+  job.expert_parameters = figures.expert_parameters;
   job.context = settings.strategy.context;
   job.tensor = settings.strategy.tensor;
   job.layer_sums = figures.layer_sums;
-  job.layer_sum_bytes = figures.layer_sum_bytes / job.context;
+  job.layer_sum_bytes = figures.layer_sum_bytes / job.context / job.expert;
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
   parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
@@ -179,7 +182,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sync = sync.sync;
   job.owners = sync.owners;
   if (sync.local) job.exchange = exchange_of(settings, data);
-  job.largest_blocks = figures.largest_neighbours;
+  job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
+                       figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;
   job.kernel_threads = settings.kernel_threads;
   job.lanes = settings.strategy.lanes;
@@ -192,7 +196,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.memory_limit = settings.memory_limit;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_tuning(job, settings);
-  check_data(settings, job, data);
+  check_data(settings, job);
   set_recompute(job, settings, figures);
   return plan::make_plan(job);
 }

@@ -33,6 +33,10 @@ struct ModelFigures {
   /// many bytes each time.
   int layer_sums = 0;
   std::int64_t layer_sum_bytes = 0;
+  /// Of each mixture; 0: there is none; -1: not known. Of `parameters` and `largest_neighbours`,
+  /// those of experts.
+  int experts = -1;
+  std::int64_t expert_parameters = 0, expert_neighbours = 0;
 };
 
 /// A model as a configuration describes it.

@@ -382,9 +382,12 @@ void add_parallel_keys(config::Schema& schema) {
               "(GPT, BERT); twice as many divide its length. Weights agree with one process's "
               "within a tolerance.",
               1, 9999});
-  for (const char* axis : {"expert"}) {
-    schema.add({std::string("parallel.") + axis, whole(1), "Ranks along this axis.", 1, 1});
-  }
+  schema.add(
+      {"parallel.expert", whole(1),
+       "Ranks that share the experts of each mixture (model.experts), each with its own of a "
+       "micro-batch's sequences; it divides all three, and data x shard. Weights agree with "
+       "one process's within a tolerance.",
+       1, 9999});
   add_memory_keys(schema);
   add_comm_keys(schema);
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
@@ -597,6 +600,7 @@ Settings::Settings(const config::Config& config) {
               .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),
               .context = static_cast<int>(integer("parallel.context")),
+              .expert = static_cast<int>(integer("parallel.expert")),
               .tensor = static_cast<int>(integer("parallel.tensor")),
               .sequence = config.boolean("parallel.sequence"),
               .schedule = config.text("parallel.schedule"),

@@ -265,7 +265,6 @@ TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
 
 TEST(Settings, WhatIsNotThereYetIsRefused) {
   EXPECT_THAT(refusal({"parallel.sync=server"}), HasSubstr("plain"));
-  EXPECT_THAT(refusal({"parallel.expert=2"}), HasSubstr("out of range"));
   EXPECT_THAT(refusal({"memory.recompute=\"all\""}), HasSubstr("none, selective, full, every-K"));
 }
 

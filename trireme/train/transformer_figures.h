@@ -28,7 +28,13 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
       .flops = training_flops(config, tokens),
       // Two a layer, forward and backward; the embedding's, and the head's input's.
       .layer_sums = 4 * config.layers + 2,
-      .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4)};
+      .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4),
+      .experts = 0};
+  if constexpr (requires { config.experts; }) {
+    figures.experts = config.experts;
+    figures.expert_parameters = config.layers * expert_parameters(config);
+    figures.expert_neighbours = largest_neighbouring_layers(config) * expert_parameters(config);
+  }
   const double head = forward(no_layers);
   for (std::size_t i = 1; i + 1 < figures.activations.size(); ++i) {
     models::BlockActivations& layer = figures.activations[i];

@@ -13,9 +13,10 @@ BucketLayout make_bucket_layout(std::span<const Accumulated> parameters,
     const Accumulated& parameter = parameters[i];
     const auto count = static_cast<std::size_t>(parameter.count);
     const std::size_t bytes = count * size_of(parameter.sum);
-    const bool open =
-        !layout.buckets.empty() && layout.buckets.back().sum == parameter.sum &&
-        layout.buckets.back().bytes() + bytes <= static_cast<std::size_t>(bucket_bytes);
+    const bool fits = !layout.buckets.empty() && (bytes == 0 || layout.buckets.back().count == 0 ||
+                                                  layout.buckets.back().bytes() + bytes <=
+                                                      static_cast<std::size_t>(bucket_bytes));
+    const bool open = fits && layout.buckets.back().sum == parameter.sum;
     if (!open) layout.buckets.push_back({.sum = parameter.sum});
     BucketLayout::Bucket& bucket = layout.buckets.back();
     layout.place_of[i] = {static_cast<std::uint32_t>(layout.buckets.size() - 1),

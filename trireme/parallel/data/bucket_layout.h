@@ -44,7 +44,7 @@ struct BucketLayout {
 };
 
 /// A bucket is closed when it holds `bucket_bytes` or the type changes; a larger parameter has its
-/// own.
+/// own, and one without elements goes with what is there.
 BucketLayout make_bucket_layout(std::span<const Accumulated> parameters, std::int64_t bucket_bytes);
 
 }  // namespace parallel

@@ -19,6 +19,17 @@ TEST(BucketLayout, PacksInReverseOrderAlignedAndBySize) {
   EXPECT_EQ(layout.place_of[1].entry, 2u);
 }
 
+// Of another rank's experts, say: nothing is to be sent for them alone.
+TEST(BucketLayout, WhatIsEmptyHasNoBucketOfItsOwn) {
+  const std::vector<parallel::Accumulated> parameters = {
+      {"a", 1000}, {"b", 0}, {"c", 1000}, {"d", 0}};
+  const auto layout = parallel::make_bucket_layout(parameters, 512);
+  ASSERT_EQ(layout.buckets.size(), 2u);
+  EXPECT_EQ(layout.buckets[0].count, 1008u);
+  EXPECT_EQ(layout.buckets[0].entries.size(), 3u);  // d, c, b
+  EXPECT_EQ(layout.buckets[1].count, 1008u);
+}
+
 TEST(BucketLayout, TypesDoNotShareABucket) {
   const std::vector<parallel::Accumulated> parameters = {
       {"a", 4, DType::F32}, {"b", 4, DType::F64}, {"c", 4, DType::F32}};

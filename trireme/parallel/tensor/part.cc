@@ -26,6 +26,7 @@ std::int64_t product(const std::vector<std::int64_t>& sizes, std::size_t begin, 
 }  // namespace
 
 at::Tensor part_of(const at::Tensor& whole, const Part& part) {
+  if (!part.here()) return whole.narrow(part.dim, 0, 0).contiguous();
   if (part.of == 1) return whole.contiguous();
   const std::int64_t n = part.whole / part.sections;
   std::vector<at::Tensor> cuts;
@@ -53,19 +54,34 @@ std::int64_t begin_of(const Part& part) {
 }
 
 std::vector<std::int64_t> shape_of_part(std::vector<std::int64_t> whole, const Part& part) {
-  if (part.of > 1)
-    whole[static_cast<std::size_t>(part.dim)] =
-        part.sections * length(part.whole / part.sections, part, part.index);
+  const auto dim = static_cast<std::size_t>(part.dim);
+  if (!part.here()) {
+    whole[dim] = 0;
+  } else if (part.of > 1) {
+    whole[dim] = part.sections * length(part.whole / part.sections, part, part.index);
+  }
   return whole;
 }
 
 std::vector<std::int64_t> shape_of_whole(std::vector<std::int64_t> own, const Part& part) {
-  if (part.of > 1) own[static_cast<std::size_t>(part.dim)] = part.whole;
+  if (!part.everywhere()) own[static_cast<std::size_t>(part.dim)] = part.whole;
   return own;
+}
+
+Part part_on(Part part, int rank, int tensor_ranks) {
+  if (part.places > 1) part.place = rank / tensor_ranks;
+  if (part.of > 1) part.index = rank % tensor_ranks;
+  return part;
+}
+
+bool is_first_with(const Part& part, int rank, int tensor_ranks) {
+  const int place = rank / tensor_ranks, index = rank % tensor_ranks;
+  return place == part.holder && (part.of > 1 || index == 0);
 }
 
 // Legend: a tensor is [outer, dim, inner], its dim is sections of n; a part has m of each n.
 std::vector<NamedShard> shards_of_whole(const NamedShard& own, const Part& part) {
+  if (!part.here()) return {};
   if (part.of == 1) return {own};
   const auto dim = static_cast<std::size_t>(part.dim);
   const std::vector<std::int64_t> shape = shape_of_whole(own.shape, part);
