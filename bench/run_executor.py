@@ -7,26 +7,21 @@
 bench/pipeline/executor_bench.cc says what is measured. Every round runs each schedule once; a figure is the median of
 the rounds' medians. Asked: a bubble within 3 percentage points of the simulated one, at most 20 us an action.
 """
-import argparse
 import json
 import pathlib
 import statistics
 import subprocess
 
-HERE = pathlib.Path(__file__).resolve().parent
+import turns
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser = turns.parser(__doc__, steps=6)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--micro", type=int, default=16)
     parser.add_argument("--times", default="4,4,4", help="F,I,W in milliseconds")
     parser.add_argument("--elements", type=int, default=65536, help="floats of a parcel")
     parser.add_argument("--schedules", nargs="+", default=["gpipe", "1f1b", "zb-h1"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
 
 
@@ -61,15 +56,13 @@ def table(figures):
         rows.append(f"| {schedule} | {100 * one['bubble']:.1f} % | {100 * one['simulated_bubble']:.1f} % | {apart:.1f} | "
                     f"{1e3 * one['seconds']:.1f} ms | {1e3 * one['simulated_seconds']:.1f} ms | {one['own_us']:.1f} us | "
                     f"{one['processor_us']:.1f} us |")
-    return "\n".join(rows)
+    return rows
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures))
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+    turns.finish(options, table(figures), figures)
 
 
 if __name__ == "__main__":

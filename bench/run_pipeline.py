@@ -8,8 +8,6 @@ Two ranks with one thread each, the GPT of bench/gpt.toml (6 layers, 6 heads, 38
 each run's first three. The bubble is of the last step of a traced run: recorded, and as the simulator has it from the
 recorded times of the passes. --picture draws these steps below one another; with --rounds 0 nothing else is done.
 """
-import argparse
-import json
 import pathlib
 import re
 import statistics
@@ -17,36 +15,34 @@ import subprocess
 import sys
 import tempfile
 
-import run_gpt
+import turns
 
-HERE = pathlib.Path(__file__).resolve().parent
 OWN = ("naive", "gpipe", "1f1b", "zb-h1")
 PEERS = ("gpipe", "1f1b")
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser = turns.parser(__doc__)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--picture", help="write an SVG of the traced steps here")
     return parser.parse_args()
 
 
 def own_command(options, schedule, data, out):
-    values = {"batch.global": 8, "batch.micro": 2, "parallel.pipeline": 2, "parallel.schedule": schedule,
-              "train.steps": options.steps}
-    words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    return [str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"), "--ranks", "2",
-            "--data", str(data), "--out", str(out), "--json", *words]
+    return turns.train(options, data, out, {"batch.global": 8, "batch.micro": 2, "parallel.pipeline": 2,
+                                            "parallel.schedule": schedule})
+
+
+def commands(options, data, out):
+    found = {f"trireme {one}": own_command(options, one, data, f"{out}-{one}") for one in OWN}
+    return found | {f"torch {one}": [options.python, str(turns.HERE / "peers" / "torch_pipeline.py"), "--data", str(data),
+                                     "--schedule", one, "--steps", str(options.steps)] for one in PEERS}
 
 
 def bubble(options, schedule, data, folder, pictures):
     """Shares of the last step that a rank waits: recorded, and simulated from the recorded passes; its picture."""
     out = folder / f"traced-{schedule}"
-    run_gpt.run(own_command(options, schedule, data, out) + ["--trace", str(folder / "trace.json")])
+    turns.run(own_command(options, schedule, data, out) + ["--trace", str(folder / "trace.json")])
     pictures.append((out / "passes.svg").read_text())
     text = subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "show", "schedule", "--recorded",
                            str(out / "passes.jsonl")], capture_output=True, text=True, check=True).stdout
@@ -72,16 +68,9 @@ def measure(options):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         data = folder / "data"
-        run_gpt.write_data(data)
-        for number in range(options.rounds):
-            commands = {f"trireme {one}": own_command(options, one, data, folder / f"run-{one}-{number}") for one in OWN}
-            commands |= {f"torch {one}": [options.python, str(HERE / "peers" / "torch_pipeline.py"), "--data", str(data),
-                                          "--schedule", one, "--steps", str(options.steps)] for one in PEERS}
-            for who, command in commands.items():
-                print(f"round {number + 1} of {options.rounds}: {who}", file=sys.stderr, flush=True)
-                seconds, _, loss = run_gpt.run(command)
-                figure = figures.setdefault(who, {"steps": [], "loss": loss})
-                figure["steps"] += seconds
+        turns.write_data(data)
+        for who, seconds, _, loss in turns.in_turns(options, lambda number: commands(options, data, folder / f"run-{number}")):
+            figures.setdefault(who, {"steps": [], "loss": loss})["steps"] += seconds
         for one in OWN:
             shares = bubble(options, one, data, folder, pictures)
             figures.setdefault(f"trireme {one}", {"steps": []})["bubble"] = shares
@@ -100,15 +89,13 @@ def table(figures):
         theirs = f"{peer['median']:.3f} s | {peer['median'] / own['median']:.2f}x" if peer else "| "
         recorded, simulated = own["bubble"]
         rows.append(f"| {one} | {own['median']:.3f} s | {recorded:.1f} % | {simulated:.1f} % | {theirs} |")
-    return "\n".join(rows)
+    return rows
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures))
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+    turns.finish(options, table(figures), figures)
 
 
 if __name__ == "__main__":

@@ -9,63 +9,55 @@ A policy with @DIR has memory.offload_activations = DIR besides.
 4 sequences of 256 bytes in one micro-batch, fp32. What it saves in bytes is counted by
 trireme/parallel/recompute_memory_test.cc, and predicted by the plan, whose figure stands beside the time. Policies
 take turns; a figure is the median of all steps but each run's first three."""
-import argparse
 import json
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 
-import run_gpt
-
-HERE = pathlib.Path(__file__).resolve().parent
+import turns
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=str(HERE.parent / "build"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8)
+    parser = turns.parser(__doc__, steps=8)
     parser.add_argument("--policies", nargs="+", default=["none", "selective", "every-2", "full"])
-    parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
 
 
-def command(options, data, policy, verb, *more):
+def values_of(policy):
     recompute, _, folder = policy.partition("@")
-    keys = {"batch.global": 4, "batch.micro": 4, "train.steps": options.steps, "memory.recompute": recompute,
-            "memory.offload_activations": folder}
-    words = [str(pathlib.Path(options.build) / "bin" / "trireme"), verb, str(HERE / "gpt.toml"), "--ranks", "1",
-             "--data", str(data), "--json", *more]
-    return words + [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    return {"batch.global": 4, "batch.micro": 4, "memory.recompute": recompute, "memory.offload_activations": folder}
+
+
+def measure(options):
+    """policy -> predicted bytes of activations, median seconds of a step"""
+    steps = {policy: [] for policy in options.policies}
+    planned = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        data = folder / "headers.txt"
+        turns.write_data(data)
+        for policy in options.policies:
+            plan = subprocess.run(turns.trireme(options, "plan", data, values_of(policy), ranks=1), stdout=subprocess.PIPE,
+                                  text=True, check=True)
+            planned[policy] = json.loads(plan.stdout)["predicted_activation_bytes"]
+        for policy, seconds, _, _ in turns.in_turns(options, lambda number: {
+                policy: turns.train(options, data, folder / f"run-{number}-{place}", values_of(policy), ranks=1)
+                for place, policy in enumerate(options.policies)}):
+            steps[policy] += seconds
+    return {policy: (planned[policy], statistics.median(steps[policy])) for policy in options.policies}
 
 
 def main():
     options = parse()
-    steps = {policy: [] for policy in options.policies}
-    planned = {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        run_gpt.write_data(data)
-        for policy in options.policies:
-            plan = subprocess.run(command(options, data, policy, "plan"), stdout=subprocess.PIPE, text=True, check=True)
-            planned[policy] = json.loads(plan.stdout)["predicted_activation_bytes"]
-        for number in range(options.rounds):
-            for policy in options.policies:
-                print(f"round {number + 1} of {options.rounds}: {policy}", file=sys.stderr, flush=True)
-                out = ["--out", str(pathlib.Path(folder) / f"run-{number}-{policy.replace('/', '_')}")]
-                steps[policy] += run_gpt.run(command(options, data, policy, "train", *out))[0]
-    median = {policy: statistics.median(seconds) for policy, seconds in steps.items()}
-    first = options.policies[0]
-    print("| memory.recompute | activations, planned | saved | step | more time |")
-    print("|---|---:|---:|---:|---:|")
-    for policy in options.policies:
-        print(f"| {policy} | {planned[policy] / 1e6:.1f} MB | {1 - planned[policy] / planned[first]:.0%} | "
-              f"{median[policy]:.3f} s | {median[policy] / median[first] - 1:+.0%} |")
-    if options.json:
-        rows = [{"policy": policy, "bytes": planned[policy], "step": median[policy]} for policy in options.policies]
-        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+    figures = measure(options)
+    first_bytes, first_step = figures[options.policies[0]]
+    rows = ["| memory.recompute | activations, planned | saved | step | more time |", "|---|---:|---:|---:|---:|"]
+    for policy, (planned, step) in figures.items():
+        rows.append(f"| {policy} | {planned / 1e6:.1f} MB | {1 - planned / first_bytes:.0%} | {step:.3f} s | "
+                    f"{step / first_step - 1:+.0%} |")
+    turns.finish(options, rows, [{"policy": policy, "bytes": planned, "step": step}
+                                 for policy, (planned, step) in figures.items()])
 
 
 if __name__ == "__main__":

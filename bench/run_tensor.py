@@ -7,16 +7,13 @@ Two ranks with one thread each, the GPT of bench/gpt.toml (6 layers, 6 heads, 38
 one micro-batch, fp32. Every round runs each program once; a figure is the median of the steps of all rounds, without
 each run's first three. Beside it the same job data parallel: what the sums that are waited for cost.
 """
-import argparse
-import json
 import pathlib
 import statistics
 import sys
 import tempfile
 
-import run_gpt
+import turns
 
-HERE = pathlib.Path(__file__).resolve().parent
 OWN = {
     "tensor": {"parallel.tensor": 2, "batch.micro": 8},
     "tensor, sequence": {"parallel.tensor": 2, "parallel.sequence": "true", "batch.micro": 8},
@@ -26,20 +23,15 @@ OWN = {
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser = turns.parser(__doc__)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--json", help="write the figures here")
     return parser.parse_args()
 
 
-def own_command(options, values, data, out):
-    values = {"batch.global": 8, "train.steps": options.steps} | values
-    words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    return [str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(HERE / "gpt.toml"), "--ranks", "2",
-            "--data", str(data), "--out", str(out), "--json", *words]
+def commands(options, data, out):
+    found = {who: turns.train(options, data, f"{out}-{who}", {"batch.global": 8} | values) for who, values in OWN.items()}
+    return found | {"torch": [options.python, str(turns.HERE / "peers" / "torch_tensor.py"), "--data", str(data),
+                              "--steps", str(options.steps)]}
 
 
 def measure(options):
@@ -47,18 +39,13 @@ def measure(options):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         data = folder / "data"
-        run_gpt.write_data(data)
-        for number in range(options.rounds):
-            commands = {who: own_command(options, values, data, folder / f"{who}-{number}") for who, values in OWN.items()}
-            commands["torch"] = [options.python, str(HERE / "peers" / "torch_tensor.py"), "--data", str(data),
-                                 "--steps", str(options.steps)]
-            for who, command in commands.items():
-                print(f"round {number + 1} of {options.rounds}: {who}", file=sys.stderr, flush=True)
-                seconds, exposed, loss = run_gpt.run(command)
-                figure = figures.setdefault(who, {"steps": [], "exposed": [], "loss": loss})
-                figure["steps"] += seconds
-                if exposed is not None:
-                    figure["exposed"].append(exposed)
+        turns.write_data(data)
+        for who, seconds, exposed, loss in turns.in_turns(
+                options, lambda number: commands(options, data, folder / f"run-{number}")):
+            figure = figures.setdefault(who, {"steps": [], "exposed": [], "loss": loss})
+            figure["steps"] += seconds
+            if exposed is not None:
+                figure["exposed"].append(exposed)
     for figure in figures.values():
         figure["median"] = statistics.median(figure["steps"])
     return figures
@@ -72,15 +59,13 @@ def table(figures):
         own = figures[who]
         theirs = f"{peer:.3f} s | {peer / own['median']:.2f}x" if who.startswith("tensor") else "| "
         rows.append(f"| {who} | {own['median']:.3f} s | {100 * statistics.median(own['exposed']):.0f} % | {theirs} |")
-    return "\n".join(rows)
+    return rows
 
 
 def main():
     options = parse()
     figures = measure(options)
-    print(table(figures))
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+    turns.finish(options, table(figures), figures)
 
 
 if __name__ == "__main__":

@@ -190,6 +190,14 @@ TEST_F(Fit, TakesTheFastestOfThoseThatFitAndSaysWhatItTried) {
   EXPECT_LE(taken, 1.03 * fastest);
 }
 
+TEST_F(Fit, IsNotAdvisedWhereItWouldFindNothing) {
+  const CommandResult refused =
+      trireme({"train", config_, "--ranks", "2", "--set", megabytes(1'000'000)});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("None of these layouts fits: use more --ranks"),
+                                 Not(HasSubstr("--fit"))));
+}
+
 TEST_F(Fit, RefusesALimitThatNothingFits) {
   for (const char* command : {"train", "plan"}) {
     const CommandResult result =

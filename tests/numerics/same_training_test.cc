@@ -73,11 +73,15 @@ const std::vector<Case>& short_cases() {
 // 12 micro-batches a step.
 const std::vector<Case>& lane_cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt", .steps = 5},         {.name = "blocks-gpt-bf16", .steps = 5},
-      {.name = "blocks-gpt-fp16", .steps = 5},    {.name = "blocks-gpt-fp16", .steps = 5},
-      {.name = "blocks-tied", .steps = 5},        {.name = "blocks-dropout", .steps = 5},
-      {.name = "blocks-gpt-dropout", .steps = 5}, {.name = "blocks-dropout-foreign", .steps = 5},
-      {.name = "blocks-resnet", .steps = 3},      {.name = "blocks-bert", .steps = 5},
+      {.name = "blocks-gpt", .steps = 5},
+      {.name = "blocks-gpt-bf16", .steps = 5},
+      {.name = "blocks-gpt-fp16", .steps = 5},
+      {.name = "blocks-tied", .steps = 5},
+      {.name = "blocks-dropout", .steps = 5},
+      {.name = "blocks-gpt-dropout", .steps = 5},
+      {.name = "blocks-dropout-foreign", .steps = 5},
+      {.name = "blocks-resnet", .steps = 3},
+      {.name = "blocks-bert", .steps = 5},
   };
   return all;
 }

@@ -213,14 +213,16 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           std::to_string(settings.batches.micro) + ".");
 }
 
-void show_what_fits(const config::Config& config, const FitOptions& options) {
+bool show_what_fits(const config::Config& config, const FitOptions& options) {
   const train::Settings settings(config);
-  if (parallel::is_local(settings.strategy.sync)) return;
+  if (parallel::is_local(settings.strategy.sync)) return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
   const train::FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
-  print(considered(config, settings, corpus, options, place, nullptr), memory, std::nullopt, "",
-        options.json);
+  const std::vector<plan::FitCandidate> candidates =
+      considered(config, settings, corpus, options, place, nullptr);
+  print(candidates, memory, std::nullopt, "", options.json);
+  return plan::choose_fit(candidates, memory.bytes).has_value();
 }
 
 }  // namespace cli

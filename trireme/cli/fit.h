@@ -24,8 +24,9 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
          const FitOptions& options);
 
 /// Prints what was considered by prediction alone, and chooses nothing: what goes with a refusal.
-/// Nothing where parallel.sync decides the bits itself, since no other layout is the same training.
-void show_what_fits(const config::Config& config, const FitOptions& options);
+/// Whether any of it fits. Nothing where parallel.sync decides the bits itself, since no other
+/// layout is the same training.
+bool show_what_fits(const config::Config& config, const FitOptions& options);
 
 }  // namespace cli
 }  // namespace v0

@@ -139,13 +139,16 @@ std::int64_t in_one_process(const plan::TrainingPlan& plan) {
 void check_memory(const TrainingJob& job, const FitOptions& options) {
   const plan::TrainingPlan& plan = job.plan;
   if (plan.fits()) return;
-  show_what_fits(job.config, options);
+  const bool fits = show_what_fits(job.config, options);
   const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
   throw ConfigError("a rank is predicted to take " + std::to_string(total) +
                         " bytes, and memory.limit is " + std::to_string(limit) + " (" +
                         std::to_string(total - limit) + " fewer)",
                     {.operation = "config",
-                     .advice = "--fit takes a layout that fits; `plan` says what needs it."});
+                     .advice = std::string(fits ? "--fit takes a layout that fits"
+                                                : "None of these layouts fits: use more --ranks, "
+                                                  "memory.offload or a smaller model") +
+                               "; `plan` says what needs it."});
 }
 
 int train_command(Options options, const Invocation& invocation) {
