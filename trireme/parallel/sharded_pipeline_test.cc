@@ -13,8 +13,8 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/simulate.h"
 #include "trireme/models/module_block.h"
-#include "trireme/net/sim/sim_network.h"
 #include "trireme/parallel/pass_uses.h"
 #include "trireme/parallel/pipeline_training_test.h"
 #include "trireme/plan/schedules/schedules.h"
@@ -311,30 +311,31 @@ TEST(ShardedPipeline, ALostRankIsNoticedByAll) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + schedule + ", rank " +
                  std::to_string(victim) + " of " + std::to_string(size) + " at place " +
                  std::to_string(place));
-    net::SimNetwork network(
-        size, {.seed = static_cast<std::uint64_t>(seed), .shared_memory = shared_memory});
+    comm::SimulationOptions simulation;
+    simulation.network.seed = static_cast<std::uint64_t>(seed);
+    simulation.network.shared_memory = shared_memory;
+    simulation.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions&) {
+      const auto left = std::make_shared<int>(rank.rank == victim ? place : -1);
+      rank.transport = std::make_shared<testing::FaultyTransport>(
+          rank.transport, [left, inner = rank.transport](testing::FaultyTransport::Call, int) {
+            if (*left < 0 || (*left)-- > 0) return;
+            inner->abort(std::make_exception_ptr(ResourceError("the cable is cut")));
+          });
+    };
     std::vector<int> codes(static_cast<std::size_t>(size), 0);
-    network.run([&](int rank) {
+    comm::simulate(size, simulation, [&](comm::SimulatedRank& rank) {
       try {
-        const auto inner = network.transport(rank);
-        int left = rank == victim ? place : -1;
-        const auto faulty = std::make_shared<testing::FaultyTransport>(
-            inner, [&](testing::FaultyTransport::Call, int) {
-              if (left < 0 || left-- > 0) return;
-              inner->abort(std::make_exception_ptr(ResourceError("the cable is cut")));
-            });
-        comm::Communicator world(faulty, {});
         kernel::Assignment assignment;
-        parallel::Seat seat{.world = &world};
+        parallel::Seat seat{.world = rank.world.get()};
         seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
         Strategy strategy(
             seat, gpt("fp32", 4),
             {.sync = "zero3", .pipeline = 2, .schedule = schedule, .bucket_bytes = 2048},
             optim::make_optimizer(AdamW{}));
         for (int step = 0; step < 3; ++step)
-          strategy.step(batch_of(step, step == 1 ? 5 : 8, rank, assignment), token_loss());
+          strategy.step(batch_of(step, step == 1 ? 5 : 8, rank.rank, assignment), token_loss());
       } catch (const Error& error) {
-        codes[static_cast<std::size_t>(rank)] = static_cast<int>(error.code());
+        codes[static_cast<std::size_t>(rank.rank)] = static_cast<int>(error.code());
       }
     });
     if (codes[static_cast<std::size_t>(victim)] == 0) {
