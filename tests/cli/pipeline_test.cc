@@ -79,16 +79,19 @@ TEST_F(Pipeline, TrainsTheBitsOfOneProcess) {
 }
 
 // Two pipelines, whose ranks own parts of gradients and optimizer state; its checkpoint is whole.
-TEST_F(Pipeline, WhatZero2SavedIsResumedOnOtherLayouts) {
+TEST_F(Pipeline, WhatZero3SavedIsResumedOnOtherLayouts) {
   ASSERT_EQ(train({}, "1", {"--out", "one"}).code, 0);
   const CommandResult saved =
-      train({"parallel.pipeline=2", "parallel.sync=zero2", "checkpoint.every=3"}, "4",
+      train({"parallel.pipeline=2", "parallel.sync=zero3", "checkpoint.every=3"}, "4",
             {"--out", "whole"});
   ASSERT_EQ(saved.code, 0) << saved.out << saved.err;
-  EXPECT_THAT(saved.out, HasSubstr("ZeRO-2 (optimizer state and gradients over 2 ranks)"));
+  EXPECT_THAT(saved.out, HasSubstr("ZeRO-3 (all state over 2 ranks, two blocks whole)"));
   EXPECT_EQ(hash("whole"), hash("one"));
-  const std::vector<std::vector<std::string>> layouts = {
-      {"1", "1", "plain"}, {"4", "2", "zero1"}, {"6", "2", "zero2"}, {"2", "1", "zero3"}};
+  const std::vector<std::vector<std::string>> layouts = {{"1", "1", "plain"},
+                                                         {"4", "2", "zero1"},
+                                                         {"6", "2", "zero2"},
+                                                         {"8", "2", "hybrid"},
+                                                         {"2", "1", "zero3"}};
   for (const auto& layout : layouts) {
     const std::string run = "part-" + layout[0];
     fs::copy(folder_.file("whole"), folder_.file(run), fs::copy_options::recursive);
@@ -193,10 +196,10 @@ TEST_F(Pipeline, AMeshThatIsNotTheRanksShowsTheArithmetic) {
 }
 
 TEST_F(Pipeline, SyncsThatAPipelineCannotHaveAreRefused) {
-  for (const char* sync : {"zero3", "hybrid", "local_sgd"})
+  for (const char* sync : {"local_sgd", "diloco", "easgd", "gossip"})
     EXPECT_THAT(refused({"parallel.pipeline=2", std::string("parallel.sync=") + sync}, "4"),
                 AllOf(HasSubstr(sync), HasSubstr("with parallel.pipeline = 2"),
-                      HasSubstr("Use plain, zero1 or zero2")));
+                      HasSubstr("Use plain, zero1, zero2, zero3 or hybrid")));
 }
 
 // Sixteen layers of 256: what ZeRO-1 saves is more than what a prediction may differ by.
@@ -220,7 +223,7 @@ TEST_F(Pipeline, MemoryBeyondTheLimitIsRefusedWithWhatWouldFit) {
   EXPECT_THAT(
       result.out,
       AllOf(HasSubstr("What fits (memory.limit):"), ContainsRegex("\n  plain +1 .* no\n"),
-            ContainsRegex("\n  zero1 +1 .* yes\n"), ContainsRegex("\n  zero3 +.* cannot be: ")));
+            ContainsRegex("\n  zero1 +1 .* yes\n"), ContainsRegex("\n  zero3 +1 .* yes\n")));
   EXPECT_FALSE(fs::exists(folder_.file("runs")));
 }
 

@@ -52,8 +52,7 @@ StrategyOptions options_of(const Mesh& mesh) {
                           .clip = 0.05,
                           .bucket_bytes = 1024};
   if (mesh.shard == 1) return options;
-  // In a pipeline what is sharded is the optimizer's state, over all data-parallel ranks.
-  options.sync = mesh.pipeline > 1 ? "zero1" : mesh.data > 1 ? "hybrid" : "zero3";
+  options.sync = mesh.data > 1 ? "hybrid" : "zero3";
   if (options.sync == "hybrid") options.shard = mesh.shard;
   return options;
 }

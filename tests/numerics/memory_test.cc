@@ -5,6 +5,8 @@
 
 #include <sys/resource.h>
 
+#include "trireme/plan/training_plan.h"
+
 namespace trireme {
 namespace {
 
@@ -38,6 +40,49 @@ void measure_on(int ranks) {
 TEST(Memory, OfOneRankIsTheFormulas) { measure_on(1); }
 TEST(Memory, OfTwoRanksIsTheFormulas) { measure_on(2); }
 TEST(Memory, OfFourRanksIsTheFormulas) { measure_on(4); }
+
+// Zero3 in a pipeline, against what the plan says.
+const std::vector<std::string> kSchedules = {"1f1b", "zb-h1", "interleaved-1f1b", "zb-v"};
+TRIREME_PROCESS(measure_pipeline) {
+  Job job(argc, argv);
+  const auto train = [&](const std::string& schedule, const numerics::MemoryShape& shape) {
+    return numerics::train_stack(job, "zero3", shape, {.pipeline = 2, .schedule = schedule});
+  };
+  for (const std::string& schedule : kSchedules) train(schedule, {kShape.width, 4}).reset();
+  for (const std::string& schedule : kSchedules)
+    numerics::print_growth(job, schedule, numerics::allocated,
+                           [&] { return train(schedule, kShape); });
+  return 0;
+}
+
+TEST(Memory, OfZero3InAPipelineIsThePlans) {
+  const auto measured = numerics::measure_memory(4, std::chrono::seconds(200), "measure_pipeline");
+  ASSERT_EQ(measured.size(), kSchedules.size());
+  for (const auto& [schedule, bytes] : measured) {
+    plan::Job job{.name = "stack",
+                  .parameters = kShape.blocks * kShape.block_parameters(),
+                  .batch = numerics::kMemoryMicroBatches,
+                  .micro = 1,
+                  .steps = 2,
+                  .sync = "zero3",
+                  .owners = 2,
+                  .largest_blocks = 2 * kShape.block_parameters(),
+                  .pipeline = 2,
+                  .schedule = schedule,
+                  .ranks = 4,
+                  .transport = "shm",
+                  .algorithm = "auto",
+                  .bucket_bytes = kShape.bucket_bytes()};
+    const plan::Memory memory = plan::make_plan(job).memory;
+    const auto state = static_cast<double>(memory.weights + memory.gradients + memory.optimizer);
+    const auto moving = static_cast<double>(memory.moving);
+    std::printf("%s: %.1f MB a rank, planned %.1f MB and at most %.1f MB on the move\n",
+                schedule.c_str(), bytes / 1e6, state / 1e6, moving / 1e6);
+    EXPECT_DOUBLE_EQ(state, numerics::memory_formula("zero3", 4, kShape));
+    EXPECT_GE(bytes, 0.97 * state) << schedule;
+    EXPECT_LE(bytes, 1.03 * state + moving + 2e6) << schedule;
+  }
+}
 
 // 12 bytes a parameter of weights and moments are 50 MB; a quarter of all state with the open sums
 // is 25 MB.

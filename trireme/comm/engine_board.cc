@@ -232,7 +232,9 @@ bool Engine::all_mapped(int rank, std::uint64_t number) const noexcept {
   return true;
 }
 
+// A transport may break while it is told something: then there is no call left to wait for.
 void Engine::wait_for(Waits what) noexcept {
+  if (broken()) what = Waits::No;
   waits_ = what;
   pending_.store(what != Waits::No, std::memory_order_release);
 }

@@ -53,6 +53,7 @@ struct Layout {
   std::string schedule = "1f1b";
   std::string recompute = "none";
   int experts = 0;
+  int tensor = 1, context = 1, expert = 1;
 };
 
 std::string name_of(const Layout& layout) {
@@ -124,6 +125,9 @@ void train_here(testing::RankContext& rank, const Layout& layout, StrategyOption
   options.pipeline = layout.pipeline;
   options.schedule = layout.schedule;
   options.recompute = layout.recompute;
+  options.tensor = layout.tensor;
+  options.context = layout.context;
+  options.expert = layout.expert;
   options.bucket_bytes = 2048;
   Strategy strategy(seat, tiny_gpt(options.precision, layout.experts), options,
                     optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
@@ -131,7 +135,7 @@ void train_here(testing::RankContext& rank, const Layout& layout, StrategyOption
   try {
     for (std::int64_t step = first; step < last; ++step) {
       Batch batch{.total = kTotal, .global_count = kTotal * kRows * kBlock, .step = step};
-      for (const std::uint32_t i : leaves_of(assignment, kTotal, assignment.place_of(rank.rank)))
+      for (const std::uint32_t i : leaves_of(assignment, kTotal, rank.rank))
         batch.micro.push_back(micro_batch(step, i));
       const std::string before = strategy.weights_hash();
       const StepResult result = strategy.step(batch, loss(step));
@@ -325,6 +329,26 @@ TEST(Half, ScalesTheBalanceOfExperts) {
   const Outcome whole = train(one, wide, 1), narrow = train(one, in_fp16(4096), 1);
   EXPECT_NEAR(narrow.norms[0], whole.norms[0], 0.02 * whole.norms[0]);
   expect_equal(train(two, in_fp16(4096), 3), train(one, in_fp16(4096), 3), "a pipeline");
+}
+
+// All of them begin backward with the same, though each has a part of the loss.
+TEST(Half, OnRanksThatShareALayerIsNearOneProcess) {
+  const LossOf loss = times(2, 5, 1e30);
+  for (const Layout& layout : {Layout{.ranks = 2, .tensor = 2},
+                               {.ranks = 2, .context = 2},
+                               {.ranks = 4, .sync = "zero2", .tensor = 2},
+                               {.ranks = 2, .experts = 4, .expert = 2}}) {
+    const std::string what = name_of(layout) + ", tensor " + std::to_string(layout.tensor) +
+                             ", context " + std::to_string(layout.context);
+    const Outcome one = train({.experts = layout.experts}, in_fp16(1024), 4, loss);
+    const Outcome all = train(layout, in_fp16(1024), 4, loss);
+    ASSERT_EQ(all.overflows, (std::vector<std::int64_t>{0, 0, 1, 1})) << what << all.refusal;
+    EXPECT_EQ(all.scales, one.scales) << what;
+    for (const std::size_t step : {0, 1, 3}) {
+      EXPECT_NEAR(all.losses[step], one.losses[step], 5e-3 * one.losses[step]) << what;
+      EXPECT_NEAR(all.norms[step], one.norms[step], 2e-2 * one.norms[step]) << what;
+    }
+  }
 }
 
 // In the middle of a window, and after an overflow.

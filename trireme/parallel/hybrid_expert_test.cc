@@ -47,19 +47,25 @@ TEST(HybridExperts, TrainTheModelOfOneProcess) {
 }
 
 // Where every choice has a place and nothing is balanced, a sequence's parts route as the whole.
-TEST(HybridExperts, AndContextTrainTheModelOfOneProcess) {
+TEST(HybridExperts, GatedAndWithContextTrainTheModelOfOneProcess) {
   const models::Blocks model = models::make_gpt({.layers = 2,
                                                  .heads = 2,
                                                  .width = 16,
                                                  .block = kBlock,
                                                  .vocab = kVocab,
+                                                 .activation = "swiglu",
+                                                 .hidden = 24,
                                                  .experts = 4,
                                                  .capacity_factor = 4,
                                                  .balance = 0,
                                                  .precision = "fp64"});
   const Trained one = train(model, {.options = {.precision = "fp64"}}, kCourse);
-  const Layout layout{.data = 2, .options = {.context = 2, .expert = 2, .precision = "fp64"}};
-  expect_near(train(model, layout, kCourse), one, 1e-10, name_of(layout));
+  for (const auto& [context, tensor] : {std::pair{2, 1}, {1, 2}, {2, 2}}) {
+    const Layout layout{
+        .data = 2,
+        .options = {.context = context, .expert = 2, .tensor = tensor, .precision = "fp64"}};
+    expect_near(train(model, layout, kCourse), one, 1e-10, name_of(layout));
+  }
 }
 
 // Without biases: that of keys has a gradient of rounding errors, which these make steps of.

@@ -84,8 +84,8 @@ TEST(Hybrid, WhatElseIsChosenChangesNoBit) {
       layouts.back().options.recompute = recompute;
     }
     for (const auto& [schedule, sync] :
-         {std::pair{"gpipe", "plain"}, {"1f1b", "zero1"}, {"zb-h1", "plain"}}) {
-      layouts.push_back({.data = sync == std::string("zero1") ? 2 : 1, .options = base});
+         {std::pair{"gpipe", "plain"}, {"1f1b", "zero1"}, {"zb-h1", "plain"}, {"zb-h1", "zero3"}}) {
+      layouts.push_back({.data = sync == std::string("plain") ? 1 : 2, .options = base});
       layouts.back().options.pipeline = 2;
       layouts.back().options.schedule = schedule;
       layouts.back().options.sync = sync;
@@ -97,10 +97,14 @@ TEST(Hybrid, WhatElseIsChosenChangesNoBit) {
 
 TEST(Hybrid, SixtyFourRanksTrainTheSameModel) {
   const StrategyOptions base{.context = 2, .tensor = 2, .precision = "fp32"};
-  Layout layout{.data = 4, .options = base};
-  layout.options.pipeline = 4;
-  layout.options.sync = "zero1";
-  EXPECT_EQ(train(gpt("fp32"), layout).outcome, train(gpt("fp32"), {.options = base}).outcome);
+  const Outcome one = train(gpt("fp32"), {.options = base}).outcome;
+  for (const char* sync : {"zero1", "hybrid"}) {
+    Layout layout{.data = 4, .options = base};
+    layout.options.pipeline = 4;
+    layout.options.sync = sync;
+    layout.options.shard = sync == std::string("hybrid") ? 2 : 0;
+    EXPECT_EQ(train(gpt("fp32"), layout).outcome, one) << name_of(layout);
+  }
 }
 
 TEST(Hybrid, StateGoesOnAtAnyTensorSize) {

@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/parallel/gather_parameter.h"
 #include "trireme/parallel/tensor/part.h"
 #include "trireme/tensor/convert.h"
 
@@ -194,39 +194,38 @@ void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeli
   const auto bytes_of = [](const at::Tensor& tensor) {
     return Buffer{tensor.data_ptr(), tensor.nbytes(), DType::U8};
   };
+  const auto stored = [](const ModelPart& part, std::uint32_t parameter) {
+    const auto at = std::find(part.number.begin(), part.number.end(), parameter);
+    return static_cast<std::uint32_t>(at - part.number.begin());
+  };
   for (std::uint32_t index = 0; index < parameters_.size(); ++index) {
     const ModelTensor& tied = parameters_[index];
+    if (tied.stages.size() == 1) continue;
     const int root = rank_of(tied.owner);
     const comm::OpOptions options{.label = tied.name};
     at::Tensor values;  // the owner's
     for (const auto& part : parts_)
-      if (part->stage == tied.owner) values = part->weights(index);
+      if (part->stage == tied.owner)
+        values = whole_weights(*part->data, part->store, stored(*part, index));
     for (const int stage : tied.stages) {
       if (stage == tied.owner) continue;
       if (pipeline.rank() == root && rank_of(stage) != root)
         pipeline.send(bytes_of(values), rank_of(stage), 0, options).wait();
       for (const auto& part : parts_) {
         if (part->stage != stage) continue;
-        const at::Tensor own = part->weights(index);
-        if (pipeline.rank() == root) {
-          own.copy_(values);
-        } else {
-          pipeline.recv(bytes_of(own), root, 0, options).wait();
+        if (pipeline.rank() != root) {
+          const auto type = part->store.parameters()[stored(*part, index)].compute;
+          values = at::empty(tied.shape, at::TensorOptions().dtype(type));
+          pipeline.recv(bytes_of(values), root, 0, options).wait();
         }
+        keep_weights(part->store, stored(*part, index), values);
         for (const NamedShard& shard : part->store.masters())
           if (shard.name == tied.name)
             shard.local.flatten().copy_(
-                own.flatten().narrow(0, shard.begin, shard.end - shard.begin));
+                values.flatten().narrow(0, shard.begin, shard.end - shard.begin));
       }
     }
   }
-}
-
-at::Tensor ModelPart::weights(std::uint32_t parameter) const {
-  for (std::uint32_t i = 0; i < number.size(); ++i)
-    if (number[i] == parameter) return store.weights(i);
-  TRIREME_CHECK(false);
-  return {};
 }
 
 std::vector<optim::ParameterInfo> ModelParts::infos() const {

@@ -33,8 +33,6 @@ struct ModelPart {
   Stage blocks;
   BatchStatistics statistics;
   std::vector<std::uint32_t> number;  // in the model, of each of the store's parameters
-  /// Of a parameter of the model that is here, whole.
-  at::Tensor weights(std::uint32_t parameter) const;
 };
 
 /// A parameter or buffer of the model, wherever it is.

@@ -261,6 +261,13 @@ std::vector<optim::OwnedSlice> ParameterStore::slices() const {
   return slices;
 }
 
+ParameterStore::OwnWeights ParameterStore::own_weights(std::uint32_t parameter) const {
+  for (const OwnPart& part : parts_)
+    if (part.piece.parameter == parameter)
+      return {part.piece.begin, part.compute.defined() ? part.compute : part.master};
+  return {0, at::empty({0}, at::TensorOptions().dtype(parameters_[parameter].compute))};
+}
+
 std::span<std::byte> ParameterStore::own(std::uint32_t unit) const {
   if (options_.shards_weights)
     return {static_cast<std::byte*>(own_[unit].data_ptr()), own_[unit].nbytes()};

@@ -99,6 +99,13 @@ class ParameterStore {
   std::span<std::byte> own(std::uint32_t unit) const;
   /// A parameter's whole weights in the compute type; they alias the store. Not where it is hidden.
   at::Tensor weights(std::uint32_t parameter) const { return view(parameter); }
+  /// Of a parameter, the elements that this rank owns, flat, in the compute type; they alias the
+  /// store. None: of size 0.
+  struct OwnWeights {
+    std::int64_t begin = 0;
+    at::Tensor weights;
+  };
+  OwnWeights own_weights(std::uint32_t parameter) const;
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
   /// The unit's whole memory; empty where it is hidden.

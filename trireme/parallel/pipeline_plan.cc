@@ -1,6 +1,7 @@
 #include "trireme/parallel/pipeline_plan.h"
 
 #include "trireme/base/error.h"
+#include "trireme/parallel/sync_plan.h"
 #include "trireme/plan/partition.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
@@ -50,10 +51,10 @@ std::vector<std::size_t> even_cut(std::size_t blocks, int stages) {
 }
 
 void check_pipeline_sync(const std::string& sync, int ranks) {
-  if (ranks == 1 || sync == "plain" || sync == "zero1" || sync == "zero2") return;
+  if (ranks == 1 || !is_local(sync)) return;
   throw ConfigError(
       "parallel.sync = \"" + sync + "\" with parallel.pipeline = " + std::to_string(ranks),
-      {.operation = "pipeline", .advice = "Use plain, zero1 or zero2."});
+      {.operation = "pipeline", .advice = "Use plain, zero1, zero2, zero3 or hybrid."});
 }
 
 }  // namespace parallel

@@ -46,7 +46,8 @@ class PipelinePlan {
 /// arithmetic where there are more stages than blocks.
 std::vector<std::size_t> even_cut(std::size_t blocks, int stages);
 
-/// ConfigError where a pipeline of `ranks` ranks cannot have that parallel.sync.
+/// ConfigError where a pipeline of `ranks` ranks cannot have that parallel.sync: one under which
+/// ranks train copies of their own.
 void check_pipeline_sync(const std::string& sync, int ranks);
 
 }  // namespace parallel

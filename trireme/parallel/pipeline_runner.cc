@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -39,12 +40,16 @@ ExecutorOptions executor_options(const Seat& seat, const PipelinePlan& plan, con
 }  // namespace
 
 PipelineRunner::PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid& grid,
-                               const ModelParts& parts, PipelineSync& sync)
+                               const ModelParts& parts, PipelineSync& sync, bool shares_weights)
     : plan_(plan), grid_(grid), executor_(executor_options(seat, plan, grid, parts)) {
   for (std::size_t i = 0; i < parts.parts().size(); ++i) {
     ModelPart& model = *parts.parts()[i];
+    ParameterSync& own = sync.of_part(i);
+    std::unique_ptr<BlockPins> pins;
+    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint16_t>(i));
+    StagePasses passes(model.blocks, pins ? pins->enter() : Stage::Enter());
     parts_.push_back(std::make_unique<Part>(
-        Part{.model = &model, .sync = &sync.of_part(i), .passes = StagePasses(model.blocks)}));
+        Part{.model = &model, .sync = &own, .pins = std::move(pins), .passes = std::move(passes)}));
     Part* part = parts_.back().get();
     for (std::size_t leaf = 0; leaf < model.store.leaves().size(); ++leaf)
       part->leaf_of[model.store.leaves()[leaf].unsafeGetTensorImpl()] = leaf;
@@ -73,9 +78,36 @@ void PipelineRunner::make_keys(std::span<const MicroBatch> micros, std::size_t c
     keys_[i] = form_of(micros[i], mode);
 }
 
+std::vector<Use> PipelineRunner::uses(std::span<const std::uint32_t> passes, bool backward) {
+  passes_before_ = 0;
+  std::vector<Use> all;
+  if (!parts_.front()->pins) return all;
+  std::vector<StageBlocks> stages;
+  for (const auto& part : parts_)
+    stages.push_back(
+        {part->model->stage, static_cast<std::uint16_t>(part->model->blocks.members().size())});
+  const auto rank = static_cast<std::size_t>(grid_.pipeline->rank());
+  std::uint32_t before = 0;
+  for (const std::uint32_t count : passes) {
+    if (count == 0) continue;
+    for (Use use : backward ? uses_of(plan_.schedule(count).order[rank], stages)
+                            : uses_of(plan_.forward_only(count).order[rank], stages)) {
+      use.microbatch += before;
+      all.push_back(use);
+    }
+    before += count;
+  }
+  return all;
+}
+
+void PipelineRunner::run(const plan::Schedule& schedule, std::uint32_t passes) {
+  executor_.run(schedule, keys_, *this);
+  passes_before_ += passes;
+}
+
 void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> leaves,
-                           const SumLoss& loss, const LossGradient& loss_gradient,
-                           ScalarTree& losses, Ballot& ballot) {
+                           std::uint32_t passes, const SumLoss& loss,
+                           const LossGradient& loss_gradient, ScalarTree& losses, Ballot& ballot) {
   micros_ = batch.micro;
   leaves_ = leaves;
   step_ = batch.step;
@@ -90,8 +122,7 @@ void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> le
     part->batch_statistics.assign(leaves.size(), {});
   }
   make_keys(batch.micro, leaves.size(), "train");
-  if (!leaves.empty())
-    executor_.run(plan_.schedule(static_cast<std::uint32_t>(leaves.size())), keys_, *this);
+  if (passes > 0) run(plan_.schedule(passes), passes);
   for (const auto& part : parts_)
     for (const auto& pairs : part->batch_statistics) part->model->statistics.capture(pairs);
   if (grid_.last == nullptr) return;
@@ -108,6 +139,7 @@ void PipelineRunner::settle(bool good) {
 
 Parcel PipelineRunner::forward(int stage, std::uint32_t micro, Parcel in) {
   Part& part = part_of(stage);
+  if (part.pins) part.pins->begin(micro);
   return loss_ != nullptr ? forward_training(part, micro, std::move(in))
                           : forward_alone(part, micro, std::move(in));
 }
@@ -137,7 +169,9 @@ Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel 
   return out;
 }
 
-Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, const Parcel& gradients) {
+Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
+                                const Parcel& gradients) {
+  if (part.pins) part.pins->begin(micro, phase);
   if (!ballot_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
   const tensor::LossGradientScope scope(loss_gradients_[micro]);
   try {
@@ -156,7 +190,8 @@ void PipelineRunner::begin_micro(Part& part, std::uint32_t micro) {
 Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
   Part& part = part_of(stage);
   begin_micro(part, micro);
-  Parcel back = run_back(part, micro, gradients);
+  Parcel back = run_back(part, micro, Phase::Backward, gradients);
+  if (part.pins) part.pins->end();  // before what end_micro() passes over
   part.sync->end_micro();
   return back;
 }
@@ -166,36 +201,57 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
   part.micro = micro;
   part.keeps_waiting = true;
   const tensor::DeferScope defer(part.waiting[micro].deferred);
-  Parcel back = run_back(part, micro, gradients);
+  Parcel back = run_back(part, micro, Phase::Input, gradients);
   part.keeps_waiting = false;
   return back;
 }
 
+// Block after block, as a whole backward pass comes to them: no more than one block's gradients are
+// there at a time.
 void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
   begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
-    try {
-      if (ballot_->ok) compute_deferred(part, waiting.mapped());
-    } catch (...) {
-      refuse(std::current_exception());
+    for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
+      const auto block = static_cast<std::uint16_t>(i);
+      try {
+        if (part.pins) part.pins->weight_gradients(block);
+        if (ballot_->ok) compute_deferred(part, waiting.mapped(), block);
+      } catch (...) {
+        refuse(std::current_exception());
+      }
+      hand_on(part, waiting.mapped(), block);
     }
-    for (auto& [leaf, gradient] : waiting.mapped().gradients) take(part, leaf, std::move(gradient));
   }
   part.sync->end_micro();
 }
 
 // Several uses of a parameter in one block are added as autograd adds them: as they come.
-void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting) {
+void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : waiting.deferred) {
+    if (!one.compute) continue;  // computed
     const auto leaf = part.leaf_of.find(one.parameter.unsafeGetTensorImpl());
     if (leaf == part.leaf_of.end()) continue;  // no parameter
+    if (part.model->store.use_of_leaf()[leaf->second].block != block) continue;
     at::Tensor& sum = waiting.gradients[leaf->second];
     const at::Tensor gradient = one.compute();
     sum = sum.defined() ? at::add(sum, gradient) : gradient;
     one = {};  // lets go of its activations
   }
+}
+
+void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block) {
+  for (auto& [leaf, gradient] : waiting.gradients)
+    if (gradient.defined() && part.model->store.use_of_leaf()[leaf].block == block)
+      take(part, leaf, std::exchange(gradient, {}));
+}
+
+// Also where the pass was not run. Phases of whole weights have no uses.
+void PipelineRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) {
+  Part& part = part_of(stage);
+  if (part.pins) part.pins->end();
+  part.sync->end_pass(passes_before_ + micro, phase_of(pass));
 }
 
 void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
@@ -230,7 +286,8 @@ Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in)
   }
 }
 
-void PipelineRunner::forward_only(std::span<const MicroBatch> micros, const Output& output) {
+void PipelineRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t passes,
+                                  const Output& output) {
   const c10::AutoGradMode no_grad(false);
   std::size_t outputs = 0;
   const Output counting = [&](std::size_t micro, const models::Value& value) {
@@ -243,7 +300,7 @@ void PipelineRunner::forward_only(std::span<const MicroBatch> micros, const Outp
   output_ = &counting;
   error_ = nullptr;
   make_keys(micros, micros.size(), "evaluate");
-  executor_.run(plan_.forward_only(static_cast<std::uint32_t>(micros.size())), keys_, *this);
+  run(plan_.forward_only(passes), passes);
   executor_.sent().wait();
   executor_.settle(error_ == nullptr);
   if (error_) std::rethrow_exception(error_);
@@ -258,7 +315,7 @@ void PipelineRunner::forward_only(std::span<const MicroBatch> micros, const Outp
 // Tells first what there is to take.
 models::Value PipelineRunner::infer(const MicroBatch& micro) {
   Parcel parcel;
-  forward_only(std::span(&micro, 1), [&](std::size_t, const models::Value& value) {
+  forward_only(std::span(&micro, 1), 1, [&](std::size_t, const models::Value& value) {
     parcel.counts = {value.size()};
     for (const at::Tensor& tensor : value) {
       parcel.layouts.push_back(layout_of(tensor, false));

@@ -4,7 +4,14 @@
 // Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. Where
 // the schedule splits the backward pass, W computes those of our linear layers
 // (tensor/deferred.h); foreign layers compute theirs in I, and W hands them on. What goes wrong in
-// a pass is put in the ballot, and the schedule goes on without it. Not thread safe.
+// a pass is put in the ballot, and the schedule goes on without it.
+//
+// Where ranks of a stage share its weights (ZeRO-3, hybrid) they go through the same passes in the
+// same order, those of the pipeline among them that has most micro-batches: a pipeline with one
+// less gathers and sends in the places of its passes, and computes nothing. So every rank waits for
+// what the others come to in the same place, and as the schedule cannot block, neither can this.
+//
+// Not thread safe.
 #pragma once
 
 #include <functional>
@@ -14,9 +21,11 @@
 #include <vector>
 
 #include "trireme/parallel/agreement.h"
+#include "trireme/parallel/block_pins.h"
 #include "trireme/parallel/data/autograd_hooks.h"
 #include "trireme/parallel/grid.h"
 #include "trireme/parallel/model_parts.h"
+#include "trireme/parallel/pass_uses.h"
 #include "trireme/parallel/pipeline/executor.h"
 #include "trireme/parallel/pipeline/stage_passes.h"
 #include "trireme/parallel/pipeline_sync.h"
@@ -37,22 +46,29 @@ class PipelineRunner final : private Passes {
   /// Told of the last stage's values, on its rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
-  /// All of them outlive it.
+  /// All of them outlive it. `shares_weights`: ranks of a stage hold parts of its weights.
   PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid& grid, const ModelParts& parts,
-                 PipelineSync& sync);
+                 PipelineSync& sync, bool shares_weights);
 
-  /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch. The summed
-  /// losses go to `losses`, and the counts into the ballot, on the last stage's rank; gradients are
-  /// divided by what backward began with, every stage's.
-  void train(const Batch& batch, std::span<const std::uint32_t> leaves, const SumLoss& loss,
-             const LossGradient& loss_gradient, ScalarTree& losses, Ballot& ballot);
+  /// For StepSync::begin(): what this rank comes to in the calls that follow, each of so many
+  /// `passes`: one of train() (`backward`), or some of forward_only(). Their micro-batches are
+  /// numbered on. Empty where nobody waits for it.
+  std::vector<Use> uses(std::span<const std::uint32_t> passes, bool backward);
+
+  /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch, in the
+  /// schedule of `passes` (those of the pipeline that has most, where ranks share weights). The
+  /// summed losses go to `losses`, and the counts into the ballot, on the last stage's rank;
+  /// gradients are divided by what backward began with, every stage's.
+  void train(const Batch& batch, std::span<const std::uint32_t> leaves, std::uint32_t passes,
+             const SumLoss& loss, const LossGradient& loss_gradient, ScalarTree& losses,
+             Ballot& ballot);
   /// Of train(): done when what it sent has left its memory. Then settle() says whether all ranks
   /// know the step to be good.
   Work sent() { return executor_.sent(); }
   void settle(bool good);
 
-  /// Forward alone, without a graph. Throws what a block or `output` throws.
-  void forward_only(std::span<const MicroBatch> micros, const Output& output);
+  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws.
+  void forward_only(std::span<const MicroBatch> micros, std::uint32_t passes, const Output& output);
   /// The last stage's value on every rank of this pipeline.
   models::Value infer(const MicroBatch& micro);
 
@@ -64,6 +80,7 @@ class PipelineRunner final : private Passes {
   struct Part {
     ModelPart* model = nullptr;
     ParameterSync* sync = nullptr;
+    std::unique_ptr<BlockPins> pins;  // null: weights are whole
     StagePasses passes;
     std::unique_ptr<GradientHooks> hooks;
     std::vector<bool> ran;                              // forward, by micro-batch
@@ -83,15 +100,18 @@ class PipelineRunner final : private Passes {
   Parcel backward(int stage, std::uint32_t micro, Parcel gradients) override;
   Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) override;
   void backward_weight(int stage, std::uint32_t micro) override;
+  void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) override;
   void refuse(const std::exception_ptr& error) override;
   void begin_micro(Part& part, std::uint32_t micro);
   Parcel forward_training(Part& part, std::uint32_t micro, Parcel in);
   Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in);
-  Parcel run_back(Part& part, std::uint32_t micro, const Parcel& gradients);
+  Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
   Part& part_of(int stage);
   bool is_last(const Part& part) const;
   void take(Part& part, std::size_t leaf, at::Tensor gradient);
-  void compute_deferred(Part& part, Part::Waiting& waiting);
+  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block);
+  void hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block);
+  void run(const plan::Schedule& schedule, std::uint32_t passes);
   void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
 
   PipelinePlan& plan_;
@@ -99,6 +119,7 @@ class PipelineRunner final : private Passes {
   std::vector<std::unique_ptr<Part>> parts_;
   Executor executor_;
   std::vector<std::string> keys_;
+  std::uint32_t passes_before_ = 0;  // of the calls since uses()
 
   // Of the step, or the forward passes, under way.
   std::span<const MicroBatch> micros_;

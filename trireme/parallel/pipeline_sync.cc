@@ -11,6 +11,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/leaf_sum.h"
+#include "trireme/parallel/gather_parameter.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -28,9 +29,13 @@ std::size_t num_chunks(std::int64_t elements) {
 }  // namespace
 
 PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan,
-                           const ModelParts& parts,
+                           const ModelParts& parts, std::unique_ptr<UnitGather> gather,
                            std::vector<std::unique_ptr<ParameterSync>> syncs)
-    : pipeline_(pipeline), plan_(plan), parts_(parts), syncs_(std::move(syncs)) {
+    : pipeline_(pipeline),
+      plan_(plan),
+      parts_(parts),
+      gather_(std::move(gather)),
+      syncs_(std::move(syncs)) {
   TRIREME_CHECK(syncs_.size() == parts_.parts().size());
   const std::vector<ModelTensor>& all = parts_.parameters();
   for (std::uint32_t i = 0; i < all.size(); ++i)
@@ -88,21 +93,15 @@ Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory)
   const ModelPart& part = *parts_.parts()[held.part];
   // Where ranks share it, also one that owns all of it gives it to the others.
   if (part.store.ownership().pieces().size() == 1) return own;
-  std::vector<std::size_t> counts;
-  for (const auto& pieces : part.store.ownership().pieces()) {
-    counts.push_back(0);
-    for (const Piece& piece : pieces)
-      if (piece.parameter == held.stored) counts.back() += static_cast<std::size_t>(piece.size());
-  }
   memory.resize(count * size_of(tied.dtype));
   const Buffer whole{memory.data(), count, tied.dtype};
-  part.data->all_gather_v(own, whole, counts, {.label = "sum of " + tied.name}).wait();
+  gather_pieces(*part.data, part.store.ownership(), held.stored, own, whole, "sum of " + tied.name);
   return whole;
 }
 
-// What a rank waits for in a pass is the schedule's to say: no order of uses is announced.
-void PipelineSync::begin(std::uint32_t total, std::span<const Use>) {
-  for (const auto& sync : syncs_) sync->begin(total, {});
+void PipelineSync::begin(std::uint32_t total, std::span<const Use> order) {
+  for (const auto& sync : syncs_) sync->begin(total, order);
+  if (gather_) gather_->begin(order);
 }
 
 Work PipelineSync::finish() {
@@ -269,10 +268,9 @@ Work PipelineSync::publish() {
     if (first.part == copy.part) continue;
     Work::all(works).wait();  // the first stage's weights are whole
     const c10::AutoGradMode no_grad(false);
-    const auto weights = [&](const Held& held) {
-      return parts_.parts()[held.part]->store.weights(held.stored);
-    };
-    weights(copy).copy_(weights(first));
+    const ModelPart& from = *parts_.parts()[first.part];
+    keep_weights(parts_.parts()[copy.part]->store, copy.stored,
+                 whole_weights(*from.data, from.store, first.stored));
   }
   return Work::all(works);
 }

@@ -8,8 +8,8 @@
 //     where
 //                       it is used first
 //
-// Under ZeRO-1 ranks own parts of a sum, cut differently in each stage: then a tied parameter's
-// sums are gathered over the stage's ranks before they go on.
+// Under ZeRO ranks own parts of a sum, cut differently in each stage: then a tied parameter's sums
+// are gathered over the stage's ranks before they go on.
 //
 // Not thread safe.
 #pragma once
@@ -21,6 +21,7 @@
 #include "trireme/parallel/data/parameter_sync.h"
 #include "trireme/parallel/model_parts.h"
 #include "trireme/parallel/pipeline_plan.h"
+#include "trireme/parallel/unit_gather.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -28,8 +29,10 @@ namespace parallel {
 
 class PipelineSync final : public StepSync {
  public:
-  /// `syncs[i]` is that of parts.parts()[i]. `pipeline` and `parts` outlive it.
+  /// `syncs[i]` is that of parts.parts()[i]; `gather` is what brings the weights of all of them,
+  /// null where they are whole. `pipeline` and `parts` outlive it.
   PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan, const ModelParts& parts,
+               std::unique_ptr<UnitGather> gather,
                std::vector<std::unique_ptr<ParameterSync>> syncs);
 
   ParameterSync& of_part(std::size_t part) { return *syncs_[part]; }
@@ -66,6 +69,7 @@ class PipelineSync final : public StepSync {
   comm::Communicator& pipeline_;
   const PipelinePlan& plan_;
   const ModelParts& parts_;
+  std::unique_ptr<UnitGather> gather_;
   std::vector<std::unique_ptr<ParameterSync>> syncs_;
   std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
   std::vector<std::uint32_t> tied_;        // parameters in several stages

@@ -36,8 +36,10 @@ ShardedSync::ShardedSync(ShardGroups groups, ParameterStore& store, ShardedSyncO
       exchange_(*groups_.exchange, buckets_) {
   TRIREME_CHECK(owners() == store.ownership().owners());
   TRIREME_CHECK(owner() == store.owner());
-  if (store.shards_weights())
-    gather_ = std::make_unique<UnitGather>(*groups_.gather, store, options_.on_event);
+  if (store.shards_weights() && options_.gather == nullptr)
+    own_gather_ =
+        std::make_unique<UnitGather>(*groups_.gather, std::vector{&store}, options_.on_event);
+  gather_ = own_gather_ ? own_gather_.get() : options_.gather;
   for (const ShardBuckets::Bucket& bucket : buckets_.buckets) {
     slot_begin_.push_back(slot_bytes_);
     slot_bytes_ += interleaved() ? bucket.of(owner()) * size_of(bucket.sum) : bucket.bytes();
@@ -130,8 +132,7 @@ void ShardedSync::make_plan(std::uint32_t total) {
 
 void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
   const std::lock_guard lock(mutex_);
-  order_.assign(order.begin(), order.end());
-  next_use_ = 0;
+  take_order(order);
   works_.clear();
   refusal_.reset();
   open_ = false;
@@ -143,16 +144,33 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
     rounds_ = 0;
     total_ = 0;  // the next step is planned anew, also where it is as long as the one before
   }
+  if (own_gather_) own_gather_->begin(order_);
+}
+
+void ShardedSync::take_order(std::span<const Use> order) {
+  order_.clear();
+  place_.clear();
   round_ends_.clear();
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    const bool last = i + 1 == order_.size() || order_[i + 1].phase == Phase::Forward;
-    if (order_[i].phase == Phase::Backward && last) round_ends_.push_back(i + 1);
+  next_use_ = 0;
+  std::size_t gathered = 0;
+  for (const Use& use : order) {
+    if (use.part == options_.part) {
+      order_.push_back(use);
+      place_.push_back(gathered);
+    }
+    gathered += needs_weights(use.phase) ? 1 : 0;
   }
-  if (gather_) {
-    std::vector<std::uint16_t> blocks;
-    for (const Use& use : order_) blocks.push_back(use.block);
-    gather_->begin(std::move(blocks));
-  }
+  for (std::size_t i = 0; i < order_.size(); i = end_of_pass(i))
+    if (gives_gradients(order_[i].phase)) round_ends_.push_back(end_of_pass(i));
+}
+
+// Uses of one micro-batch and phase in a row.
+std::size_t ShardedSync::end_of_pass(std::size_t use) const {
+  const Use& first = order_[use];
+  while (use < order_.size() && order_[use].microbatch == first.microbatch &&
+         order_[use].phase == first.phase)
+    ++use;
+  return use;
 }
 
 void ShardedSync::begin_round(bool present) {
@@ -183,19 +201,21 @@ Pin ShardedSync::acquire(Use use) {
     ++at;
   TRIREME_CHECK(at < order_.size());
   pass(at);
-  if (use.phase == Phase::Backward) enter_backward(use.block);
+  if (gives_gradients(use.phase)) enter_backward(use.block);
   next_use_ = at + 1;
-  if (!gather_) return {};
+  if (!gather_ || !needs_weights(use.phase)) return {};
   if (options_.on_event) options_.on_event({.kind = ShardEvent::Kind::Use, .use = use});
-  gather_->acquire(at);
-  return Pin([this, at] { gather_->release(at); });
+  const std::size_t place = place_[at];
+  gather_->acquire(place);
+  return Pin([this, place] { gather_->release(place); });
 }
 
 // What the other ranks do in uses that this one does not come to.
 void ShardedSync::pass(std::size_t use) {
   for (; next_use_ < use; ++next_use_) {
-    if (order_[next_use_].phase == Phase::Backward) enter_backward(order_[next_use_].block);
-    if (gather_) gather_->pass(next_use_ + 1);
+    const Use& one = order_[next_use_];
+    if (gives_gradients(one.phase)) enter_backward(one.block);
+    if (gather_ && needs_weights(one.phase)) gather_->pass(place_[next_use_] + 1);
   }
 }
 
@@ -381,6 +401,16 @@ void ShardedSync::end_micro() {
   open_ = false;
 }
 
+void ShardedSync::end_pass(std::uint32_t microbatch, Phase phase) {
+  const std::lock_guard lock(mutex_);
+  if (next_use_ == order_.size() || order_[next_use_].microbatch != microbatch ||
+      order_[next_use_].phase != phase)
+    return;  // all have come
+  if (!gives_gradients(phase)) return pass(end_of_pass(next_use_));
+  begin_round(false);
+  complete_round();
+}
+
 void ShardedSync::complete_round() {
   if (!order_.empty()) pass(round_ends_[round_]);
   while (closed_from_ > 0) close(--closed_from_);
@@ -500,7 +530,7 @@ std::int64_t ShardedSync::first_overflow() {
 }
 
 Work ShardedSync::publish() {
-  if (gather_) return {};  // gathered when they are used
+  if (store_.shards_weights()) return {};  // gathered when they are used
   std::vector<Work> works;
   for (std::uint32_t unit = 0; unit < store_.ownership().units().size(); ++unit) {
     const Unit& layout = store_.ownership().units()[unit];

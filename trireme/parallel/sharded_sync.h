@@ -43,9 +43,13 @@ struct ShardedSyncOptions {
   int rank = 0;  // in the assignment
   std::int64_t bucket_bytes = 4 << 20;
   /// Buckets under way beyond which a rank waits for its peers between blocks and micro-batches:
-  /// one is sent, one is filled, one arrives. In a pipeline it may not wait there, as its peers may
-  /// be at another pass.
+  /// one is sent, one is filled, one arrives. Where ranks do not go through begin()'s order
+  /// together it may not wait there, as its peers may be at another pass of a pipeline.
   std::size_t most_under_way = 3;
+  /// Of a pipeline's rank, where weights are sharded: what brings those of all its stages, which
+  /// whoever has it begins; and this one's number there. Null: one of its own.
+  UnitGather* gather = nullptr;
+  std::uint16_t part = 0;
   /// Called once per step, in begin(); its Work is part of finish().
   std::function<Work()> before_launch = {};
   OnShardEvent on_event = {};
@@ -61,6 +65,7 @@ class ShardedSync final : public ParameterSync {
   Pin acquire(Use use) override;
   void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept override;
   void end_micro() override;
+  void end_pass(std::uint32_t microbatch, Phase phase) override;
   Work finish() override;
   std::optional<Refusal> refusal() const override;
   void settle() override;
@@ -80,6 +85,8 @@ class ShardedSync final : public ParameterSync {
   void make_plan(std::uint32_t total);
   void grow(std::size_t slots);
   std::byte* slot(std::size_t index, std::uint32_t bucket) const;
+  void take_order(std::span<const Use> order);
+  std::size_t end_of_pass(std::size_t use) const;
   void begin_round(bool present);
   void complete_round();
   void pass(std::size_t use);
@@ -106,7 +113,8 @@ class ShardedSync final : public ParameterSync {
   std::vector<optim::OwnedSlice> slices_;
   ShardBuckets buckets_;
   LeafExchange exchange_;
-  std::unique_ptr<UnitGather> gather_;  // null: weights are whole
+  std::unique_ptr<UnitGather> own_gather_;
+  UnitGather* gather_ = nullptr;  // that one, or the pipeline's; null: weights are whole
 
   // Sums. Interleaved: of the own parts alone. Contiguous: of whole buckets.
   std::vector<comm::Arena> slots_;
@@ -120,7 +128,8 @@ class ShardedSync final : public ParameterSync {
   std::uint32_t rounds_ = 0, round_ = 0;
 
   mutable std::mutex mutex_;
-  std::vector<Use> order_;
+  std::vector<Use> order_;               // of this part's uses
+  std::vector<std::size_t> place_;       // of each, the gather's uses before it
   std::vector<std::size_t> round_ends_;  // in order_
   std::size_t next_use_ = 0;
   bool open_ = false;     // between begin_micro and end_micro

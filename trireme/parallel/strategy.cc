@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/models/layer_factory.h"
@@ -98,6 +99,12 @@ std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid
   return layers;
 }
 
+// Of the `size` ranks that hold the same parts of a stage, those on one host.
+int local_ranks(const StrategyOptions& options, const parallel::Seat& seat, int size) {
+  const int together = options.expert * options.context * options.tensor;
+  return std::min(size, seat.local_size % together == 0 ? seat.local_size / together : 0);
+}
+
 // `size`: ranks that hold the same parts of a stage.
 parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
                                  int size) {
@@ -116,7 +123,7 @@ parallel::SyncPlan check_options(const StrategyOptions& options, const parallel:
   if (options.context != 1) check_together("parallel.context", options.context, options, seat);
   if (options.expert != 1) check_together("parallel.expert", options.expert, options, seat);
   const parallel::SyncPlan plan =
-      parallel::plan_sync(options.sync, size, options.shard, seat.local_size);
+      parallel::plan_sync(options.sync, size, options.shard, local_ranks(options, seat, size));
   if (options.sync == "plain" && options.shard > 1)
     refuse("parallel.shard = " + std::to_string(options.shard) + " with parallel.sync = \"plain\"",
            "Use zero1, zero2, zero3 or hybrid, or leave it out.");
@@ -289,17 +296,34 @@ parallel::StoreOptions Strategy::Impl::store_options(comm::Communicator& data) {
 }
 
 std::unique_ptr<parallel::StepSync> Strategy::Impl::make_sync() {
-  if (grid.pipeline != nullptr) {
-    std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
-    for (const auto& part : parts.parts()) syncs.push_back(make_stage_sync(*part));
-    auto all =
-        std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts, std::move(syncs));
-    stages = all.get();
-    return of_cut_layers(std::move(all));
-  }
-  auto whole_model = make_stage_sync(whole());
+  if (grid.pipeline != nullptr) return of_cut_layers(make_pipeline_sync());
+  if (plan.sharded()) groups = parallel::make_shard_groups(grid.data(), plan);
+  auto whole_model = make_stage_sync(whole(), groups);
   gradients = whole_model.get();
   return of_cut_layers(std::move(whole_model));
+}
+
+// One group brings the weights of all of this rank's stages, in the order of its passes.
+std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
+  std::vector<parallel::ShardGroups> own(parts.parts().size());
+  std::vector<parallel::ParameterStore*> stores;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    parallel::ModelPart& part = *parts.parts()[i];
+    if (plan.sharded()) own[i] = parallel::make_shard_groups(*part.data, plan, i == 0);
+    stores.push_back(&part.store);
+  }
+  groups = own.front();
+  std::unique_ptr<parallel::UnitGather> gather;
+  if (plan.shards_weights)
+    gather = std::make_unique<parallel::UnitGather>(*groups.gather, stores, seat.on_shard_event);
+  std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
+  for (std::size_t i = 0; i < own.size(); ++i)
+    syncs.push_back(
+        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint16_t>(i)));
+  auto all = std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
+                                                      std::move(gather), std::move(syncs));
+  stages = all.get();
+  return all;
 }
 
 std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
@@ -308,23 +332,26 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
   return std::make_unique<parallel::CutSync>(std::move(own), *grid.cut, grid.tensor_ranks(), parts);
 }
 
+// Where weights are whole, ranks of a stage are at different passes.
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
-    parallel::ModelPart& part) {
+    parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
+    std::uint16_t number) {
   const auto gate = enters_gate_first() ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
-    const auto own = parallel::make_shard_groups(*part.data, plan);
-    if (!groups.exchange) groups = own;
     const parallel::ShardedSyncOptions usual;
+    const bool waits = grid.pipeline == nullptr || plan.shards_weights;
     return std::make_unique<parallel::ShardedSync>(
-        own, part.store,
-        parallel::ShardedSyncOptions{.assignment = plan.assignment,
-                                     .rank = part.data->rank(),
-                                     .bucket_bytes = options.bucket_bytes,
-                                     .most_under_way = grid.pipeline != nullptr
-                                                           ? std::numeric_limits<std::size_t>::max()
-                                                           : usual.most_under_way,
-                                     .before_launch = gate,
-                                     .on_event = seat.on_shard_event});
+        owners, part.store,
+        parallel::ShardedSyncOptions{
+            .assignment = plan.assignment,
+            .rank = part.data->rank(),
+            .bucket_bytes = options.bucket_bytes,
+            .most_under_way =
+                waits ? usual.most_under_way : std::numeric_limits<std::size_t>::max(),
+            .gather = gather,
+            .part = number,
+            .before_launch = gate,
+            .on_event = seat.on_shard_event});
   }
   auto plain = std::make_unique<parallel::PlainSync>(
       *part.data, part.store.uses(), part.store.parameter_of(), part.store.slices(),
@@ -345,9 +372,11 @@ std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
 void Strategy::Impl::make_hooks() {
   if (grid.pipeline != nullptr) {
     if (options.lanes > 1) lanes_note = "a rank of a pipeline runs one pass at a time";
-    runner = std::make_unique<parallel::PipelineRunner>(seat, pipeline, grid, parts, *stages);
+    runner = std::make_unique<parallel::PipelineRunner>(seat, pipeline, grid, parts, *stages,
+                                                        plan.shards_weights);
     return;
   }
+  if (plan.sharded()) pins.emplace(*gradients);
   if (grid.layer != nullptr && options.lanes > 1)
     lanes_note = "ranks that share a layer go through it together, one micro-batch at a time";
   hooks = std::make_unique<parallel::GradientHooks>(

@@ -36,7 +36,7 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
   std::vector<Work> works;
   std::int64_t count = 0;
   const kernel::Assignment shares = kernel::contiguous(grid.data().size());
-  sync->begin(0, order_of(evaluation_rounds(batches), false));
+  sync->begin(0, evaluation_order(batches));
   for (const Batch& given : batches) {
     Batch batch = given;
     for (MicroBatch& micro : batch.micro) micro = own_part(micro, even(micro));
@@ -67,24 +67,42 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
 // The last block's value of every micro-batch, on the ranks that have that block.
 void Strategy::Impl::each_output(const Batch& batch,
                                  const parallel::PipelineRunner::Output& output) {
-  if (runner) return runner->forward_only(batch.micro, output);
-  for (std::size_t i = 0; i < batch.micro.size(); ++i)
-    output(i, stage().forward(batch.micro[i], 0, plan.shards_weights ? pins(false) : nullptr));
+  if (runner) {
+    const auto own = static_cast<std::uint32_t>(batch.micro.size());
+    return runner->forward_only(
+        batch.micro, plan.shards_weights ? most_of_group(std::span(&batch.total, 1)) : own, output);
+  }
+  for (std::size_t i = 0; i < batch.micro.size(); ++i) output(i, forward_alone(batch.micro[i]));
 }
 
-// Forward passes of the rank of this group that has most of them.
-std::size_t Strategy::Impl::evaluation_rounds(const std::vector<Batch>& batches) const {
-  if (!plan.shards_weights) return 0;
+models::Value Strategy::Impl::forward_alone(const MicroBatch& micro) {
+  if (pins) pins->begin(micro.index);
+  return stage().forward(micro, 0, plan.shards_weights ? pins->enter() : parallel::Stage::Enter());
+}
+
+// Micro-batches of batches of `totals`, of the rank of this group that has most of them.
+std::uint32_t Strategy::Impl::most_of_group(std::span<const std::uint32_t> totals) const {
   const comm::Communicator& data = grid.data();
   const int first = data.rank() / plan.owners * plan.owners;
-  std::size_t most = 0;
+  std::uint32_t most = 0;
   for (int rank = first; rank < first + plan.owners; ++rank) {
-    std::size_t rounds = 0;
-    for (const Batch& batch : batches)
-      rounds += kernel::contiguous_share(batch.total, data.size(), rank).count;
-    most = std::max(most, rounds);
+    std::uint32_t count = 0;
+    for (const std::uint32_t total : totals)
+      count += kernel::contiguous_share(total, data.size(), rank).count;
+    most = std::max(most, count);
   }
   return most;
+}
+
+// A pipeline comes to the end of a batch before the next one.
+std::vector<parallel::Use> Strategy::Impl::evaluation_order(
+    const std::vector<Batch>& batches) const {
+  if (!plan.shards_weights) return {};
+  std::vector<std::uint32_t> totals;
+  for (const Batch& batch : batches) totals.push_back(batch.total);
+  if (!runner) return order_of(most_of_group(totals), false);
+  for (std::uint32_t& total : totals) total = most_of_group(std::span(&total, 1));
+  return runner->uses(totals, false);
 }
 
 models::Value Strategy::Impl::infer(const MicroBatch& whole) {
@@ -93,9 +111,7 @@ models::Value Strategy::Impl::infer(const MicroBatch& whole) {
   const auto scope = use_layers();
   parts.train(false);
   sync->begin(0, order_of(plan.shards_weights ? 1 : 0, false));
-  models::Value value =
-      runner ? runner->infer(micro)
-             : stage().forward(micro, 0, plan.shards_weights ? pins(false) : nullptr);
+  models::Value value = runner ? runner->infer(micro) : forward_alone(micro);
   sync->finish().wait();
   parts.train(true);
   if (grid.context != nullptr)

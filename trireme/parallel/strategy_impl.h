@@ -45,7 +45,11 @@ struct Strategy::Impl {
   parallel::StoreOptions store_options(comm::Communicator& data);
   std::unique_ptr<parallel::StepSync> make_sync();
   std::unique_ptr<parallel::StepSync> of_cut_layers(std::unique_ptr<parallel::StepSync> own);
-  std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part);
+  std::unique_ptr<parallel::StepSync> make_pipeline_sync();
+  std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part,
+                                                           const parallel::ShardGroups& own,
+                                                           parallel::UnitGather* gather = nullptr,
+                                                           std::uint16_t number = 0);
   void make_hooks();
   parallel::Replica replica();
   /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
@@ -78,10 +82,9 @@ struct Strategy::Impl {
   /// What the ranks of a group do in a step: for each round of micro-batches all blocks forward,
   /// and back. Every rank of the group has the same, also where its last round is empty.
   std::vector<parallel::Use> order_of(std::size_t rounds, bool backward) const;
-  /// A block's weights are here while it runs forward, and again from where backward comes to it
-  /// until backward comes to the block before.
-  parallel::Stage::Enter pins(bool backward);
   std::size_t rounds_of(std::uint32_t micro_batches) const;
+  /// Micro-batches whose passes a pipeline's rank goes through in a step of `micro_batches`.
+  std::uint32_t passes_of(std::uint32_t micro_batches) const;
   double compute(const MicroBatch& micro, const Loss& loss, parallel::Ballot& ballot);
   void compute_all(const Batch& batch, const Loss& loss, parallel::ScalarTree& losses,
                    parallel::Ballot& ballot);
@@ -125,7 +128,9 @@ struct Strategy::Impl {
   // strategy_evaluation.cc
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
   void each_output(const Batch& batch, const parallel::PipelineRunner::Output& output);
-  std::size_t evaluation_rounds(const std::vector<Batch>& batches) const;
+  models::Value forward_alone(const MicroBatch& micro);
+  std::uint32_t most_of_group(std::span<const std::uint32_t> totals) const;
+  std::vector<parallel::Use> evaluation_order(const std::vector<Batch>& batches) const;
   models::Value infer(const MicroBatch& micro);
 
   // strategy_state.cc
@@ -175,7 +180,7 @@ struct Strategy::Impl {
   parallel::PipelineSync* stages = nullptr;
   std::unique_ptr<parallel::StepSync> sync;          // sets the three before it
   std::unique_ptr<parallel::PipelineRunner> runner;  // with one
-  parallel::Pin backward_pin;
+  std::optional<parallel::BlockPins> pins;           // without one, where ranks hold parts
   std::unique_ptr<optim::Optimizer> optimizer;
   parallel::NotFiniteBudget not_finite;
   std::optional<parallel::LossScale> loss_scale;  // of fp16

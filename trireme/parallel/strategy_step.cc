@@ -48,6 +48,10 @@ void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
 }  // namespace
 
 std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool backward) const {
+  if (runner) {
+    const auto passes = static_cast<std::uint32_t>(rounds);
+    return runner->uses(std::span(&passes, 1), backward);
+  }
   std::vector<parallel::Use> order;
   const auto blocks = static_cast<std::uint16_t>(stage().members().size());
   for (std::uint32_t round = 0; round < rounds; ++round) {
@@ -65,29 +69,19 @@ std::size_t Strategy::Impl::rounds_of(std::uint32_t micro_batches) const {
   return leaves_of(plan.assignment, micro_batches, first).size();
 }
 
-parallel::Stage::Enter Strategy::Impl::pins(bool backward) {
-  return [this, backward](std::size_t index) {
-    const auto block = static_cast<std::uint16_t>(index);
-    auto pin = std::make_shared<parallel::Pin>(
-        gradients->acquire({block, microbatch, parallel::Phase::Forward}));
-    const std::uint64_t first_node = parallel::next_node();
-    return [this, block, backward, pin, first_node](const models::Value& value) {
-      *pin = {};
-      if (!backward) return;
-      parallel::before_backward(value, first_node, [this, block] {
-        backward_pin = {};
-        backward_pin = gradients->acquire({block, microbatch, parallel::Phase::Backward});
-      });
-    };
-  };
+// Where ranks share weights, those of the pipeline in the group that has most.
+std::uint32_t Strategy::Impl::passes_of(std::uint32_t micro_batches) const {
+  if (plan.shards_weights) return static_cast<std::uint32_t>(rounds_of(micro_batches));
+  return static_cast<std::uint32_t>(
+      leaves_of(plan.assignment, micro_batches, grid.data().rank()).size());
 }
 
 // Forward and backward of one micro-batch; the summed loss.
 double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot& ballot) {
   const at::Tensor sum = [&] {
     const auto span = traced("forward");
-    return summed_loss(stage(), micro, step, loss,
-                       plan.sharded() ? pins(true) : parallel::Stage::Enter());
+    if (pins) pins->begin(micro.index);
+    return summed_loss(stage(), micro, step, loss, pins ? pins->enter() : parallel::Stage::Enter());
   }();
   const double value = sum.item<double>();
   refuse_not_finite(value, micro, ballot);
@@ -110,8 +104,8 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
       ballot.refuse(20, what + "; make a new Strategy of the changed model");
   if (runner)
     return runner->train(
-        batch, leaves, loss, [this](std::int64_t count) { return loss_gradient(count); }, losses,
-        ballot);
+        batch, leaves, passes_of(total), loss,
+        [this](std::int64_t count) { return loss_gradient(count); }, losses, ballot);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (ballot.ok && start_lanes(batch, leaves, i)) {
       const auto rest = std::span(batch.micro).subspan(i);
@@ -133,7 +127,7 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
       const ErrorReport report = describe(std::current_exception());
       ballot.refuse(report.exit_code, report.sentence);
     }
-    backward_pin = {};
+    if (pins) pins->end();
     end_micro(ballot.ok ? batch.micro[i].count : 0);
     losses.add(value);
     has_run = true;

@@ -64,11 +64,11 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   return plan;
 }
 
-ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan) {
+ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers) {
   const int rank = world.rank(), owner = plan.owner_of(rank), group = rank / plan.owners;
   ShardGroups groups;
   groups.exchange = world.split(group, owner);
-  if (plan.shards_weights) groups.gather = world.split(group, owner);
+  if (plan.shards_weights && gathers) groups.gather = world.split(group, owner);
   if (plan.owners < world.size()) groups.replicas = world.split(owner, group);
   return groups;
 }

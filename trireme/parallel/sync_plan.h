@@ -25,16 +25,17 @@ struct SyncPlan {
 };
 
 /// plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd | gossip on `size`
-/// ranks. Hybrid shards over `shard` consecutive
-/// ranks (0: those of a host, `local_size`) and replicates over the others. ConfigError with the
-/// arithmetic where they do not divide, and for another name.
+/// ranks. Hybrid shards over `shard` consecutive ranks (0: those of them that are on one host,
+/// `local_size`; 0: as many are not on every host) and replicates over the others. ConfigError with
+/// the arithmetic where they do not divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
 /// local_sgd and its relatives.
 bool is_local(const std::string& sync);
 
-/// Collective over `world`: this rank's groups; only where the plan is sharded.
-ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan);
+/// Collective over `world`: this rank's groups; only where the plan is sharded. `gathers`: a group
+/// for weights, too, where those are.
+ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers = true);
 
 }  // namespace parallel
 }  // namespace v0

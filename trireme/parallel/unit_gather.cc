@@ -6,18 +6,22 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-UnitGather::UnitGather(comm::Communicator& group, ParameterStore& store, OnShardEvent on_event)
-    : group_(group), store_(store), on_event_(std::move(on_event)) {
-  TRIREME_CHECK(group.size() == store.ownership().owners());
+UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
+                       OnShardEvent on_event)
+    : group_(group), stores_(std::move(stores)), on_event_(std::move(on_event)) {
+  for (const ParameterStore* store : stores_)
+    TRIREME_CHECK(group.size() == store->ownership().owners());
 }
 
 UnitGather::~UnitGather() {
-  for (auto& [unit, held] : held_) store_.hide(unit);
+  for (auto& [place, held] : held_) store(place.first).hide(place.second);
 }
 
-void UnitGather::begin(std::vector<std::uint16_t> uses) {
+void UnitGather::begin(std::span<const Use> order) {
   TRIREME_CHECK(held_.empty());
-  uses_ = std::move(uses);
+  uses_.clear();
+  for (const Use& use : order)
+    if (needs_weights(use.phase)) uses_.push_back({use.part, use.block});
   issued_ = next_ = 0;
   if (!uses_.empty()) issue(0);
 }
@@ -26,12 +30,13 @@ void UnitGather::issue(std::size_t use) {
   if (use < issued_ || use >= uses_.size()) return;
   TRIREME_CHECK(use == issued_);
   ++issued_;
-  for (const std::uint32_t unit : store_.units_of_block(uses_[use])) {
-    Held& held = held_[unit];
+  const std::uint16_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_[{part, unit}];
     if (held.wanted++ > 0) continue;
-    const Unit& layout = store_.ownership().units()[unit];
+    const Unit& layout = store(part).ownership().units()[unit];
     held.buffer = pool_.take(layout.bytes);
-    const std::span<std::byte> own = store_.own(unit);
+    const std::span<std::byte> own = store(part).own(unit);
     const Buffer in{own.data(), own.size(), DType::U8};
     const Buffer out{.data = held.buffer.data.get(),
                      .count = layout.bytes,
@@ -40,16 +45,16 @@ void UnitGather::issue(std::size_t use) {
     const auto counts = layout.counts();
     held.arrived =
         group_.all_gather_v(in, out, counts, {.label = "weights of block " + std::to_string(unit)});
-    if (on_event_)
-      on_event_({.kind = ShardEvent::Kind::Gather, .number = unit, .bytes = layout.bytes});
+    tell(ShardEvent::Kind::Gather, {part, unit});
   }
 }
 
 void UnitGather::wait(std::size_t use) {
-  for (const std::uint32_t unit : store_.units_of_block(uses_[use])) {
-    Held& held = held_.at(unit);
+  const std::uint16_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_.at({part, unit});
     held.arrived.wait();
-    store_.show(unit, held.buffer.data.get());
+    store(part).show(unit, held.buffer.data.get());
   }
 }
 
@@ -72,19 +77,26 @@ void UnitGather::acquire(std::size_t use) {
 }
 
 void UnitGather::release(std::size_t use) {
-  for (const std::uint32_t unit : store_.units_of_block(uses_[use])) {
-    const auto held = held_.find(unit);
+  const std::uint16_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    const auto held = held_.find({part, unit});
     TRIREME_CHECK(held != held_.end());
     if (--held->second.wanted > 0) continue;
     held->second.arrived.wait();
-    store_.hide(unit);
+    store(part).hide(unit);
     pool_.give(std::move(held->second.buffer));
     held_.erase(held);
-    if (on_event_)
-      on_event_({.kind = ShardEvent::Kind::Free,
-                 .number = unit,
-                 .bytes = store_.ownership().units()[unit].bytes});
+    tell(ShardEvent::Kind::Free, {part, unit});
   }
+}
+
+void UnitGather::tell(ShardEvent::Kind kind, Place place) const {
+  if (!on_event_) return;
+  const auto [part, unit] = place;
+  on_event_({.kind = kind,
+             .use = {.part = part},
+             .number = unit,
+             .bytes = store(part).ownership().units()[unit].bytes});
 }
 
 }  // namespace parallel

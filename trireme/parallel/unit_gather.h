@@ -1,19 +1,22 @@
 // UnitGather: brings the whole weights of blocks ahead of their use and lets them go after it
 // (ZeRO-3, and within the hosts of hybrid).
 //
-// The order of uses is known before a step: F0 F1 … B1 B0 for every micro-batch, the same on every
-// rank of the group. A use is *issued* (its units that are not here are gathered) when the use
-// before it is acquired, and *released* before the next one is acquired:
+// The order of uses is known before a step: F0 F1 … B1 B0 for every micro-batch or, of a pipeline's
+// rank, its passes as the schedule has them, through all of its stages; the same on every rank of
+// the group. A use is *issued* (its units that are not here are gathered) when the use before it is
+// acquired, and *released* before the next one is acquired:
 //
 //     acquire F0 | issue F1 | compute | release F0 | acquire F1 | issue F2 | …
 //
-// So at most two uses' units are in memory, the last block's stay for its backward pass, and every
-// rank issues the same gathers in the same order, also one that skips uses (a block that gets no
-// gradient, a micro-batch that failed, a round in which it has none). Not thread safe.
+// So at most two uses' units are in memory, the last block's stay for a backward pass that follows,
+// and every rank issues the same gathers in the same order, also one that skips uses (a block that
+// gets no gradient, a micro-batch that failed, a round in which it has none). Not thread safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/communicator.h"
@@ -27,12 +30,19 @@ namespace parallel {
 
 class UnitGather {
  public:
-  /// `group`: its own communicator, for nothing else, one rank per owner of the store.
-  UnitGather(comm::Communicator& group, ParameterStore& store, OnShardEvent on_event = {});
+  /// A use of a block's weights; `part` is the number of its store.
+  struct BlockUse {
+    std::uint16_t part = 0, block = 0;
+  };
+
+  /// `group`: its own communicator, for nothing else, one rank per owner of each of the stores,
+  /// which outlive it.
+  UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
+             OnShardEvent on_event = {});
   ~UnitGather();
 
-  /// `uses` are blocks, in order. Issues the first.
-  void begin(std::vector<std::uint16_t> uses);
+  /// Of `order`, those uses that need weights. Issues the first.
+  void begin(std::span<const Use> order);
   /// Waits until the units of use number `use` are here, after passing over those before it.
   void acquire(std::size_t use);
   void release(std::size_t use);
@@ -46,17 +56,23 @@ class UnitGather {
     BufferPool::Lease buffer;
     Work arrived;
   };
+  using Place = std::pair<std::uint16_t, std::uint32_t>;  // part, unit
+  ParameterStore& store(std::uint16_t part) const { return *stores_[part]; }
+  const std::vector<std::uint32_t>& units(BlockUse use) const {
+    return store(use.part).units_of_block(use.block);
+  }
   void issue(std::size_t use);
   void wait(std::size_t use);
+  void tell(ShardEvent::Kind kind, Place place) const;
 
   comm::Communicator& group_;
-  ParameterStore& store_;
+  std::vector<ParameterStore*> stores_;
   OnShardEvent on_event_;
   BufferPool pool_;
-  std::vector<std::uint16_t> uses_;
-  std::size_t issued_ = 0;              // uses before it are
-  std::size_t next_ = 0;                // uses before it were acquired or passed over
-  std::map<std::uint32_t, Held> held_;  // by unit
+  std::vector<BlockUse> uses_;
+  std::size_t issued_ = 0;  // uses before it are
+  std::size_t next_ = 0;    // uses before it were acquired or passed over
+  std::map<Place, Held> held_;
 };
 
 }  // namespace parallel

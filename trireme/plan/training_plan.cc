@@ -112,18 +112,19 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
 
-// Buckets that are filled, sent and received at a time (parallel/sharded_sync.cc), and weights.
-std::int64_t moving_bytes(const Job& job, std::int64_t sum, std::int64_t compute) {
+// Buckets that are filled, sent and received at a time (parallel/sharded_sync.cc), of each stage of
+// a pipeline its own; and two blocks' weights, whatever the number of stages. `own`: parameters of
+// a rank's stages.
+std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
+                          std::int64_t compute) {
+  const Job& job = plan.job;
   if (!shards(job)) return 0;
   constexpr std::int64_t kBuckets = 4;
-  const std::int64_t blocks = job.largest_blocks / job.tensor;
-  const std::int64_t largest = std::max(blocks * sum, job.bucket_bytes);
-  const std::int64_t all =
-      (job.parameters - job.expert_parameters + job.expert_parameters / job.expert) * sum;
-  const std::int64_t bucket = std::min(all, std::min(largest, job.bucket_bytes));
+  const std::int64_t chunks = plan.stages / job.pipeline;
   const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // sent and received, or received
+  const std::int64_t blocks = std::min(job.largest_blocks / job.tensor, own);
   const std::int64_t weights = shards_weights(job) ? blocks * compute : 0;
-  return std::min(kBuckets * bucket, all) * buffers + weights;
+  return std::min(kBuckets * chunks * job.bucket_bytes, own * sum) * buffers + weights;
 }
 
 Memory memory_of(const TrainingPlan& plan) {
@@ -140,7 +141,7 @@ Memory memory_of(const TrainingPlan& plan) {
       shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
   memory.optimizer =
       among(n * master * job.optimizer_moments, job) + n * master * job.exchange.kept;
-  memory.moving = moving_bytes(job, master, compute);
+  memory.moving = moving_bytes(plan, n, master, compute);
   const auto live = [&](std::int64_t of_micro) {
     return of_micro * plan.lanes * plan.live_micro_batches / plan.stages;
   };

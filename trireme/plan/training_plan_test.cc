@@ -78,6 +78,27 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   EXPECT_EQ(state("hybrid"), (14000 + 8000) / 2);
 }
 
+// Stages are divided among the pipeline's ranks, a stage's state among those that hold it; whole
+// are two blocks, whatever the number of stages.
+TEST(TrainingPlan, ShardedMemoryOfAPipelineFollowsNumerics) {
+  plan::Job one = job(8, 1, 4);
+  one.precision = "bf16";
+  one.pipeline = 2;
+  one.owners = 2;
+  one.sync = "zero3";
+  one.largest_blocks = 300;
+  one.bucket_bytes = 40;
+  const plan::Memory memory = plan::make_plan(one).memory;
+  EXPECT_EQ(memory.weights + memory.gradients + memory.optimizer, (14000 + 12000) / 4);
+  EXPECT_EQ(memory.moving, 4 * 40 * 2 + 300 * 2);
+  one.schedule = "interleaved-1f1b";
+  const plan::Memory of_two = plan::make_plan(one).memory;
+  EXPECT_EQ(of_two.weights + of_two.gradients + of_two.optimizer, (14000 + 12000) / 4);
+  EXPECT_EQ(of_two.moving, 2 * 4 * 40 * 2 + 300 * 2);
+  EXPECT_THAT(plan::explain(plan::make_plan(one)),
+              HasSubstr("x 2, ZeRO-3 (all state over 2 ranks"));
+}
+
 TEST(TrainingPlan, AnExchangeIsDividedAmongItsSteps) {
   plan::Job one = job(8, 1, 4);
   const double each = plan::make_plan(one).communication.seconds;

@@ -54,6 +54,9 @@ class LocalSync final : public ParameterSync {
     gradients_->gradient(use, microbatch, std::move(leaf));
   }
   void end_micro() override { gradients_->end_micro(); }
+  void end_pass(std::uint32_t microbatch, Phase phase) override {
+    gradients_->end_pass(microbatch, phase);
+  }
   Work finish() override { return gradients_->finish(); }
   std::optional<Refusal> refusal() const override { return gradients_->refusal(); }
   void settle() override { gradients_->settle(); }

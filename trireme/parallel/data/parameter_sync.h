@@ -24,13 +24,20 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-enum class Phase : std::uint8_t { Forward, Recompute, Backward, Weight };
+/// What a block does with a micro-batch. A pipeline's schedule may cut Backward in two: the
+/// gradient of its Input, and that of its Weights.
+enum class Phase : std::uint8_t { Forward, Backward, Input, Weight };
+constexpr bool needs_weights(Phase phase) noexcept { return phase != Phase::Weight; }
+constexpr bool gives_gradients(Phase phase) noexcept {
+  return phase == Phase::Backward || phase == Phase::Weight;
+}
 
 /// One block's work on one micro-batch; known from the schedule before the step.
 struct Use {
   std::uint16_t block = 0;
   std::uint32_t microbatch = 0;
   Phase phase = Phase::Forward;
+  std::uint16_t part = 0;  // of a pipeline's rank: which of its stages the block is in
 };
 
 /// Parameter number `parameter` of block `block`: a tied parameter has one per block that uses it.
@@ -70,8 +77,8 @@ class StepSync {
  public:
   virtual ~StepSync() = default;
   /// A global batch of `total` micro-batches starts; `order` is what this rank will do, or what the
-  /// ranks of its group do where it has a micro-batch less. `total` 0: forward passes alone, which
-  /// end with finish(), too.
+  /// ranks of its group do where it has a micro-batch less; may be empty where nobody waits for a
+  /// use. `total` 0: forward passes alone, which end with finish(), too.
   virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
   /// Starts what has not started yet. When the Work is done, the gradients of owned() are final. It
   /// fails with the communicator's error; what this rank itself saw wrong is in refusal().
@@ -112,6 +119,9 @@ class ParameterSync : public StepSync {
   virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
   /// Parameters without a gradient in this micro-batch get a zero leaf.
   virtual void end_micro() = 0;
+  /// Of a pipeline, in the place of a pass in the order: those of its uses that have not come will
+  /// not, as it failed, or as its micro-batch is one that only other ranks of the group have.
+  virtual void end_pass(std::uint32_t microbatch, Phase phase) = 0;
 };
 
 }  // namespace parallel

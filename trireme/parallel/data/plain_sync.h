@@ -61,6 +61,7 @@ class PlainSync final : public ParameterSync {
   Pin acquire(Use) override { return {}; }  // everything is here
   void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept override;
   void end_micro() override;
+  void end_pass(std::uint32_t, Phase) override {}
   Work finish() override;
   std::optional<Refusal> refusal() const override;
   std::span<optim::OwnedSlice> owned() override { return slices_; }

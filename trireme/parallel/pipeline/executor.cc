@@ -52,7 +52,9 @@ void Executor::run(const plan::Schedule& schedule, std::span<const std::string> 
   keys_ = keys;
   receives_.clear();
   std::copy_if(order.begin(), order.end(), std::back_inserter(receives_),
-               [](const Action& action) { return is_receive(action.kind); });
+               [this](const Action& action) {
+                 return is_receive(action.kind) && is_here(action.microbatch);
+               });
   posted_ = received_ = 0;
   parcels_.clear();
   post_ahead();
@@ -68,6 +70,7 @@ void Executor::post_ahead() {
 }
 
 void Executor::run_one(const Action& action, Passes& passes) {
+  if (is_transfer(action.kind) && !is_here(action.microbatch)) return;
   switch (action.kind) {
     case ActionKind::RecvActivation:
     case ActionKind::RecvGradient: {
@@ -87,31 +90,44 @@ void Executor::run_one(const Action& action, Passes& passes) {
 }
 
 void Executor::run_pass(const Action& action, Passes& passes) {
+  const bool two = action.kind == ActionKind::ForwardBackward;
   const TimePoint begin = options_.on_pass ? options_.pipeline->waiter()->now() : TimePoint{};
-  switch (action.kind) {
-    case ActionKind::Forward:
-      forward(action.stage, action.microbatch, passes);
-      break;
-    case ActionKind::Backward:
-      backward(action.stage, action.microbatch, true, passes);
-      break;
-    case ActionKind::BackwardInput:
-      backward(action.stage, action.microbatch, false, passes);
-      break;
-    case ActionKind::BackwardWeight:
-      passes.backward_weight(action.stage, action.microbatch);
-      break;
-    case ActionKind::ForwardBackward:
-      forward(action.stage, action.microbatch, passes);
-      backward(action.backward_stage, action.backward_microbatch, true, passes);
-      break;
-    default:
-      throw ConfigError("the schedule holds " + text_of(action) + ", which is not run",
-                        {.operation = "pipeline",
-                         .advice = "Leave weights, recomputation and offload to the strategy's "
-                                   "options."});
+  if (two) {
+    run_half(ActionKind::Forward, action.stage, action.microbatch, passes);
+    run_half(ActionKind::Backward, action.backward_stage, action.backward_microbatch, passes);
+  } else {
+    run_half(action.kind, action.stage, action.microbatch, passes);
   }
-  if (options_.on_pass) options_.on_pass(action, begin, options_.pipeline->waiter()->now());
+  if (options_.on_pass &&
+      (is_here(action.microbatch) || (two && is_here(action.backward_microbatch))))
+    options_.on_pass(action, begin, options_.pipeline->waiter()->now());
+}
+
+// All of a pass, but of one that is two.
+void Executor::run_half(ActionKind pass, std::uint16_t stage, std::uint16_t micro, Passes& passes) {
+  if (is_here(micro)) {
+    switch (pass) {
+      case ActionKind::Forward:
+        forward(stage, micro, passes);
+        break;
+      case ActionKind::Backward:
+        backward(stage, micro, true, passes);
+        break;
+      case ActionKind::BackwardInput:
+        backward(stage, micro, false, passes);
+        break;
+      case ActionKind::BackwardWeight:
+        passes.backward_weight(stage, micro);
+        break;
+      default:
+        throw ConfigError(
+            "the schedule holds " + text_of(Action{pass, stage, micro}) + ", which is not run",
+            {.operation = "pipeline",
+             .advice = "Leave weights, recomputation and offload to the strategy's "
+                       "options."});
+    }
+  }
+  passes.end_pass(pass, stage, micro);
 }
 
 Parcel Executor::take(bool gradient, int stage, std::uint16_t micro) {

@@ -27,7 +27,8 @@ inline namespace v0 {
 namespace parallel {
 
 /// What the passes of this rank's stages do. They do not throw: what goes wrong in one is kept, and
-/// its parcel has failed. `in` may have failed: then forward() is not called, the others are.
+/// its parcel has failed. `in` may have failed: then forward() is not called, the others are. None
+/// is called for a micro-batch that this pipeline does not have.
 class Passes {
  public:
   virtual ~Passes() = default;
@@ -38,6 +39,8 @@ class Passes {
   /// I and W: B in two parts.
   virtual Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) = 0;
   virtual void backward_weight(int stage, std::uint32_t micro) = 0;
+  /// F, B, I or W is over, or its turn would have been now: after every one of the schedule.
+  virtual void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) = 0;
   /// A parcel was not what was agreed: it has failed.
   virtual void refuse(const std::exception_ptr& error) = 0;
 };
@@ -56,7 +59,8 @@ class Executor {
   explicit Executor(ExecutorOptions options);
 
   /// `schedule` with its transfers (plan::with_transfers); keys[m] is the form of micro-batch m:
-  /// equal for those whose values have the same shapes.
+  /// equal for those whose values have the same shapes. Micro-batches beyond them this pipeline
+  /// does not have: of those nothing is moved.
   void run(const plan::Schedule& schedule, std::span<const std::string> keys, Passes& passes);
   /// Done when everything that run() sent has left its memory.
   Work sent();
@@ -77,6 +81,8 @@ class Executor {
   void put(bool gradient, std::uint16_t stage, std::uint16_t micro, Parcel parcel);
   void run_one(const plan::Action& action, Passes& passes);
   void run_pass(const plan::Action& action, Passes& passes);
+  void run_half(plan::ActionKind pass, std::uint16_t stage, std::uint16_t micro, Passes& passes);
+  bool is_here(std::uint32_t micro) const { return micro < keys_.size(); }
   void forward(std::uint16_t stage, std::uint16_t micro, Passes& passes);
   void backward(std::uint16_t stage, std::uint16_t micro, bool whole, Passes& passes);
   void send(const plan::Action& action, Passes& passes);

@@ -66,11 +66,14 @@ class Traces : public Passes {
     waiter_.sleep(kPass);
     ran.push_back({ActionKind::BackwardWeight, at(stage), at(static_cast<int>(micro))});
   }
+  void end_pass(ActionKind pass, int stage, std::uint32_t micro) override {
+    ended.push_back({pass, at(stage), at(static_cast<int>(micro))});
+  }
   void refuse(const std::exception_ptr& error) override {
     refusals.push_back(describe(error).sentence);
   }
 
-  std::vector<Action> ran;
+  std::vector<Action> ran, ended;
   std::map<Place, std::vector<double>> arrived, returned;
   std::set<Place> failed_back;
   std::vector<std::string> refusals;

@@ -37,7 +37,8 @@ struct StagePasses::Kept {
   at::Tensor loss;                     // of the last stage
 };
 
-StagePasses::StagePasses(Stage& stage) : stage_(stage) {}
+StagePasses::StagePasses(Stage& stage, Stage::Enter enter)
+    : stage_(stage), enter_(std::move(enter)) {}
 StagePasses::~StagePasses() = default;
 StagePasses::StagePasses(StagePasses&&) noexcept = default;
 
@@ -67,7 +68,8 @@ Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::
                             Parcel in) {
   const bool keeps = c10::GradMode::is_enabled();
   Kept kept;
-  Values values = stage_.forward(enter(std::move(in), keeps ? &kept : nullptr), micro, step);
+  Values values =
+      stage_.forward(enter(std::move(in), keeps ? &kept : nullptr), micro, step, enter_);
   Parcel out;
   for (const std::string& name : stage_.gives()) {
     const auto found = values.find(name);
@@ -87,7 +89,7 @@ Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::
 double StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
                                  Parcel in, const SumLoss& loss) {
   Kept kept;
-  Values values = stage_.forward(enter(std::move(in), &kept), micro, step);
+  Values values = stage_.forward(enter(std::move(in), &kept), micro, step, enter_);
   kept.loss = loss(values.at(stage_.gives().back()), micro);
   if (kept.loss.numel() != 1 || !kept.loss.requires_grad())
     throw ConfigError("the loss has " + std::to_string(kept.loss.numel()) + " elements" +
@@ -99,7 +101,7 @@ double StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro, 
 }
 
 models::Value StagePasses::forward_value(const MicroBatch& micro, std::int64_t step, Parcel in) {
-  Values values = stage_.forward(enter(std::move(in), nullptr), micro, step);
+  Values values = stage_.forward(enter(std::move(in), nullptr), micro, step, enter_);
   return std::move(values.at(stage_.gives().back()));
 }
 

@@ -25,7 +25,8 @@ class StagePasses {
   /// The last block's value and the micro-batch -> the summed loss.
   using SumLoss = std::function<at::Tensor(const models::Value&, const MicroBatch&)>;
 
-  explicit StagePasses(Stage& stage);
+  /// `enter`: around every block of a forward pass.
+  explicit StagePasses(Stage& stage, Stage::Enter enter = {});
   ~StagePasses();
   StagePasses(StagePasses&&) noexcept;
 
@@ -47,6 +48,7 @@ class StagePasses {
   Values enter(Parcel in, Kept* kept) const;
 
   Stage& stage_;
+  Stage::Enter enter_;
   std::map<std::uint32_t, Kept> kept_;
 };
 
