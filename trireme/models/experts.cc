@@ -144,17 +144,17 @@ class MixtureOfExperts final : public Experts {
     return here.back(by_experts(here.rows, here.counts));
   }
 
-  // An expert without rows computes one of zeros that is left out: other ranks wait for its layers'
-  // sums. Backward comes to `rows` all the same, and after those sums: they wait for that, too.
+  // Each with rows of zeros behind its own, which are left out again. One without rows computes
+  // zeros alone: other ranks wait for its layers' sums. Backward comes to `rows` all the same, and
+  // after those sums: they wait for that, too.
   at::Tensor by_experts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
     std::vector<at::Tensor> outputs;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < experts_.size(); ++i) {
       const std::int64_t count = counts[i];
-      const at::Tensor own = count > 0
-                                 ? rows.narrow(0, begin, count)
-                                 : at::cat({rows.narrow(0, begin, 0),
-                                            at::zeros({1, spec_.expert.width}, rows.options())});
+      const at::Tensor own =
+          at::cat({rows.narrow(0, begin, count),
+                   at::zeros({computed_rows(count) - count, spec_.expert.width}, rows.options())});
       outputs.push_back(experts_[i].forward(own).narrow(0, 0, count));
       begin += count;
     }

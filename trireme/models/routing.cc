@@ -70,6 +70,11 @@ std::int64_t capacity_of(std::int64_t length, int experts, int top_k, double fac
   return std::min(length, static_cast<std::int64_t>(std::ceil(exact * (1 - 1e-12))));
 }
 
+std::int64_t computed_rows(std::int64_t count) {
+  constexpr std::int64_t kMultiple = 16;
+  return std::max<std::int64_t>(1, (count + kMultiple - 1) / kMultiple) * kMultiple;
+}
+
 }  // namespace models
 }  // namespace v0
 }  // namespace trireme

@@ -33,6 +33,11 @@ Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity)
 /// Choices of a sequence that an expert takes: factor top_k T / E, rounded up; at most T.
 std::int64_t capacity_of(std::int64_t length, int experts, int top_k, double factor);
 
+/// Rows that an expert with `count` tokens computes, zeros behind them: a multiple of 16, and never
+/// none. Products are code generated for their shape (oneDNN), some 0.3 MB for each that ever
+/// occurred; routing would bring a new one nearly every time.
+std::int64_t computed_rows(std::int64_t count);
+
 }  // namespace models
 }  // namespace v0
 }  // namespace trireme

@@ -67,5 +67,12 @@ TEST(Routing, CapacityIsAPartOfTheSequence) {
   EXPECT_EQ(capacity_of(10, 2, 2, 4.0), 10) << "a token comes once";
 }
 
+TEST(Routing, ExpertsComputeFewShapes) {
+  EXPECT_EQ(computed_rows(0), 16) << "other ranks wait for its sums";
+  EXPECT_EQ(computed_rows(1), 16);
+  EXPECT_EQ(computed_rows(16), 16);
+  EXPECT_EQ(computed_rows(17), 32);
+}
+
 }  // namespace
 }  // namespace trireme::models
