@@ -94,22 +94,29 @@ class OneOfSeveral : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sockets, OneOfSeveral, ::testing::Range(std::size_t{0}, std::size_t{6}));
 
 // Two ranks with three sockets between them are six ends; any that dies costs both ranks the peer,
-// also in the middle of a large message.
+// also in the middle of a large message, which at that rate takes 0.4 s.
 TEST_P(OneOfSeveral, ThatDiesLosesThePeer) {
   for (const bool busy : {false, true}) {
-    TcpOver<3>::run(2, [&](Rank& rank) {
-      rank.barrier();
-      Bytes large(busy ? 64 << 20 : 8), in(large.size());
-      const Work received = rank.recv(1 - rank.rank, 1, in);
-      const Work sent = busy ? rank.send(1 - rank.rank, 1, large) : Work();
-      if (rank.rank == 0) {
-        const auto sockets = tcp_sockets();
-        ASSERT_EQ(sockets.size(), 6u);
-        shutdown(sockets[GetParam()], SHUT_RDWR);
-      }
-      EXPECT_THROW(received.wait(kSoon), PeerLost);
-      EXPECT_THROW(rank.recv(1 - rank.rank, 2, in).wait(kSoon), PeerLost);
-    });
+    run_threads(
+        2,
+        [&](Rank& rank) {
+          rank.barrier();
+          Bytes large(busy ? 64 << 20 : 8), in(large.size());
+          const Work received = rank.recv(1 - rank.rank, 1, in);
+          const Work sent = busy ? rank.send(1 - rank.rank, 1, large) : Work();
+          if (rank.rank == 0) {
+            const auto sockets = tcp_sockets();
+            ASSERT_EQ(sockets.size(), 6u);
+            shutdown(sockets[GetParam()], SHUT_RDWR);
+          }
+          EXPECT_THROW(received.wait(kSoon), PeerLost);
+          EXPECT_THROW(rank.recv(1 - rank.rank, 2, in).wait(kSoon), PeerLost);
+        },
+        [](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
+          options.sockets = 3;
+          options.rate = 50'000'000;
+          return net::connect_tcp(waiter, options, exchange);
+        });
   }
 }
 
