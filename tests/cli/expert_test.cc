@@ -6,7 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/command.h"
+#include "tests/cli/mesh_runs.h"
 
 namespace trireme::testing {
 namespace {
@@ -15,42 +15,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-class Expert : public ::testing::Test {
+// Of mixtures of four experts, in micro-batches of four sequences.
+class Expert : public MeshRuns {
  protected:
-  using Words = std::vector<std::string>;
-
-  // Of mixtures of four experts, in micro-batches of four sequences.
-  CommandResult on(const std::string& command, const std::string& ranks, const Words& assignments,
-                   const Words& more = {}) const {
-    Words words = {command, config_, "--ranks", ranks};
-    words.insert(words.end(), more.begin(), more.end());
-    for (const char* one : {"model.experts=4", "batch.micro=4"})
-      words.insert(words.end(), {"--set", one});
-    for (const std::string& one : assignments) words.insert(words.end(), {"--set", one});
-    return run(words);
-  }
-  /// The weights' hash.
-  std::string train(const std::string& out, const std::string& ranks,
-                    const Words& assignments) const {
-    const CommandResult result = on("train", ranks, assignments, {"--out", out});
-    EXPECT_EQ(result.code, 0) << out << ": " << result.out << result.err;
-    return hash(out);
-  }
-  std::string hash(const std::string& out) const { return run({"inspect", out, "--hash"}).out; }
-  CommandResult run(const Words& words) const {
-    return trireme_command(words).in(folder_.path()).run(120);
-  }
-  double validation(const std::string& out) const {
-    double last = 0;
-    std::istringstream lines(read_file(folder_.file(out + "/events.jsonl")));
-    for (std::string line; std::getline(lines, line);)
-      if (const Json event = Json::parse(line); event.at("event") == "validation")
-        last = event.at("loss");
-    return last;
-  }
-
-  Folder folder_;
-  const std::string config_ = tiny_config(folder_, "steps = 6\n");
+  Expert() : MeshRuns({"model.experts=4", "batch.micro=4"}) {}
 };
 
 TEST_F(Expert, TrainsTheSameModelOnAnyMesh) {

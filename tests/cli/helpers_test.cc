@@ -56,6 +56,35 @@ class Helpers : public ::testing::Test {
     folder_.write(copy + "/checkpoint/latest", std::string(name) + "\n");
   }
 
+  // Trains anew on other layouts (and on `further`), and from the run "one" at `step` on; weights
+  // and events are those of "one".
+  void expect_the_same_as_one(const std::string& config, int step,
+                              const std::vector<std::string>& further) const {
+    const auto steps = events("one", "step"), validations = events("one", "validation");
+    const std::vector<std::vector<std::string>> layouts = {
+        {"--ranks", "2"},
+        {"--ranks", "3", "--set", "parallel.sync=zero3"},
+        further,
+        {"--set", "train.lanes=3"},
+        {"--ranks", "4", "--transport", "sim"}};
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const std::string run = "layout-" + std::to_string(i);
+      train(config, run, layouts[i]);
+      EXPECT_EQ(hash(run), hash("one")) << run;
+      EXPECT_EQ(events(run, "step"), steps) << run;
+      EXPECT_EQ(events(run, "validation"), validations) << run;
+    }
+    for (const std::string ranks : {"1", "3"}) {
+      const std::string run = "part-" + ranks;
+      cut_back("one", run, step);
+      const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", ranks});
+      EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+      EXPECT_EQ(hash(run), hash("one")) << run;
+      EXPECT_EQ(events(run, "step"), steps) << run;
+      EXPECT_EQ(events(run, "validation").back(), validations.back()) << run;
+    }
+  }
+
   Folder folder_;
 };
 
@@ -65,7 +94,7 @@ TEST_F(Helpers, AreTheSameOnEveryLayoutAndAfterAResume) {
       "steps = 40\nvalidate_every = 10\nema = 0.8\nskip_outliers = 1.5\noutlier_window = 8\n"
       "noise_scale = true\n[checkpoint]\nevery = 20\n");
   const CommandResult said = train(config, "one");
-  const auto steps = events("one", "step"), validations = events("one", "validation");
+  const auto steps = events("one", "step");
   ASSERT_EQ(steps.size(), 40u);
   const long skipped = steps.back().at("skipped_steps");
   EXPECT_GT(skipped, 0);
@@ -73,28 +102,8 @@ TEST_F(Helpers, AreTheSameOnEveryLayoutAndAfterAResume) {
   EXPECT_GT(steps.back().at("noise_scale"), 0);
   EXPECT_THAT(said.out, AllOf(HasSubstr(" is left out: its "), HasSubstr("standard deviations"),
                               HasSubstr("; gradient noise scale "), HasSubstr(" tokens\n")));
-  const std::vector<std::vector<std::string>> layouts = {
-      {"--ranks", "2"},
-      {"--ranks", "3", "--set", "parallel.sync=zero3"},
-      {"--ranks", "2", "--set", "parallel.sync=zero1", "--set", "comm.transport=tcp"},
-      {"--set", "train.lanes=3"},
-      {"--ranks", "4", "--transport", "sim"}};
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const std::string run = "layout-" + std::to_string(i);
-    train(config, run, layouts[i]);
-    EXPECT_EQ(hash(run), hash("one")) << run;
-    EXPECT_EQ(events(run, "step"), steps) << run;
-    EXPECT_EQ(events(run, "validation"), validations) << run;
-  }
-  for (const std::string ranks : {"1", "3"}) {
-    const std::string run = "part-" + ranks;
-    cut_back("one", run, 20);
-    const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", ranks});
-    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
-    EXPECT_EQ(hash(run), hash("one")) << run;
-    EXPECT_EQ(events(run, "step"), steps) << run;
-    EXPECT_EQ(events(run, "validation").back(), validations.back()) << run;
-  }
+  expect_the_same_as_one(
+      config, 20, {"--ranks", "2", "--set", "parallel.sync=zero1", "--set", "comm.transport=tcp"});
 }
 
 // The scale moves up and down, and events, bits and a resume have it on every layout.
@@ -114,26 +123,7 @@ TEST_F(Helpers, ALossScaleIsTheSameOnEveryLayoutAndAfterAResume) {
   EXPECT_THAT(said.out, AllOf(HasSubstr("step 1 is left out: on rank 0 the gradient of "),
                               HasSubstr("the loss scale falls from 4294967296 to 2147483648"),
                               HasSubstr(" · loss scale ")));
-  const std::vector<std::vector<std::string>> layouts = {
-      {"--ranks", "2"},
-      {"--ranks", "3", "--set", "parallel.sync=zero3"},
-      {"--ranks", "2", "--set", "parallel.pipeline=2"},
-      {"--set", "train.lanes=3"},
-      {"--ranks", "4", "--transport", "sim"}};
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const std::string run = "layout-" + std::to_string(i);
-    train(config, run, layouts[i]);
-    EXPECT_EQ(hash(run), hash("one")) << run;
-    EXPECT_EQ(events(run, "step"), steps) << run;
-  }
-  for (const std::string ranks : {"1", "3"}) {
-    const std::string run = "part-" + ranks;
-    cut_back("one", run, 15);
-    const CommandResult resumed = trireme({"train", "--resume", run, "--ranks", ranks});
-    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
-    EXPECT_EQ(hash(run), hash("one")) << run;
-    EXPECT_EQ(events(run, "step"), steps) << run;
-  }
+  expect_the_same_as_one(config, 15, {"--ranks", "2", "--set", "parallel.pipeline=2"});
 }
 
 TEST_F(Helpers, ValidationEvalAndGenerateSeeTheAverage) {

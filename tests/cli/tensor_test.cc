@@ -5,7 +5,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/command.h"
+#include "tests/cli/mesh_runs.h"
 
 namespace trireme::testing {
 namespace {
@@ -15,31 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-class Tensor : public ::testing::Test {
- protected:
-  std::string train(const std::string& out, const std::string& ranks,
-                    const std::vector<std::string>& assignments) const {
-    std::vector<std::string> words = {"train", config_, "--ranks", ranks, "--out", out};
-    for (const std::string& one : assignments) words.insert(words.end(), {"--set", one});
-    const CommandResult result = run(words);
-    EXPECT_EQ(result.code, 0) << out << ": " << result.out << result.err;
-    return run({"inspect", out, "--hash"}).out;
-  }
-  CommandResult run(const std::vector<std::string>& words) const {
-    return trireme_command(words).in(folder_.path()).run(120);
-  }
-  double validation(const std::string& out) const {
-    double last = 0;
-    std::istringstream lines(read_file(folder_.file(out + "/events.jsonl")));
-    for (std::string line; std::getline(lines, line);)
-      if (const Json event = Json::parse(line); event.at("event") == "validation")
-        last = event.at("loss");
-    return last;
-  }
-
-  Folder folder_;
-  const std::string config_ = tiny_config(folder_, "steps = 6\n");
-};
+class Tensor : public MeshRuns {};
 
 TEST_F(Tensor, TrainsTheSameModelOnAnyMesh) {
   train("one", "1", {});

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/parallel/gather_parameter.h"
 #include "trireme/parallel/tensor/part.h"
@@ -196,6 +197,7 @@ void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeli
   };
   const auto stored = [](const ModelPart& part, std::uint32_t parameter) {
     const auto at = std::find(part.number.begin(), part.number.end(), parameter);
+    TRIREME_CHECK(at != part.number.end());
     return static_cast<std::uint32_t>(at - part.number.begin());
   };
   for (std::uint32_t index = 0; index < parameters_.size(); ++index) {
