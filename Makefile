@@ -49,7 +49,7 @@ sanitize:
 
 PREFIX ?= /usr/local
 install:
-	@python3 tools/build.py --torch $(TORCH)
+	@python3 tools/build.py --torch $(TORCH) product
 	@cmake --install build --prefix $(PREFIX)
 
 format:

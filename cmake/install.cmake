@@ -32,8 +32,41 @@ if(TRIREME_LIBTORCH)
   target_link_libraries(trireme_bundle_trireme INTERFACE trireme_bundle_comm)
 endif()
 
+# libtrireme_mpi_NAME.so is opened at run time, by name, through the run path of the program.
+target_link_options(trireme_bundle_comm INTERFACE
+  $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/trireme>)
+
 install(DIRECTORY trireme/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme FILES_MATCHING
-        PATTERN "*.h" PATTERN testing EXCLUDE)
+        PATTERN "*.h" PATTERN "*_test.h" EXCLUDE PATTERN "faulty_*.h" EXCLUDE PATTERN testing EXCLUDE)
+install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme/examples
+        PATTERN tests.cmake EXCLUDE)
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The command finds both from any folder. LibTorch's folder is named as it is; where it lies inside
+# the prefix, relative to the command, so that the prefix may be moved as a whole. The build's run
+# path has one entry more, which leaves room for the longer text.
+set(run_path "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme")
+set(torch_folder "")
+if(TRIREME_LIBTORCH)
+  get_target_property(torch_library torch IMPORTED_LOCATION)
+  cmake_path(GET torch_library PARENT_PATH torch_folder)
+  list(APPEND run_path ${torch_folder})
+endif()
+list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE targets)
+add_custom_target(product DEPENDS trireme ${targets})   # all that is installed, without tests
+set_target_properties(trireme PROPERTIES INSTALL_RPATH "${run_path}"
+  BUILD_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme;$ORIGIN/../lib")
+if(torch_folder)
+  install(CODE "
+    cmake_path(IS_PREFIX CMAKE_INSTALL_PREFIX \"${torch_folder}\" NORMALIZE inside)
+    if(inside)
+      set(bin \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+      file(RELATIVE_PATH folder \"\${bin}\" \"${torch_folder}\")
+      file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${bin}/trireme\" OLD_RPATH \"${torch_folder}\"
+           NEW_RPATH \"\\$ORIGIN/\${folder}\")
+    endif()" COMPONENT command)
+endif()
 
 configure_package_config_file(cmake/templates/TriremeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/cmake/TriremeConfig.cmake INSTALL_DESTINATION ${TRIREME_CMAKE_FOLDER})

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs what a document's console blocks show and compares what they print.
 
-  check_console.py DOCUMENT      in the tree's root; exit 1 at the first difference
+  check_console.py DOCUMENT [--with PROGRAM]…     in the tree's root; exit 1 at the first difference
 
 In a ```console block a line "$ COMMAND" is run by bash (lines that end in \\ go on) and must exit 0,
-or with N where the line above the block is <!-- exit N -->; <!-- not run --> leaves a block out. The
+or with N where the line above the block is <!-- exit N -->; <!-- not run --> leaves a block out, and
+<!-- with PROGRAM --> where the command line does not say that PROGRAM is there. The
 lines after it are what it prints, stdout and stderr together: each must appear, in any order (ranks
 print as they please); "…" stands for anything. build/ means the folder in TRIREME_BUILD.
 """
+import argparse
 import collections
 import os
 import pathlib
@@ -15,17 +17,18 @@ import re
 import subprocess
 import sys
 
-BLOCK = re.compile(r"(?:<!--\s*(exit \d+|not run)\s*-->\n)?```console\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:<!--\s*(exit \d+|not run|with \S+)\s*-->\n)?```console\n(.*?)```", re.DOTALL)
 Step = collections.namedtuple("Step", "command expected code")
 
 
-def steps(text):
+def steps(text, programs=()):
     """The commands of a document with what they print."""
     found = []
     for note, block in BLOCK.findall(text):
-        if note == "not run":
+        kind, _, value = note.partition(" ")
+        if note == "not run" or (kind == "with" and value not in programs):
             continue
-        code = int(note.split()[1]) if note else 0
+        code = int(value) if kind == "exit" else 0
         for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             found.append(Step(command, [line for line in output.splitlines() if line.strip()], code))
@@ -49,8 +52,12 @@ def missing_lines(expected, printed):
 
 
 def main():
-    document = pathlib.Path(sys.argv[1])
-    found = steps(document.read_text())
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("document", type=pathlib.Path)
+    parser.add_argument("--with", dest="programs", action="append", default=[], metavar="PROGRAM")
+    arguments = parser.parse_args()
+    document = arguments.document
+    found = steps(document.read_text(), arguments.programs)
     if not found:
         sys.exit(f"{document}: no console block to run")
     build = os.environ.get("TRIREME_BUILD", "build")

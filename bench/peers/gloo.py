@@ -1,15 +1,14 @@
 """torch.distributed's collectives over Gloo, measured as bench/comm/comm_bench.cc does. Run by
 bench/run_comm.py:  gloo.py COLLECTIVE RANKS SECONDS BYTES...   (bytes of the whole)"""
 import json
-import os
 import statistics
 import sys
-import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+
+import gloo_group
 
 
 def step_of(what, data, ranks):
@@ -43,11 +42,7 @@ def batch(step, calls):
     return slowest.item()
 
 
-def run(rank, what, ranks, budget, sizes, store):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
+def run(rank, what, ranks, budget, sizes):
     everything = [torch.zeros(max(sizes) // 4) for _ in range(2)]
     for size in sizes:
         step = step_of(what, [one[: size // 4] for one in everything], ranks)
@@ -58,11 +53,8 @@ def run(rank, what, ranks, budget, sizes, store):
         seconds = statistics.median(batch(step, calls) for _ in range(5))
         if rank == 0:
             print(json.dumps({"bytes": size, "seconds": seconds}), flush=True)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    what, ranks, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run, (what, ranks, budget, [int(one) for one in sys.argv[4:]],
-                       os.path.join(folder, "store")), nprocs=ranks)
+    num_ranks = int(sys.argv[2])
+    gloo_group.run(run, num_ranks, sys.argv[1], num_ranks, float(sys.argv[3]), [int(one) for one in sys.argv[4:]])

@@ -14,18 +14,17 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bert_model  # noqa: E402
+import gloo_group  # noqa: E402
 import gpt_model  # noqa: E402
 import resnet_model  # noqa: E402
 
@@ -111,11 +110,7 @@ def parallelised(model, make_optimizer, options):
     return parallel, optimizer
 
 
-def train(rank, options, store):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+def train(rank, options):
     torch.manual_seed(1)
     model, make_optimizer, source, clip = subject(options, rank)
     parallel, optimizer = parallelised(model, make_optimizer, options)
@@ -134,7 +129,6 @@ def train(rank, options, store):
         if rank == 0:
             print(json.dumps({"event": "step", "step": step, "loss": mean.item() / options.ranks,
                               "step_seconds": time.perf_counter() - start}), flush=True)
-    dist.destroy_process_group()
 
 
 def main():
@@ -149,8 +143,7 @@ def main():
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(train, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+    gloo_group.run(train, options.ranks, options)
 
 
 if __name__ == "__main__":

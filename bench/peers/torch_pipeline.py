@@ -10,17 +10,16 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import gloo_group  # noqa: E402
 import gpt_model  # noqa: E402
 from torch_gpt import batches  # noqa: E402
 
@@ -43,11 +42,7 @@ def mean_loss(logits, targets):
     return F.cross_entropy(logits.reshape(-1, logits.size(-1)), targets.reshape(-1))
 
 
-def train(rank, options, store):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+def train(rank, options):
     torch.manual_seed(1)
     module = stage_of(options, rank)
     stage = PipelineStage(module, rank, options.ranks, torch.device("cpu"))
@@ -72,7 +67,6 @@ def train(rank, options, store):
         if last:
             print(json.dumps({"event": "step", "step": step, "loss": torch.stack(losses).mean().item(),
                               "step_seconds": time.perf_counter() - start}), flush=True)
-    dist.destroy_process_group()
 
 
 def main():
@@ -86,8 +80,7 @@ def main():
     for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(train, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+    gloo_group.run(train, options.ranks, options)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -23,6 +21,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import gloo_group  # noqa: E402
 import gpt_model  # noqa: E402
 from torch_gpt import batches  # noqa: E402
 
@@ -65,11 +64,7 @@ def make_optimizer(model):
     return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99))
 
 
-def train(rank, options, store):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+def train(rank, options):
     torch.manual_seed(1)
     model = cut_model(options)
     optimizer = make_optimizer(model)
@@ -86,7 +81,6 @@ def train(rank, options, store):
         if rank == 0:
             print(json.dumps({"event": "step", "step": step, "loss": loss.item(),
                               "step_seconds": time.perf_counter() - start}), flush=True)
-    dist.destroy_process_group()
 
 
 def main():
@@ -98,8 +92,7 @@ def main():
     for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(train, args=(options, os.path.join(folder, "store")), nprocs=options.ranks)
+    gloo_group.run(train, options.ranks, options)
 
 
 if __name__ == "__main__":

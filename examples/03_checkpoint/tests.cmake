@@ -10,5 +10,5 @@ endif()
 
 add_test(NAME chaos/disk_full_while_saving
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/disk_full.sh
-                 ${CMAKE_CURRENT_BINARY_DIR}/03_checkpoint/checkpoint ${PROJECT_BINARY_DIR}/run-03-full)
+                 ${PROJECT_BINARY_DIR}/examples/03_checkpoint/checkpoint ${PROJECT_BINARY_DIR}/run-03-full)
 set_tests_properties(chaos/disk_full_while_saving PROPERTIES LABELS chaos TIMEOUT 60)

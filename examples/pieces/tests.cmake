@@ -2,7 +2,7 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(compat ${PROJECT_SOURCE_DIR}/tests/compat)
 foreach(piece autocast clip_grad_norm ema grad_scaler learning_rate offload recompute tensorboard weights)
-  set(program ${CMAKE_CURRENT_BINARY_DIR}/pieces/piece_${piece})
+  set(program ${PROJECT_BINARY_DIR}/examples/pieces/piece_${piece})
   add_test(NAME examples/pieces_${piece}
            COMMAND ${Python3_EXECUTABLE} ${compat}/check_piece.py ${compat}/golden/pieces.json
                    ${piece} ${program})

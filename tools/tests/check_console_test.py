@@ -9,11 +9,11 @@ TOOL = pathlib.Path(__file__).resolve().parents[1] / "check_console.py"
 
 
 class CheckConsole(unittest.TestCase):
-    def run_document(self, text):
+    def run_document(self, text, *options):
         with tempfile.NamedTemporaryFile("w", suffix=".md") as document:
             document.write(text)
             document.flush()
-            return subprocess.run([sys.executable, str(TOOL), document.name], capture_output=True,
+            return subprocess.run([sys.executable, str(TOOL), document.name, *options], capture_output=True,
                                   text=True, check=False)
 
     def assert_fails(self, text, word):
@@ -41,6 +41,12 @@ class CheckConsole(unittest.TestCase):
     def test_a_block_can_be_left_out(self):
         done = self.run_document("<!-- not run -->\n```console\n$ false\n```\n```console\n$ true\n```\n")
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_block_with_a_program_runs_where_it_is(self):
+        text = "<!-- with ssh -->\n```console\n$ false\n```\n```console\n$ true\n```\n"
+        self.assertEqual(self.run_document(text).returncode, 0)
+        self.assertEqual(self.run_document(text, "--with", "mpirun").returncode, 0)
+        self.assertEqual(self.run_document(text, "--with", "ssh").returncode, 1)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
 #include "trireme/net/mpi/mpi_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "trireme/base/error.h"
 
-#ifndef TRIREME_MPI_FOLDERS
-#define TRIREME_MPI_FOLDERS ""
+#ifndef TRIREME_MPI_FOLDER
+#define TRIREME_MPI_FOLDER ""
 #endif
 
 namespace trireme {
@@ -37,17 +39,10 @@ std::vector<std::string> names() {
   return {kOwn, kOpenMpi, kMpich};
 }
 
-std::vector<std::string> folders() {
+std::vector<std::string> folders_of_the_program() {
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-  std::vector<std::string> result{program.string(), (program / "../lib").string()};
-  const std::string built = TRIREME_MPI_FOLDERS;
-  for (std::size_t begin = 0; begin < built.size();) {
-    const std::size_t end = std::min(built.find(':', begin), built.size());
-    result.push_back(built.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return result;
+  return {program.string(), (program / "../lib").string()};
 }
 
 struct Loaded {
@@ -55,15 +50,44 @@ struct Loaded {
   std::string path;
 };
 
+[[noreturn]] void refuse_broken(const std::string& path, const std::string& reason) {
+  refuse("cannot open " + path + ": " + reason, "Rebuild it: make mpi MPICC=mpicc");
+}
+
 // Global: Open MPI's components look for its symbols.
-Loaded open_library(const std::string& path) {
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!handle) refuse("cannot open " + path + ": " + dlerror(), "Rebuild it: make mpi MPICC=mpicc");
+void* open_global(const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL); }
+
+Loaded check_library(void* handle, const std::string& path) {
   const auto symbol = reinterpret_cast<const TriremeMpi* (*)()>(dlsym(handle, "trireme_mpi"));
   if (!symbol || symbol()->abi != TRIREME_MPI_ABI) {
     refuse(path + " is of another version of Trireme", "Rebuild it: make mpi MPICC=mpicc");
   }
   return {symbol(), path};
+}
+
+Loaded open_library(const std::string& path) {
+  void* const handle = open_global(path);
+  if (!handle) refuse_broken(path, dlerror());
+  return check_library(handle, path);
+}
+
+std::optional<Loaded> open_in(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return open_library(path);
+}
+
+// An installed program names the folder of `name` in its run path (cmake/install.cmake).
+std::optional<Loaded> open_by_run_path(const std::string& name) {
+  void* const handle = open_global(name);
+  if (!handle) {
+    const std::string reason = dlerror();
+    // A library that is there and lacks one of its own is named with that one.
+    if (!reason.starts_with(name + ":")) refuse_broken(name, reason);
+    return std::nullopt;
+  }
+  link_map* map = nullptr;
+  return check_library(handle, dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : name);
 }
 
 Loaded load() {
@@ -72,10 +96,11 @@ Loaded load() {
   }
   std::string tried;
   for (const std::string& name : names()) {
-    for (const std::string& folder : folders()) {
-      const std::string path = folder + "/" + name;
-      if (std::filesystem::exists(path)) return open_library(path);
+    for (const std::string& folder : folders_of_the_program()) {
+      if (const auto found = open_in(folder, name)) return *found;
     }
+    if (const auto found = open_by_run_path(name)) return *found;
+    if (const auto found = open_in(TRIREME_MPI_FOLDER, name)) return *found;
     tried += (tried.empty() ? "" : " or ") + name;
   }
   refuse("this build has no MPI: found no " + tried,

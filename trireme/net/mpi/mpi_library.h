@@ -2,9 +2,10 @@
 //
 // Which library: TRIREME_MPI_LIBRARY; else libtrireme_mpi.so (made by `make mpi`); else the one for
 // the MPI whose mpirun started this process, or whose library the program has loaded. Looked for
-// beside the program, in ../lib, where Trireme was built or installed. One per process; it stays
-// open until the process ends. Progress context, or before there is one. What cannot be opened or
-// started is ConfigError, what MPI reports later PeerLost.
+// beside the program, in ../lib, in the program's run path (which names the installed folder), and
+// where Trireme was built. One per process; it stays open until the process ends. Progress context,
+// or before there is one. What cannot be opened or started is ConfigError, what MPI reports later
+// PeerLost.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,66 @@
+# The examples as a user builds them: installs Trireme to build/stage and builds the installed examples
+# there. The console blocks of an example's README.md are run and compared by tools/check_console.py;
+# its tests.cmake, where there is one, registers more.
+set(examples ${PROJECT_SOURCE_DIR}/examples)
+
+# The folders, in two lists: a project that asks for COMPONENTS comm is built without LibTorch.
+file(GLOB folders CONFIGURE_DEPENDS RELATIVE ${examples} ${examples}/*/CMakeLists.txt)
+list(TRANSFORM folders REPLACE "/CMakeLists.txt" "")
+foreach(folder ${folders})
+  file(STRINGS ${examples}/${folder}/CMakeLists.txt comm REGEX "COMPONENTS comm")
+  if(comm)
+    list(APPEND without_libtorch ${folder})
+  else()
+    list(APPEND with_libtorch ${folder})
+  endif()
+endforeach()
+
+if(TRIREME_SANITIZE)
+  return()   # the installed package is for ordinary builds
+endif()
+
+set(stage ${PROJECT_BINARY_DIR}/stage)
+set(installed ${stage}/${CMAKE_INSTALL_DATADIR}/trireme/examples)
+string(REPLACE ";" "$<SEMICOLON>" launcher "${CMAKE_CXX_COMPILER_LAUNCHER}")
+set(common --fresh -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${stage} --log-level=WARNING
+    --no-warn-unused-cli "-DCMAKE_CXX_COMPILER_LAUNCHER=${launcher}")
+set(commands)
+foreach(folder ${without_libtorch})
+  list(APPEND commands
+    COMMAND ${CMAKE_COMMAND} -S ${installed}/${folder}
+            -B ${PROJECT_BINARY_DIR}/examples/${folder} ${common} -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON
+    COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}/examples/${folder} -- --quiet)
+endforeach()
+if(TRIREME_LIBTORCH AND with_libtorch)
+  list(APPEND commands
+    COMMAND ${CMAKE_COMMAND} -S ${installed} -B ${PROJECT_BINARY_DIR}/examples ${common}
+            -DTorch_DIR=${Torch_DIR}
+    COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}/examples -- --quiet)
+endif()
+get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
+list(TRANSFORM modules PREPEND trireme_)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trireme/*.h)
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${examples}/*.cc ${examples}/*CMakeLists.txt)
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/examples.stamp
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${stage}
+  COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${stage}
+          > ${PROJECT_BINARY_DIR}/stage.log
+  ${commands}
+  COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/examples.stamp
+  DEPENDS ${modules} ${headers} ${sources} $<TARGET_NAME_IF_EXISTS:trireme>
+  COMMENT "Installing to build/stage and building the examples out of it" VERBATIM)
+add_custom_target(examples ALL DEPENDS ${PROJECT_BINARY_DIR}/examples.stamp)
+
+set(runnable ${without_libtorch})
+if(TRIREME_LIBTORCH)
+  list(APPEND runnable ${with_libtorch})
+endif()
+foreach(folder ${runnable})
+  if(EXISTS ${examples}/${folder}/README.md)
+    add_test(NAME examples/${folder} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+             COMMAND tools/check_console.py examples/${folder}/README.md)
+    set_tests_properties(examples/${folder} PROPERTIES LABELS examples TIMEOUT 120 PROCESSORS 2
+      ENVIRONMENT "TRIREME_BUILD=${PROJECT_BINARY_DIR}")
+  endif()
+  include(${examples}/${folder}/tests.cmake OPTIONAL)
+endforeach()
