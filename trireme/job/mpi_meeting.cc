@@ -16,8 +16,6 @@ inline namespace v0 {
 namespace job {
 namespace {
 
-constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address: only the way to it counts
-
 std::pair<std::string, std::string> cut(const std::string& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   return {text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
@@ -68,8 +66,7 @@ void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const 
   secret_ = make_secret();
   coordinator_ = std::make_unique<launch::Coordinator>(launch::CoordinatorOptions{
       .size = static_cast<int>(places.size()),
-      .address =
-          own_address(one_host ? "127.0.0.1:1" : kBeyond, one_host ? std::string() : interface),
+      .address = one_host ? own_address("127.0.0.1:1", {}) : address_for_others({}, interface),
       .secret = secret_,
       .job = "mpi",
       .lost_with_stream = true});

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <vector>
 
 #include "trireme/net/endpoint.h"
 #include "trireme/net/interfaces.h"
@@ -15,6 +16,7 @@ namespace job {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address: only the way to it counts
 
 }  // namespace
 
@@ -41,6 +43,22 @@ std::string own_address(const std::string& coordinator, const std::string& inter
     return kLoopback;
   }
   return text;
+}
+
+std::string address_for_others(const std::string& host, const std::string& interface,
+                               const launch::Getenv& get) {
+  const auto given = get("TRIREME_ADDRESS");
+  if (!interface.empty() || (given && !given->empty())) return own_address(kBeyond, interface, get);
+  std::vector<std::string> there{kBeyond};
+  if (!host.empty()) there.insert(there.begin(), net::to_string({host, 9}));
+  for (const std::string& one : there) {
+    const std::string address = own_address(one, {}, get);
+    if (!net::is_loopback(address)) return address;
+  }
+  for (const net::InterfaceAddress& one : net::interfaces()) {
+    if (!net::is_loopback(one.address)) return one.address;
+  }
+  return kLoopback;
 }
 
 }  // namespace job

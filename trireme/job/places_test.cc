@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/job/own_address.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/net/interfaces.h"
 
 namespace trireme::job {
 namespace {
@@ -14,6 +16,22 @@ TEST(OwnAddress, IsOnTheWayToTheCoordinator) {
   EXPECT_EQ(own_address("no such host:4000", "", nothing), "127.0.0.1");
   const auto given = [](const char*) { return std::optional<std::string>("10.1.2.3"); };
   EXPECT_EQ(own_address("127.0.0.1:4000", "", given), "10.1.2.3");
+}
+
+TEST(AddressForOthers, IsNotLoopbackWhereThereIsAnother) {
+  const auto nothing = [](const char*) { return std::nullopt; };
+  std::string other = "127.0.0.1";
+  for (const net::InterfaceAddress& one : net::interfaces()) {
+    if (net::is_loopback(one.address)) continue;
+    other = one.address;
+    // The address that others know this host by, also where no route leads beyond its network.
+    EXPECT_EQ(address_for_others(other, "", nothing), other);
+  }
+  EXPECT_EQ(net::is_loopback(address_for_others("", "", nothing)), net::is_loopback(other));
+  EXPECT_EQ(net::is_loopback(address_for_others("127.0.0.1", "", nothing)),
+            net::is_loopback(other));
+  const auto given = [](const char*) { return std::optional<std::string>("10.1.2.3"); };
+  EXPECT_EQ(address_for_others("node07", "", given), "10.1.2.3");
 }
 
 using Ranks = std::vector<int>;

@@ -32,8 +32,7 @@ namespace {
 
 using launch::RankEnvironment;
 
-constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address: only the way to it counts
-constexpr std::size_t kMostBytes = 256;         // of an answer at the door
+constexpr std::size_t kMostBytes = 256;  // of an answer at the door
 constexpr int kPorts = 16;
 constexpr Duration kAgain = std::chrono::milliseconds(20);
 
@@ -147,8 +146,8 @@ SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>
     env.meeting->one_host ? open_on_one_host(env, name) : open_to_all(env, name);
     const auto endpoint = net::parse_endpoint(coordinator_->endpoint()).value();
     const bool any = !net::is_loopback(endpoint.host);
-    env.coordinator =
-        net::to_string({any ? own_address(kBeyond, interface) : endpoint.host, endpoint.port});
+    env.coordinator = net::to_string(
+        {any ? address_for_others(env.meeting->host, interface) : endpoint.host, endpoint.port});
     coordinator_->set_process(0, getpid());
   } else if (env.meeting->one_host) {
     ask_on_this_host(env, name, deadline);
