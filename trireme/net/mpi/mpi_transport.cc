@@ -218,7 +218,9 @@ class MpiCore final : public ProgressSource {
     std::size_t try_stream(std::size_t, const Piece& piece) override {
       const auto chunk = piece.rest.first(std::min(piece.rest.size(), kChunk));
       const Frame frame{FrameKind::Data, piece.id, 0, chunk.size()};
-      return core_.put(peer_, frame, chunk) ? chunk.size() : 0;
+      if (!core_.put(peer_, frame, chunk)) return 0;
+      core_.messenger_.note_move(peer_);
+      return chunk.size();
     }
 
    private:
@@ -255,19 +257,9 @@ class MpiCore final : public ProgressSource {
       const bool sound = handle(peer, {static_cast<const std::byte*>(bytes), size});
       if (!sound) messenger_.lose(peer, "it sent a frame that breaks the protocol");
       if (functions_.release(group_->get(), peer) != 0) fail();
-      hold(peer);
     }
     receiving_ = false;
-    for (int peer = 0; peer < size_ && any_held_; ++peer) hold(peer);
     return moved;
-  }
-
-  // Too much unexpected data of a peer is here: its messages wait in MPI.
-  void hold(int peer) {
-    const bool full = messenger_.full(peer);
-    if (!full && !any_held_) return;
-    functions_.hold(group_->get(), peer, full);
-    any_held_ |= full;
   }
 
   bool handle(int peer, std::span<const std::byte> message) {
@@ -285,12 +277,14 @@ class MpiCore final : public ProgressSource {
         std::byte* const to = messenger_.destination(peer, frame.id, payload.size());
         if (to == nullptr) return messenger_.aborted();  // its data goes nowhere after an abort
         std::memcpy(to, payload.data(), payload.size());
+        messenger_.note_move(peer);
         messenger_.on_data(peer, frame.id, payload.size());
         return true;
       }
       case FrameKind::Rts:
       case FrameKind::Cts:
       case FrameKind::Refuse:
+      case FrameKind::Room:
         messenger_.on_control(peer, frame);
         return true;
       default:

@@ -116,7 +116,7 @@ class TcpCore final : public ProgressSource {
     if (all || at_once) messenger_.lose(peer, why);
   }
 
-  // Writes what waits, reads on where room came back, and asks epoll for just what is missing.
+  // Writes what waits, and asks epoll for just what is missing.
   bool update(int peer, bool& moved) {
     TcpLinks& links = *at(peer).links;
     for (std::size_t lane = 0; lane < links.size(); ++lane) {
@@ -125,22 +125,15 @@ class TcpCore final : public ProgressSource {
     if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
     bool unsent = false;
     for (std::size_t lane = 0; lane < links.size() && !messenger_.lost(peer); ++lane) {
-      if (!at(peer).lanes[lane].ended) unsent |= update(peer, lane, moved);
+      if (!at(peer).lanes[lane].ended) unsent |= update(peer, lane);
     }
     return unsent;
   }
 
-  bool update(int peer, std::size_t lane, bool& moved) {
-    const Lane& state = at(peer).lanes[lane];
-    const bool was_full = (state.events & EPOLLIN) == 0;
-    if (was_full && !messenger_.full(peer)) {
-      moved |= read(peer, lane);
-      if (messenger_.lost(peer) || state.ended) return false;
-    }
+  bool update(int peer, std::size_t lane) {
     const bool unsent = (*at(peer).links)[lane].blocked();
-    const std::uint32_t events = (messenger_.full(peer) ? 0u : std::uint32_t{EPOLLIN}) |
-                                 (unsent ? std::uint32_t{EPOLLOUT} : 0u);
-    if (events != state.events) control(peer, lane, EPOLL_CTL_MOD, events);
+    const std::uint32_t events = EPOLLIN | (unsent ? std::uint32_t{EPOLLOUT} : 0u);
+    if (events != at(peer).lanes[lane].events) control(peer, lane, EPOLL_CTL_MOD, events);
     return unsent;
   }
 
