@@ -19,6 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/messenger.h"
+#include "trireme/net/moving.h"
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/private_region.h"
 #include "trireme/net/socket.h"
@@ -317,10 +318,10 @@ class MpiCore final : public ProgressSource {
   std::optional<TimePoint> left_;         // when the first peer did
   std::exception_ptr error_;              // of abort()
   Duration pause_ = kFirstPause;
-  bool timed_ = false, broken_ = false, any_held_ = false, receiving_ = false;
+  bool timed_ = false, broken_ = false, receiving_ = false;
 };
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public MovingTransport {
  public:
   explicit MpiTransport(std::shared_ptr<MpiCore> core) : core_(std::move(core)) {
     core_->waiter()->add(core_);
@@ -353,6 +354,9 @@ class MpiTransport final : public Transport {
   bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return core_->messenger().last_moved(peer);
+  }
   bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
   Work reduce(Reduction reduction, const Buffer& inout) override {
     return core_->reduce(reduction, inout);

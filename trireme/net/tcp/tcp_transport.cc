@@ -12,6 +12,7 @@
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/mesh_sockets.h"
+#include "trireme/net/moving.h"
 #include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
@@ -144,7 +145,7 @@ class TcpCore final : public ProgressSource {
   std::atomic<bool> unsent_{false};
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public MovingTransport {
  public:
   TcpTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                std::vector<std::vector<Descriptor>> sockets)
@@ -181,6 +182,9 @@ class TcpTransport final : public Transport {
   bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return core_->messenger().last_moved(peer);
+  }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
  private:
