@@ -156,6 +156,7 @@ int train_command(Options options, const Invocation& invocation) {
     std::fputs(train::training_help().c_str(), stdout);
     return 0;
   }
+  if (options.job.ranks_given && launch::in_batch_script()) launch::ignore_launchers();
   const auto launcher = under_launcher();
   if (launcher) {
     check_ranks(options.job, *launcher);

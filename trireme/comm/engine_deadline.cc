@@ -4,6 +4,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_group.h"
+#include "trireme/net/moving.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -33,7 +34,11 @@ bool Engine::owes(int peer) {
   return call.direct->owes(peer);
 }
 
+// A wait lasts for as long as bytes of this group move, and then `timeout` more. A shorter deadline
+// of a wait's own holds.
 TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string& title) {
+  const TimePoint moved = net::last_moved(*transport_);
+  if (waited >= options_.timeout && moved > now - options_.timeout) return moved + options_.timeout;
   PeerWatch::Verdict verdict;
   if (options_.watch) verdict = options_.watch->ask(title, waited);
   if (verdict.keep_waiting) {

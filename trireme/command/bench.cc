@@ -238,6 +238,7 @@ void check(Options& options, const launch::RankEnvironment& place) {
 }
 
 int bench_comm(const Invocation& invocation, Options options) {
+  if (launch::in_batch_script()) launch::ignore_launchers();
   const launch::RankEnvironment place = launch::resolve_environment();
   try {
     check(options, place);

@@ -17,6 +17,7 @@
 #include "trireme/command/compare.h"
 #include "trireme/command/files.h"
 #include "trireme/command/own_run.h"
+#include "trireme/launch/environment.h"
 #include "trireme/plan/link.h"
 
 namespace trireme {
@@ -207,6 +208,7 @@ void check(const Options& options) {
 
 int bench_scale(const Options& options) {
   check(options);
+  launch::ignore_launchers();  // its runs are processes of this host
   Scale scale(options);
   const std::vector<ScalePoint> points = scale.run();
   const std::string name = std::filesystem::path(options.config).stem().string();

@@ -195,7 +195,9 @@ void Job::Impl::join() {
   // Rank 0's table for all, since ranks must choose alike.
   tuning = comm::parse_tuning(
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
-  auto connected = std::make_shared<comm::Communicator>(connect(), world_options());
+  const std::shared_ptr<net::Transport> transport = connect();
+  status.set_transport(transport);
+  auto connected = std::make_shared<comm::Communicator>(transport, world_options());
   make_host_groups(connected);
   status.set_wait("join", false, steady_now());
   std::lock_guard lock(mutex);

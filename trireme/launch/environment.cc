@@ -123,20 +123,34 @@ int tasks_of_node(const std::string& list, int node) {
   return 0;
 }
 
-// What srun gives to every task of a step. A batch script has only some of it: it is one process.
+int slurm_tasks(const Getenv& get) {
+  return number(get, "SLURM_STEP_NUM_TASKS", number(get, "SLURM_NTASKS", 1));
+}
+
+// Slurm numbers the steps of srun from 0. Its last numbers stand for what is none: the batch script
+// and the shell of an allocation.
+bool in_srun_step(const Getenv& get) {
+  const auto step = get("SLURM_STEP_ID");
+  return get("SLURM_JOB_ID") && step && std::strtoull(step->c_str(), nullptr, 10) < 0xfffffff0u;
+}
+
+// What srun gives to every task of a step.
 std::optional<RankEnvironment> from_srun(const Getenv& get) {
   RankEnvironment rank;
-  rank.size = number(get, "SLURM_STEP_NUM_TASKS", number(get, "SLURM_NTASKS", 1));
+  rank.size = slurm_tasks(get);
   if (rank.size < 2 || !get("SLURM_PROCID")) return std::nullopt;
-  const auto job = get("SLURM_JOB_ID"), step = get("SLURM_STEP_ID");
-  if (!job || !step) {
-    throw ConfigError("Slurm speaks of " + std::to_string(rank.size) +
-                          " tasks (SLURM_NTASKS), but srun has not started this process: 1 joined",
-                      {.operation = "join",
-                       .advice = "Start it by `srun -n " + std::to_string(rank.size) +
-                                 " PROGRAM` or by `trireme launch -n " + std::to_string(rank.size) +
-                                 " -- PROGRAM`."});
+  if (in_batch_script(get)) {
+    const std::string tasks = std::to_string(rank.size);
+    throw ConfigError(
+        "Slurm's allocation has " + tasks +
+            " tasks (SLURM_NTASKS), but srun has not started this process: it would "
+            "run alone",
+        {.operation = "join",
+         .advice = "Start it by `srun -n " + tasks + " PROGRAM`, or by `trireme launch -n " +
+                   tasks + " -- PROGRAM` on this host alone, as `trireme train --ranks " + tasks +
+                   "` does."});
   }
+  const auto job = get("SLURM_JOB_ID"), step = get("SLURM_STEP_ID");
   rank.launcher = "srun";
   rank.rank = number(get, "SLURM_PROCID", 0);
   rank.local_rank = number(get, "SLURM_LOCALID", rank.rank);
@@ -172,6 +186,16 @@ std::optional<std::string> process_environment(const char* name) {
   const char* value = std::getenv(name);
   if (!value) return std::nullopt;
   return value;
+}
+
+bool in_batch_script(const Getenv& get) {
+  return slurm_tasks(get) > 1 && get("SLURM_PROCID") && !in_srun_step(get);
+}
+
+void ignore_launchers() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+                           "SLURM_NTASKS", "TF_CONFIG"})
+    unsetenv(name);
 }
 
 std::string first_host(const std::string& node_list) {

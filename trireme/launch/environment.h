@@ -40,11 +40,20 @@ struct RankEnvironment {
 using Getenv = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> process_environment(const char* name);
 
+/// True in a batch script to which Slurm gave several tasks: it is one process, and srun has
+/// started none of them.
+bool in_batch_script(const Getenv& get = process_environment);
+
+/// Takes out of this process's environment by what mpirun, torchrun and srun say how many processes
+/// they have started: from here on it is alone, and its children too. For commands that need no
+/// ranks or start their own. Before there are other threads.
+void ignore_launchers();
+
 /// The first of a list as Slurm writes it: "node07" of "node[07-09,12],gpu1".
 std::string first_host(const std::string& node_list);
 
-/// Throws ConfigError (exit 2) for malformed values, and where the environment speaks of several
-/// processes that cannot be joined.
+/// Throws ConfigError (exit 2) for malformed values, in a batch script of several tasks, and where
+/// the environment speaks of several processes that cannot be joined.
 RankEnvironment resolve_environment(const Getenv& get = process_environment);
 
 }  // namespace launch

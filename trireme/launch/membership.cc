@@ -149,6 +149,8 @@ void Membership::note_work(TimePoint now) {
     if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
         held) {
       busy_ = now;
+    } else if (row.phase == Phase::Joined && row.activity.moved) {
+      busy_ = std::max(busy_, row.seen - *row.activity.moved);
     }
   }
 }
@@ -215,7 +217,8 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
     verdict.speak = first_waiting == options.self;
     return verdict;
   }
-  // Everybody waits. Right after somebody has come back from work that is no deadlock yet.
+  // Everybody waits. That is no deadlock right after somebody came back from work, or while bytes
+  // move between some of them.
   verdict.keep_waiting = table.quiet < options.timeout * 9 / 10;
   verdict.explanation = deadlock_text(table, operation, options.self);
   return verdict;

@@ -46,7 +46,8 @@ struct PeerState {
 
 struct Table {
   std::vector<PeerState> peers;
-  Duration quiet{};  // for how long every rank has been waiting (zero: somebody works)
+  /// For how long every rank has been waiting and no bytes moved (zero: somebody works).
+  Duration quiet{};
 };
 
 /// 'R', 'S', 'T', 't' ... of /proc/PID/stat; 0 where there is no such process.

@@ -104,6 +104,20 @@ TEST_F(MembershipTest, EverybodyWaitingForTheTimeoutIsADeadlock) {
   EXPECT_THAT(verdict.explanation, HasSubstr("every rank waits"));
 }
 
+TEST_F(MembershipTest, EverybodyWaitingWhileBytesMoveIsNoDeadlock) {
+  join_all(4);
+  const auto beat = [&](Duration when, std::optional<Duration> moved) {
+    for (int rank = 0; rank < 4; ++rank) wait(rank, "all_reduce bucket 2", when);
+    members.beat(3, {.waiting = true, .operation = "broadcast", .moved = moved}, at(when));
+  };
+  beat(seconds(40), milliseconds(10));
+  EXPECT_TRUE(ask(0, seconds(41)).keep_waiting);
+  beat(seconds(3600), seconds(1));
+  EXPECT_TRUE(ask(0, seconds(3601)).keep_waiting) << "longer than timeout.user_code";
+  beat(seconds(3640), seconds(41));
+  EXPECT_FALSE(ask(0, seconds(3640)).keep_waiting);
+}
+
 TEST_F(MembershipTest, ADeadlockSaysWhatEachRankDoesInstead) {
   join_all(4);
   for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(31));

@@ -22,6 +22,7 @@ namespace launch {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -207,10 +208,40 @@ TEST(Environment, RefusesWhatItCannotJoinInsteadOfTrainingCopies) {
   };
   // A batch script, which Slurm has started once.
   EXPECT_THAT(text_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}),
-              HasSubstr("4 tasks (SLURM_NTASKS), but srun has not started this process: 1 joined"));
+              AllOf(HasSubstr("4 tasks (SLURM_NTASKS), but srun has not started this process"),
+                    HasSubstr("srun -n 4 PROGRAM"), HasSubstr("trireme train --ranks 4")));
   EXPECT_THAT(text_of({{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}),
               HasSubstr("TF_CONFIG"));
   EXPECT_EQ(resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "1"}})).size, 1);
+}
+
+TEST(Environment, ABatchScriptIsNoStepOfSrun) {
+  std::map<std::string, std::string> batch{
+      {"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}};
+  EXPECT_TRUE(in_batch_script(from(batch)));
+  batch["SLURM_STEP_ID"] = "4294967291";  // SLURM_BATCH_SCRIPT
+  EXPECT_TRUE(in_batch_script(from(batch)));
+  EXPECT_THROW(resolve_environment(from(batch)), ConfigError);
+  batch["SLURM_STEP_ID"] = "0";
+  EXPECT_FALSE(in_batch_script(from(batch)));
+  EXPECT_EQ(resolve_environment(from(batch)).launcher, "srun");
+  EXPECT_FALSE(in_batch_script(from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}})));  // salloc
+  EXPECT_FALSE(
+      in_batch_script(from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}})));
+}
+
+TEST(Environment, IsOneProcessWhereLaunchersAreIgnored) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"}) {
+    setenv(name, "2", 1);
+  }
+  for (const char* name : {"RANK", "SLURM_PROCID"}) setenv(name, "0", 1);
+  setenv("TF_CONFIG", R"({"task": {}})", 1);
+  ignore_launchers();
+  const RankEnvironment rank = resolve_environment();
+  for (const char* name : {"RANK", "SLURM_PROCID"}) unsetenv(name);
+  EXPECT_EQ(rank.size, 1);
+  EXPECT_EQ(rank.launcher, "");
 }
 
 TEST(Cores, AreDisjointAndHonourTheQuota) {

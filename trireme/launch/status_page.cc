@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/net/moving.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -100,6 +102,11 @@ void StatusPage::set_step(long step) noexcept {
   words_->step.store(step, std::memory_order_relaxed);
 }
 
+void StatusPage::set_transport(std::weak_ptr<const net::Transport> transport) {
+  std::lock_guard lock(mutex_);
+  transport_ = std::move(transport);
+}
+
 void StatusPage::set_last_words(std::string_view sentence) noexcept {
   put(words_->last_words, sentence);
 }
@@ -123,6 +130,11 @@ Activity StatusPage::read(TimePoint now) const {
     }
   }
   if (activity.since < Duration::zero()) activity.since = Duration::zero();
+  std::unique_lock lock(mutex_);
+  const auto transport = transport_.lock();
+  lock.unlock();
+  const TimePoint moved = transport ? net::last_moved(*transport) : TimePoint::min();
+  if (moved != TimePoint::min()) activity.moved = std::max(now - moved, Duration::zero());
   return activity;
 }
 

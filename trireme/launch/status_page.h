@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,9 @@
 
 namespace trireme {
 inline namespace v0 {
+namespace net {
+class Transport;
+}
 namespace launch {
 
 /// A rank is either in user code or waits in an operation; `since` says how long already.
@@ -27,6 +31,7 @@ struct Activity {
   std::string last_call;  // the last operation or activity before
   Duration since{};
   long step = -1;
+  std::optional<Duration> moved = {};  // how long ago bytes went to or came from a peer
 };
 
 struct StatusWords {
@@ -53,13 +58,17 @@ class StatusPage {
   void set_wait(std::string_view operation, bool waiting, TimePoint now) noexcept;
   void set_activity(std::string_view what, TimePoint now) noexcept;
   void set_step(long step) noexcept;
+  /// What moves this rank's bytes, by the steady clock: read() asks it from now on, while it lives.
+  /// Not in the page: a launcher does not see it.
+  void set_transport(std::weak_ptr<const net::Transport> transport);
   Activity read(TimePoint now) const;
   /// The sentence that this rank ends with; cut at 1 KiB.
   void set_last_words(std::string_view sentence) noexcept;
   std::string last_words() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::weak_ptr<const net::Transport> transport_;
   StatusWords* words_ = nullptr;
 };
 

@@ -5,6 +5,15 @@
 namespace trireme {
 inline namespace v0 {
 namespace launch {
+namespace {
+
+// As many as any of ours can be: more would overflow.
+Duration passed(std::int64_t count) {
+  constexpr std::int64_t kTenYears = 315'360'000'000;
+  return std::chrono::milliseconds(std::clamp<std::int64_t>(count, 0, kTenYears));
+}
+
+}  // namespace
 
 void fill(const Activity& activity, wire::Activity& message) {
   message.set_waiting(activity.waiting);
@@ -12,12 +21,14 @@ void fill(const Activity& activity, wire::Activity& message) {
   message.set_last_call(activity.last_call);
   message.set_since_ms(milliseconds(activity.since));
   message.set_step(activity.step);
+  if (activity.moved) message.set_moved_ms(milliseconds(*activity.moved));
 }
 
 Activity activity_from(const wire::Activity& message) {
-  return {message.waiting(), message.operation(), message.last_call(),
-          std::chrono::milliseconds(std::max<std::int64_t>(0, message.since_ms())),
-          static_cast<long>(message.step())};
+  Activity activity{message.waiting(), message.operation(), message.last_call(),
+                    passed(message.since_ms()), static_cast<long>(message.step())};
+  if (message.has_moved_ms()) activity.moved = passed(message.moved_ms());
+  return activity;
 }
 
 void fill(const Failure& failure, wire::Failure& message) {
@@ -56,10 +67,10 @@ Table table_from(const wire::HeartbeatReply& message) {
                            .phase = static_cast<Phase>(std::min(row.phase(), 3u)),
                            .stopped = row.stopped(),
                            .activity = activity_from(row.activity()),
-                           .silent = std::chrono::milliseconds(row.silent_ms()),
-                           .stopped_for = std::chrono::milliseconds(row.stopped_ms())});
+                           .silent = passed(row.silent_ms()),
+                           .stopped_for = passed(row.stopped_ms())});
   }
-  table.quiet = std::chrono::milliseconds(message.quiet_ms());
+  table.quiet = passed(message.quiet_ms());
   return table;
 }
 

@@ -24,7 +24,7 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-inline constexpr std::uint32_t kWireVersion = 1;
+inline constexpr std::uint32_t kWireVersion = 2;
 
 struct Identity {
   std::uint32_t epoch = 0;

@@ -9,6 +9,11 @@
 namespace trireme {
 inline namespace v0 {
 namespace net {
+namespace {
+
+constexpr std::size_t cost_of(std::size_t bytes) { return bytes + kMessageCost; }
+
+}  // namespace
 
 // What a rank sends to itself arrives at once.
 class Messenger::Local final : public Link {
@@ -70,7 +75,8 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
   if (failure_) return Work::failed(failure_);
   Peer& to = at(peer);
   if (to.gone) return Work::failed(peer_lost(rank_, peer, "send", to.detail));
-  if (bytes.size() <= kEagerLimit) {
+  if (bytes.size() <= kEagerLimit && to.under_way + cost_of(bytes.size()) <= kUnexpectedLimit) {
+    to.under_way += cost_of(bytes.size());
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
     if (to.queue.empty() && to.link->try_send(frame, bytes)) return Work();
     auto source = std::make_shared<WorkSource>(begin("send to ", peer));
@@ -97,7 +103,6 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   }
   Unexpected message = std::move(*found);
   from.unexpected.erase(found);
-  from.unexpected_bytes -= message.bytes.size();
   const Posted posted{tag, bytes, begin("recv from ", peer)};
   const Work work = posted.source.work();
   take(peer, std::move(message), posted);
@@ -106,12 +111,26 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
 
 void Messenger::take(int peer, Unexpected message, const Posted& posted) {
   if (!message.whole) return accept(peer, message.id, message.length, posted);
-  if (message.length != posted.bytes.size()) {
-    return end(posted.source,
-               length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), message.length));
+  at(peer).unexpected_cost -= cost_of(message.length);
+  deliver(peer, message.bytes, posted);
+}
+
+// The eager message of a receive; its place is free again.
+void Messenger::deliver(int peer, std::span<const std::byte> bytes, const Posted& posted) {
+  if (bytes.size() != posted.bytes.size()) {
+    end(posted.source, length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), bytes.size()));
+  } else {
+    if (!bytes.empty()) std::memcpy(posted.bytes.data(), bytes.data(), bytes.size());
+    end(posted.source);
   }
-  if (message.length > 0) std::memcpy(posted.bytes.data(), message.bytes.data(), message.length);
-  end(posted.source);
+  make_room(peer, cost_of(bytes.size()));
+}
+
+void Messenger::make_room(int peer, std::size_t cost) {
+  Peer& from = at(peer);
+  from.untold += cost;
+  if (from.untold < kRoomBytes || from.gone || failure_) return;
+  queue(peer, {FrameKind::Room, 0, 0, std::exchange(from.untold, 0)});
 }
 
 void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted) {
@@ -119,6 +138,10 @@ void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, cons
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
     return end(posted.source,
                length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
+  }
+  if (length == 0) {  // no data will come: the sender is done
+    queue(peer, {FrameKind::Refuse, send_id, 0, 0});
+    return end(posted.source);
   }
   Peer& from = at(peer);
   const std::uint32_t id = from.next_id++;
@@ -192,29 +215,32 @@ bool Messenger::claim(Peer& to, Lane& lane) {
 }
 
 void Messenger::on_eager(int peer, Tag tag, std::span<const std::byte> payload) {
-  if (failure_) return;
   Peer& from = at(peer);
+  if (failure_ || from.gone) return;
+  const std::size_t cost = cost_of(payload.size());
   const auto found = std::find_if(from.posted.begin(), from.posted.end(),
                                   [&](const auto& one) { return one.tag == tag; });
   if (found == from.posted.end()) {
+    if (cost > kUnexpectedLimit - from.unexpected_cost)
+      return lose(peer, "it sent more than there was room for");
     from.unexpected.push_back(
         {tag, true, 0, payload.size(), std::vector<std::byte>(payload.begin(), payload.end())});
-    from.unexpected_bytes += payload.size();
+    from.unexpected_cost += cost;
     return;
   }
   const Posted posted = std::move(*found);
   from.posted.erase(found);
-  if (payload.size() != posted.bytes.size()) {
-    return end(posted.source,
-               length_mismatch(rank_, peer, tag, posted.bytes.size(), payload.size()));
-  }
-  if (!payload.empty()) std::memcpy(posted.bytes.data(), payload.data(), payload.size());
-  end(posted.source);
+  deliver(peer, payload, posted);
 }
 
 void Messenger::on_control(int peer, const Frame& frame) {
-  if (failure_) return;
   Peer& from = at(peer);
+  if (failure_ || from.gone) return;
+  if (frame.kind == FrameKind::Room) {
+    if (frame.length > from.under_way) return lose(peer, "it made room for more than was sent");
+    from.under_way -= frame.length;
+    return;
+  }
   if (frame.kind == FrameKind::Rts) {
     const auto found = std::find_if(from.posted.begin(), from.posted.end(),
                                     [&](const auto& one) { return one.tag.value == frame.tag; });
@@ -234,6 +260,14 @@ void Messenger::on_control(int peer, const Frame& frame) {
   from.streams.push_back(
       {{static_cast<std::uint32_t>(frame.tag), 0, sent.bytes}, sent.bytes.size(), sent.source});
   pump(peer);
+}
+
+void Messenger::note_move(int peer) noexcept {
+  at(peer).moved.store(waiter_->now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+TimePoint Messenger::last_moved(int peer) const noexcept {
+  return TimePoint(Duration(at(peer).moved.load(std::memory_order_relaxed)));
 }
 
 std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t offset,

@@ -1,10 +1,15 @@
 // Messenger: matches sends with receives over one Link per peer; shm and tcp share it.
 //
-//   send <= 16 KiB   Eager(tag, bytes)                       buffered at the receiver if unexpected
-//   larger           Rts(tag, length, send id)  ->
-//                    <- Cts(send id, receive id)             once a receive of that length is
-//                    posted Data(receive id, chunk) ... ->          straight into the receiver's
-//                    buffer
+//   send <= 16 KiB   Eager(tag, bytes) ->             buffered at the receiver if unexpected
+//   larger           Rts(tag, length, send id) ->
+//                    <- Cts(send id, receive id)      once a receive of that length is posted
+//                    Data(receive id, chunk) ... ->   straight into the receiver's buffer
+//
+// A rank has at most 64 MiB of eager messages under way to a peer that the peer's user has not
+// taken. The receiver says what its user took, by and by:
+//                    <- Room(bytes)
+// Beyond these 64 MiB a small message goes as a large one does and its bytes stay with the sender,
+// so buffers are bounded and nothing ever stands in the way of the message that is awaited.
 //
 // Eager and Rts frames of a pair travel in one queue, so messages of one tag are matched in order;
 // Data chunks travel between them, so a large message holds nobody up. Where a link has several
@@ -31,16 +36,20 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data };
+enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room };
 struct Frame {
   FrameKind kind = FrameKind::Eager;
   std::uint32_t id = 0;      // Rts, Cts, Refuse: the send's; Data: the receive's
   std::uint64_t tag = 0;     // Cts: the receive's id
-  std::uint64_t length = 0;  // Eager, Rts: of the message; Data: of the chunk
+  std::uint64_t length = 0;  // Eager, Rts: of the message; Data: of the chunk; Room: bytes taken
 };
 
-/// Messages up to this size are sent without asking.
+/// Messages up to this size are sent without asking while there is room for them.
 inline constexpr std::size_t kEagerLimit = 16384;
+/// The most eager messages of one peer that wait for their receives, each with what it costs to
+/// keep it.
+inline constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
+inline constexpr std::size_t kMessageCost = 64;
 
 /// What is left of a large message's part that travels on one lane.
 struct Piece {
@@ -76,8 +85,10 @@ class Messenger {
   bool pending() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
   /// Something waits for the link to `peer` to take it.
   bool has_output(int peer) const { return !at(peer).queue.empty() || !at(peer).streams.empty(); }
-  /// Too much unexpected data of `peer` is buffered: its link should stop reading.
-  bool full(int peer) const { return at(peer).unexpected_bytes > kUnexpectedLimit; }
+  /// When bytes last went to `peer` or came from it, as far as its link told note_move(); any
+  /// thread.
+  TimePoint last_moved(int peer) const noexcept;
+  void note_move(int peer) noexcept;
 
   // Called by links, when something came or may go again.
   bool pump(int peer);
@@ -90,7 +101,7 @@ class Messenger {
   void on_data(int peer, std::uint32_t id, std::size_t length);
 
  private:
-  static constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
+  static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;     // told at once
   static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // where lanes share
 
   struct Posted {
@@ -135,7 +146,10 @@ class Messenger {
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;
-    std::size_t unexpected_bytes = 0;
+    std::size_t unexpected_cost = 0;  // of its eager messages among them
+    std::size_t untold = 0;           // cost of those that were taken since it was told
+    std::size_t under_way = 0;        // cost of eager messages to it that it may still have
+    std::atomic<Duration::rep> moved{TimePoint::min().time_since_epoch().count()};
     std::deque<Queued> queue;
     std::list<Stream> streams;
     std::vector<Lane> lanes;
@@ -152,6 +166,8 @@ class Messenger {
   void end(const WorkSource& source, const std::exception_ptr& error = nullptr);
   void queue(int peer, const Frame& frame);
   void take(int peer, Unexpected message, const Posted& posted);
+  void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
+  void make_room(int peer, std::size_t cost);
   void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
   bool pump_once(Peer& to);
   bool pump_lane(Peer& to, std::size_t lane);

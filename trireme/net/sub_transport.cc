@@ -5,6 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
+#include "trireme/net/moving.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -22,7 +23,7 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
   return value ^ value >> 31;
 }
 
-class SubTransport final : public Transport {
+class SubTransport final : public MovingTransport {
  public:
   SubTransport(std::shared_ptr<Transport> parent, std::vector<int> ranks, std::uint64_t id)
       : parent_(std::move(parent)), ranks_(std::move(ranks)), id_(id) {
@@ -58,6 +59,9 @@ class SubTransport final : public Transport {
   }
   void notify(int peer) noexcept override { parent_->notify(of(peer)); }
   bool lost(int peer) const noexcept override { return parent_->lost(of(peer)); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return net::last_moved(*parent_, of(peer));
+  }
   void abort(std::exception_ptr error) noexcept override { parent_->abort(std::move(error)); }
 
   const std::shared_ptr<Transport>& parent() const noexcept { return parent_; }

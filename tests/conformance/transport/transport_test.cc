@@ -93,6 +93,28 @@ TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
   });
 }
 
+// 85 MB that nobody has asked for yet, and behind them what is awaited.
+TYPED_TEST(Conformance, AnAwaitedMessageComesThroughBehindAnyOthers) {
+  TypeParam::run(2, [](Rank& rank) {
+    constexpr std::size_t kMessages = 5200;
+    Bytes many = pattern(16384, 1), awaited = pattern(100, 2);
+    if (rank.rank == 0) {
+      std::vector<Work> works;
+      for (std::size_t i = 0; i < kMessages; ++i) works.push_back(rank.send(1, 1, many));
+      works.push_back(rank.send(1, 2, awaited));
+      return Work::all(works).wait(kSoon);
+    }
+    Bytes got(awaited.size());
+    rank.recv(0, 2, got).wait(kSoon);
+    EXPECT_TRUE(got == awaited);
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      got.assign(many.size(), {});
+      rank.recv(0, 1, got).wait(kSoon);
+      ASSERT_TRUE(got == many) << "message " << i;
+    }
+  });
+}
+
 TYPED_TEST(Conformance, ManySmallMessages) {
   constexpr int kMessages = 5000;
   TypeParam::run(3, [](Rank& rank) {

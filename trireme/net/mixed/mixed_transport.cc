@@ -8,13 +8,14 @@
 #include "trireme/base/check.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/errors.h"
+#include "trireme/net/moving.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace net {
 namespace {
 
-class MixedTransport final : public Transport {
+class MixedTransport final : public MovingTransport {
  public:
   MixedTransport(std::shared_ptr<Transport> local, const std::vector<int>& local_ranks,
                  std::shared_ptr<Transport> between)
@@ -68,6 +69,10 @@ class MixedTransport final : public Transport {
   }
   bool lost(int peer) const noexcept override {
     return local_rank(peer) >= 0 ? local_->lost(local_rank(peer)) : between_->lost(peer);
+  }
+  TimePoint last_moved(int peer) const noexcept override {
+    return local_rank(peer) >= 0 ? net::last_moved(*local_, local_rank(peer))
+                                 : net::last_moved(*between_, peer);
   }
   void abort(std::exception_ptr error) noexcept override {
     local_->abort(error);

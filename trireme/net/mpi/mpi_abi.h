@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define TRIREME_MPI_ABI 2
+#define TRIREME_MPI_ABI 3
 /* The largest message: a frame's head and a chunk. */
 #define TRIREME_MPI_BYTES ((size_t)(24 + (128 << 10)))
 
@@ -50,10 +50,9 @@ typedef struct TriremeMpi {
               const void* body, size_t body_bytes);
   /* How many messages are still on their way out. */
   int (*unsent)(TriremeMpiGroup* group);
-  /* The next message of some peer: 1; it stays until release(). hold() leaves a peer's alone. */
+  /* The next message of some peer: 1; it stays until release(). */
   int (*receive)(TriremeMpiGroup* group, int* peer, const void** bytes, size_t* size);
   int (*release)(TriremeMpiGroup* group, int peer);
-  void (*hold)(TriremeMpiGroup* group, int peer, int on);
   /* Ends the group here; `clean`: nothing more comes from any peer. */
   void (*close)(TriremeMpiGroup* group, int clean);
   /* Ends all processes of the job, this one with them, with `code`; may be called by any thread. */

@@ -19,6 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/messenger.h"
+#include "trireme/net/moving.h"
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/private_region.h"
 #include "trireme/net/socket.h"
@@ -218,7 +219,9 @@ class MpiCore final : public ProgressSource {
     std::size_t try_stream(std::size_t, const Piece& piece) override {
       const auto chunk = piece.rest.first(std::min(piece.rest.size(), kChunk));
       const Frame frame{FrameKind::Data, piece.id, 0, chunk.size()};
-      return core_.put(peer_, frame, chunk) ? chunk.size() : 0;
+      if (!core_.put(peer_, frame, chunk)) return 0;
+      core_.messenger_.note_move(peer_);
+      return chunk.size();
     }
 
    private:
@@ -255,19 +258,9 @@ class MpiCore final : public ProgressSource {
       const bool sound = handle(peer, {static_cast<const std::byte*>(bytes), size});
       if (!sound) messenger_.lose(peer, "it sent a frame that breaks the protocol");
       if (functions_.release(group_->get(), peer) != 0) fail();
-      hold(peer);
     }
     receiving_ = false;
-    for (int peer = 0; peer < size_ && any_held_; ++peer) hold(peer);
     return moved;
-  }
-
-  // Too much unexpected data of a peer is here: its messages wait in MPI.
-  void hold(int peer) {
-    const bool full = messenger_.full(peer);
-    if (!full && !any_held_) return;
-    functions_.hold(group_->get(), peer, full);
-    any_held_ |= full;
   }
 
   bool handle(int peer, std::span<const std::byte> message) {
@@ -285,12 +278,14 @@ class MpiCore final : public ProgressSource {
         std::byte* const to = messenger_.destination(peer, frame.id, payload.size());
         if (to == nullptr) return messenger_.aborted();  // its data goes nowhere after an abort
         std::memcpy(to, payload.data(), payload.size());
+        messenger_.note_move(peer);
         messenger_.on_data(peer, frame.id, payload.size());
         return true;
       }
       case FrameKind::Rts:
       case FrameKind::Cts:
       case FrameKind::Refuse:
+      case FrameKind::Room:
         messenger_.on_control(peer, frame);
         return true;
       default:
@@ -323,10 +318,10 @@ class MpiCore final : public ProgressSource {
   std::optional<TimePoint> left_;         // when the first peer did
   std::exception_ptr error_;              // of abort()
   Duration pause_ = kFirstPause;
-  bool timed_ = false, broken_ = false, any_held_ = false, receiving_ = false;
+  bool timed_ = false, broken_ = false, receiving_ = false;
 };
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public MovingTransport {
  public:
   explicit MpiTransport(std::shared_ptr<MpiCore> core) : core_(std::move(core)) {
     core_->waiter()->add(core_);
@@ -359,6 +354,9 @@ class MpiTransport final : public Transport {
   bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return core_->messenger().last_moved(peer);
+  }
   bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
   Work reduce(Reduction reduction, const Buffer& inout) override {
     return core_->reduce(reduction, inout);

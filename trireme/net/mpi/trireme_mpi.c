@@ -18,7 +18,6 @@ typedef struct {
   Slot in[kIn], out[kOut];
   unsigned next_in;         /* whose message comes next */
   unsigned first_out, outs; /* the ring of messages on their way out */
-  int held;
 } Peer;
 
 struct TriremeMpiGroup {
@@ -216,7 +215,7 @@ static int receive(TriremeMpiGroup* group, int* from, const void** bytes, size_t
     Slot* const slot = &one->in[one->next_in];
     int done = 0, count = 0;
     MPI_Status status;
-    if (peer == group->rank || one->held) continue;
+    if (peer == group->rank) continue;
     if (check(MPI_Test(&slot->request, &done, &status), "MPI_Irecv")) return -1;
     if (!done) continue;
     MPI_Get_count(&status, MPI_BYTE, &count);
@@ -235,8 +234,6 @@ static int release_message(TriremeMpiGroup* group, int from) {
   peer->next_in = (peer->next_in + 1) % kIn;
   return post(group, from, slot);
 }
-
-static void hold(TriremeMpiGroup* group, int peer, int on) { group->peers[peer].held = on; }
 
 /* A request that does not end cannot be freed with its buffer: the buffer stays. */
 static void drop(Slot* slot, int cancel) {
@@ -279,7 +276,6 @@ __attribute__((visibility("default"))) const TriremeMpi* trireme_mpi(void) {
       .unsent = unsent,
       .receive = receive,
       .release = release_message,
-      .hold = hold,
       .close = close_group,
       .abort = abort_all,
   };

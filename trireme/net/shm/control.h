@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace net {
 
 inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;  // "rimeshm1"
-inline constexpr std::uint32_t kShmVersion = 2;
+inline constexpr std::uint32_t kShmVersion = 3;
 
 enum class ControlKind : std::uint32_t { Hello = 1, Region };
 struct Control {

@@ -230,7 +230,7 @@ bool ShmCore::poll_ring(int peer) {
   RingReader& reader = *at(peer).reader;
   RingReader::Entry entry;
   for (int taken = 0; taken < kFramesPerPoll; ++taken) {
-    if (!reader.peek(entry) || messenger_.full(peer)) return taken > 0;
+    if (!reader.peek(entry)) return taken > 0;
     if (!take_frame(peer, reader, entry)) {
       messenger_.lose(peer, "it wrote a frame that breaks the protocol");
       return true;
@@ -269,6 +269,7 @@ bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& 
     case FrameKind::Rts:
     case FrameKind::Cts:
     case FrameKind::Refuse:
+    case FrameKind::Room:
       messenger_.on_control(peer, frame);
       break;
     default:
@@ -304,7 +305,7 @@ void ShmCore::read_socket(int peer) {
   }
   if (!ended || messenger_.lost(peer)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
-  while (!messenger_.full(peer) && poll_ring(peer)) {  // what it sent before it ended counts
+  while (poll_ring(peer)) {  // what it sent before it ended counts
   }
   messenger_.lose(peer, "its process has ended or left the group");
 }

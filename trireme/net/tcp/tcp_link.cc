@@ -56,6 +56,7 @@ bool TcpLink::flush() {
   blocked_ = false;
   if (sent_ == out_.size()) return false;
   const auto count = write_some(nullptr, 0, std::span(out_).subspan(sent_));
+  if (count > 0) messenger_.note_move(peer_);
   sent_ += static_cast<std::size_t>(count);
   if (sent_ == out_.size()) {
     out_.clear();
@@ -94,6 +95,7 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
   }
   if (chunk_left_ > 0) {
     const auto count = write_some(nullptr, 0, rest.first(std::min(rest.size(), chunk_left_)));
+    if (count > 0) messenger_.note_move(peer_);
     chunk_left_ -= static_cast<std::size_t>(count);
     return static_cast<std::size_t>(count);
   }
@@ -119,8 +121,7 @@ bool TcpLink::read(const char*& ended) {
   bool moved = false;
   for (std::size_t before = 0; before < kReadPerPoll; before += kInBuffer) {
     if (!handle_buffer(ended)) return true;
-    const bool full = messenger_.full(peer_) && data_left_ == 0;
-    if (full || !(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
+    if (!(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
     moved = true;
   }
   handle_buffer(ended);  // no event would tell of what is left in it
@@ -140,7 +141,7 @@ bool TcpLink::handle_buffer(const char*& ended) {
       if (ended != nullptr) return false;
       continue;
     }
-    if (available < sizeof(Head) || messenger_.full(peer_)) return true;
+    if (available < sizeof(Head)) return true;
     Head head;
     std::memcpy(&head, in_.data() + begin_, sizeof head);
     if (std::memcmp(head.magic, Head().magic, sizeof head.magic) != 0) {
@@ -176,6 +177,7 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     case FrameKind::Rts:
     case FrameKind::Cts:
     case FrameKind::Refuse:
+    case FrameKind::Room:
       messenger_.on_control(peer_,
                             {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
       return true;
@@ -226,7 +228,10 @@ bool TcpLink::read_buffer(const char*& ended) {
 }
 
 bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
-  if (count > 0) return true;
+  if (count > 0) {
+    messenger_.note_move(peer_);
+    return true;
+  }
   closed_ = count == 0 || errno == ECONNRESET || errno == EPIPE;
   if (count == 0) {
     ended = "its process has ended or left the group";

@@ -12,6 +12,7 @@
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/mesh_sockets.h"
+#include "trireme/net/moving.h"
 #include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
@@ -116,7 +117,7 @@ class TcpCore final : public ProgressSource {
     if (all || at_once) messenger_.lose(peer, why);
   }
 
-  // Writes what waits, reads on where room came back, and asks epoll for just what is missing.
+  // Writes what waits, and asks epoll for just what is missing.
   bool update(int peer, bool& moved) {
     TcpLinks& links = *at(peer).links;
     for (std::size_t lane = 0; lane < links.size(); ++lane) {
@@ -125,22 +126,15 @@ class TcpCore final : public ProgressSource {
     if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
     bool unsent = false;
     for (std::size_t lane = 0; lane < links.size() && !messenger_.lost(peer); ++lane) {
-      if (!at(peer).lanes[lane].ended) unsent |= update(peer, lane, moved);
+      if (!at(peer).lanes[lane].ended) unsent |= update(peer, lane);
     }
     return unsent;
   }
 
-  bool update(int peer, std::size_t lane, bool& moved) {
-    const Lane& state = at(peer).lanes[lane];
-    const bool was_full = (state.events & EPOLLIN) == 0;
-    if (was_full && !messenger_.full(peer)) {
-      moved |= read(peer, lane);
-      if (messenger_.lost(peer) || state.ended) return false;
-    }
+  bool update(int peer, std::size_t lane) {
     const bool unsent = (*at(peer).links)[lane].blocked();
-    const std::uint32_t events = (messenger_.full(peer) ? 0u : std::uint32_t{EPOLLIN}) |
-                                 (unsent ? std::uint32_t{EPOLLOUT} : 0u);
-    if (events != state.events) control(peer, lane, EPOLL_CTL_MOD, events);
+    const std::uint32_t events = EPOLLIN | (unsent ? std::uint32_t{EPOLLOUT} : 0u);
+    if (events != at(peer).lanes[lane].events) control(peer, lane, EPOLL_CTL_MOD, events);
     return unsent;
   }
 
@@ -151,7 +145,7 @@ class TcpCore final : public ProgressSource {
   std::atomic<bool> unsent_{false};
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public MovingTransport {
  public:
   TcpTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                std::vector<std::vector<Descriptor>> sockets)
@@ -188,6 +182,9 @@ class TcpTransport final : public Transport {
   bool can_map(int) const noexcept override { return false; }
   void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return core_->messenger().last_moved(peer);
+  }
   void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
  private:

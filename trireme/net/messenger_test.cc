@@ -1,0 +1,158 @@
+// What a Messenger keeps of messages that nobody has asked for yet: bounded, and never in the way
+// of the one that is awaited. Two of them, over links that carry every frame at once.
+#include "trireme/net/messenger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
+
+namespace trireme {
+namespace {
+
+using net::Frame;
+using net::FrameKind;
+using net::kEagerLimit;
+using net::kMessageCost;
+using net::kUnexpectedLimit;
+using net::Messenger;
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+// Frames to the other messenger, which takes them at once.
+class Wire final : public net::Link {
+ public:
+  Wire(Messenger& to, int sender) : to_(to), sender_(sender) {}
+  bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
+    if (frame.kind == FrameKind::Eager) {
+      to_.on_eager(sender_, {frame.tag}, payload);
+    } else {
+      to_.on_control(sender_, frame);
+    }
+    return true;
+  }
+  std::size_t try_stream(std::size_t, const net::Piece& piece) override {
+    std::byte* const place = to_.destination(sender_, piece.id, piece.rest.size());
+    std::copy(piece.rest.begin(), piece.rest.end(), place);
+    to_.on_data(sender_, piece.id, piece.rest.size());
+    return piece.rest.size();
+  }
+
+ private:
+  Messenger& to_;
+  const int sender_;
+};
+
+class MessengerTest : public ::testing::Test {
+ protected:
+  MessengerTest() {
+    sender.attach(1, &there);
+    receiver.attach(0, &back);
+  }
+  // Sends copies of `bytes` until one has to wait for its receive.
+  std::size_t fill(const Bytes& bytes) {
+    std::size_t count = 0;
+    for (last = sender.send(1, {1}, bytes); last.done(); last = sender.send(1, {1}, bytes)) ++count;
+    return count;
+  }
+  Bytes receive(net::Tag tag, std::size_t size) {
+    Bytes got(size);
+    const Work work = receiver.recv(0, tag, got);
+    EXPECT_TRUE(work.done());
+    work.wait();
+    return got;
+  }
+
+  std::shared_ptr<Waiter> waiter = RealWaiter::make();
+  Messenger sender{0, 2, waiter}, receiver{1, 2, waiter};
+  Wire there{receiver, 0}, back{sender, 1};
+  Work last;
+};
+
+TEST_F(MessengerTest, UnexpectedMessagesAreBoundedAndStandInNobodysWay) {
+  const Bytes many(kEagerLimit, std::byte{7});
+  const std::size_t count = fill(many);
+  EXPECT_EQ(count, kUnexpectedLimit / (kEagerLimit + kMessageCost));
+  const Bytes awaited(kEagerLimit, std::byte{3});
+  const Work behind = sender.send(1, {2}, awaited);
+  EXPECT_FALSE(behind.done());
+  EXPECT_EQ(receive({2}, kEagerLimit), awaited);
+  EXPECT_TRUE(behind.done());
+  for (std::size_t i = 0; i <= count; ++i) ASSERT_EQ(receive({1}, kEagerLimit), many) << i;
+  EXPECT_TRUE(last.done());
+  EXPECT_FALSE(sender.pending());
+  EXPECT_FALSE(receiver.pending());
+}
+
+TEST_F(MessengerTest, EmptyMessagesAreBoundedToo) {
+  const std::size_t count = fill({});
+  EXPECT_EQ(count, kUnexpectedLimit / kMessageCost);
+  for (std::size_t i = 0; i <= count; ++i) receive({1}, 0);
+  EXPECT_TRUE(last.done());
+  EXPECT_FALSE(sender.pending());
+  EXPECT_FALSE(receiver.pending());
+}
+
+TEST_F(MessengerTest, WhatIsTakenMakesRoom) {
+  const Bytes many(kEagerLimit);
+  const std::size_t count = fill(many);
+  for (std::size_t i = 0; i < count / 2; ++i) receive({1}, kEagerLimit);
+  EXPECT_FALSE(last.done()) << "the messages before it are not taken yet";
+  std::size_t more = 0;
+  while (sender.send(1, {1}, many).done()) ++more;
+  EXPECT_GE(more, count / 4);
+  // Without a message left behind there is room for ever.
+  for (std::size_t i = 0; i < count - count / 2 + 1 + more + 1; ++i) receive({1}, kEagerLimit);
+  for (std::size_t i = 0; i < 3 * count; ++i) {
+    ASSERT_TRUE(sender.send(1, {1}, many).done()) << i;
+    receive({1}, kEagerLimit);
+  }
+}
+
+TEST_F(MessengerTest, MessagesToOneselfAreBoundedToo) {
+  const Bytes many(kEagerLimit);
+  std::size_t count = 0;
+  Work own = sender.send(0, {1}, many);
+  for (; own.done(); own = sender.send(0, {1}, many)) ++count;
+  EXPECT_EQ(count, kUnexpectedLimit / (kEagerLimit + kMessageCost));
+  Bytes got(kEagerLimit);
+  for (std::size_t i = 0; i <= count; ++i) ASSERT_TRUE(sender.recv(0, {1}, got).done()) << i;
+  EXPECT_TRUE(own.done());
+}
+
+std::string why(const Work& work) {
+  try {
+    work.wait();
+    return "no error";
+  } catch (const PeerLost& error) {
+    return error.what();
+  }
+}
+
+TEST_F(MessengerTest, WhoSendsMoreThanThereIsRoomForIsLost) {
+  Bytes got(1);
+  const Work work = receiver.recv(0, {2}, got);
+  const Bytes many(kEagerLimit);
+  for (std::size_t bytes = 0; bytes <= kUnexpectedLimit; bytes += kEagerLimit) {
+    receiver.on_eager(0, {1}, many);
+  }
+  ASSERT_TRUE(work.done());
+  EXPECT_THAT(why(work), HasSubstr("it sent more than there was room for"));
+}
+
+TEST_F(MessengerTest, WhoMakesRoomForMoreThanWasSentIsLost) {
+  Bytes got(1);
+  const Work work = sender.recv(1, {2}, got);
+  EXPECT_TRUE(sender.send(1, {1}, Bytes(100)).done());
+  sender.on_control(1, {FrameKind::Room, 0, 0, 100 + kMessageCost});
+  EXPECT_FALSE(work.done());
+  sender.on_control(1, {FrameKind::Room, 0, 0, 1});
+  ASSERT_TRUE(work.done());
+  EXPECT_THAT(why(work), HasSubstr("it made room for more than was sent"));
+}
+
+}  // namespace
+}  // namespace trireme
