@@ -13,6 +13,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/toml_nesting.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -192,6 +193,10 @@ std::string read_whole(const std::string& path) {
 }
 
 toml::table parse_toml(std::string_view text, const std::string& path) {
+  if (const int line = too_deep_line(text); line > 0)
+    refuse_config(path + ":" + std::to_string(line) + ": tables and arrays lie more than " +
+                      std::to_string(kMostNesting) + " deep in one another",
+                  "Write keys as TABLE.KEY = VALUE; " + help_config() + " lists every key.");
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& error) {

@@ -92,7 +92,7 @@ double seconds_of(std::string_view text) {
 std::size_t bytes_of(std::string_view text) {
   double bytes = 0;
   if (!read(text, kSizes, bytes) || bytes > 1e15) {
-    throw ConfigError("\"" + std::string(text) + "\" is no size",
+    throw ConfigError("\"" + std::string(text) + "\" is no size up to 1e15 bytes",
                       {.operation = "config", .advice = "Write bytes, or 64KiB, 1MiB, 2GiB."});
   }
   return static_cast<std::size_t>(bytes);

@@ -16,20 +16,23 @@ namespace {
 void check(const Schedule& schedule, const PipelineTimes& times) {
   const auto refuse = [](const std::string& what) {
     throw ConfigError(what, {.operation = "schedule",
-                             .advice = "Give times of F, B (of the input) and W that are not "
-                                       "negative, for all stages or for each."});
+                             .advice = "Give times of F, B (of the input) and W from 0 to 1e12, "
+                                       "for all stages or for each."});
   };
   if (times.stages.size() != 1 && times.stages.size() != schedule.rank_of_stage.size()) {
     refuse(std::to_string(times.stages.size()) + " stages have times, of " +
            std::to_string(schedule.stages()));
   }
-  const auto bad = [](double time) { return !(time >= 0) || !std::isfinite(time); };
+  // Far beyond any unit of time; sums of what is below it stay exact enough to draw.
+  constexpr double kMost = 1e12;
+  const auto bad = [](double time) { return !(time >= 0) || time > kMost; };
   double all = 0;
   for (const StageTimes& stage : times.stages) {
-    if (bad(stage.forward) || bad(stage.input) || bad(stage.weight)) refuse("a time is negative");
+    if (bad(stage.forward) || bad(stage.input) || bad(stage.weight))
+      refuse("a time is negative or above 1e12");
     all += stage.all();
   }
-  if (bad(times.message)) refuse("a message's time is negative");
+  if (bad(times.message)) refuse("a message's time is negative or above 1e12");
   if (all <= 0) refuse("no pass takes time");
 }
 

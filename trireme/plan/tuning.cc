@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/toml_nesting.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -134,6 +135,10 @@ std::optional<double> Tuning::seconds(std::string_view collective, std::string_v
 }
 
 Tuning Tuning::from_toml(std::string_view text, const std::string& path) {
+  if (const int line = too_deep_line(text); line > 0) {
+    const toml::source_position at{static_cast<toml::source_index>(line), 1};
+    refuse(path, {at, at, nullptr}, "it is nested too deeply");
+  }
   try {
     return read(toml::parse(text, path), path);
   } catch (const toml::parse_error& error) {
