@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
-#include "trireme/net/socket.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -78,18 +77,19 @@ std::string read_secret_descriptor(int descriptor) {
 
 std::string read_secret_file(const std::string& path) {
   // Not to wait for a pipe's other end.
-  const net::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (descriptor < 0) {
     refuse("could not open the secret file " + path + ": " + std::strerror(errno),
            "Set TRIREME_JOB_SECRET_FILE to a readable file.");
   }
   struct stat status {};
-  fstat(file.get(), &status);
+  fstat(descriptor, &status);
+  std::string secret = read_all(descriptor);
+  close(descriptor);
   if (!S_ISREG(status.st_mode)) {
     refuse("the secret file " + path + " is no regular file",
            "Set TRIREME_JOB_SECRET_FILE to a file that only you may read.");
   }
-  std::string secret = read_all(file.get());
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
     refuse("the secret file " + path + " may be read or written by others",
            "Run `chmod 600` on it as its owner.");
