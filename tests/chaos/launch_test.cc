@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "trireme/base/error.h"
 #include "trireme/job.h"
 #include "trireme/testing/run_processes.h"
@@ -130,6 +132,31 @@ TEST(Job, NamesABadOptionInTheLastLine) {
   const ProcessRun run = run_processes(2, "alone", options);
   EXPECT_EQ(run.exit_code, 2) << run.describe();
   EXPECT_NE(run.last_line.find("unknown transport 'pigeon'"), std::string::npos) << run.describe();
+}
+
+// What the launcher tells its ranks is also what a user may have exported by mistake.
+TEST(Job, RefusesAMalformedEnvironmentInASentence) {
+  const char* const names[] = {"TRIREME_RANK",        "TRIREME_SIZE",         "TRIREME_LOCAL_RANK",
+                               "TRIREME_LOCAL_SIZE",  "TRIREME_JOB",          "TRIREME_EPOCH",
+                               "TRIREME_SECRET_FD",   "TRIREME_STATUS_FD",    "TRIREME_CORES",
+                               "TRIREME_COORDINATOR", "TRIREME_SHARED_CORES", "TRIREME_TIMEOUT",
+                               "TRIREME_COMM_RATE",   "TRIREME_ADDRESS"};
+  const std::set<int> allowed = {0, 2, 10, 11, 161, 170};
+  for (const std::string name : names) {
+    for (const std::string value : {"", " ", "x", "-1", "0", "1", "77", "2147483647", "1e99",
+                                    "99999999999999999999", "127.0.0.1:1", "[::", "\xff\n"}) {
+      ProcessOptions options;
+      options.timeout = std::chrono::seconds(1);
+      options.environment = {name + "=" + value};
+      const ProcessRun run = run_processes(1, "alone", options);
+      EXPECT_EQ(allowed.count(run.exit_code), 1u) << name << "=" << value << "\n" << run.describe();
+      EXPECT_EQ(run.ranks[0].err.find("terminate called"), std::string::npos) << run.describe();
+      if (run.exit_code == 0) continue;
+      EXPECT_NE(run.ranks[0].err.find("trireme: "), std::string::npos)
+          << name << "=" << value << "\n"
+          << run.describe();
+    }
+  }
 }
 
 class Jobs : public ::testing::TestWithParam<std::string> {};

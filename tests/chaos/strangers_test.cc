@@ -1,6 +1,7 @@
 // Strangers at the ports of a job, while it joins and while it runs: nothing is allocated for them,
 // and the job does not notice.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #include "trireme/base/event.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/job.h"
+#include "trireme/launch/client.h"
+#include "trireme/launch/coordinator.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/socket.h"
@@ -168,6 +171,56 @@ TEST(Strangers, DoNotDisturbTheCoordinatorOfARunningJob) {
   const ProcessRun run = run_processes(2, "runs", options);
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   EXPECT_GE(strangers.join(), 1) << "nobody came";
+}
+
+// A coordinator with few descriptors, before its rank has come. argv[1]: exists when all strangers
+// have.
+TRIREME_PROCESS(crowded) {
+  const rlimit few{200, 200};
+  setrlimit(RLIMIT_NOFILE, &few);
+  const std::string secret(32, 's');
+  launch::Coordinator coordinator({.size = 1, .secret = secret});
+  const std::int64_t before = observe::resident_bytes();
+  std::printf("%s\n", coordinator.endpoint().c_str());
+  while (!std::filesystem::exists(argv[1])) Event().wait(milliseconds(5));
+  launch::CoordinatorClient client(
+      {.endpoint = coordinator.endpoint(), .secret = secret, .timeout = seconds(20)});
+  client.heartbeat({}, seconds(20));
+  const std::vector<net::Descriptor> own = [] {  // there are some left for the job
+    std::vector<net::Descriptor> some;
+    for (int i = 0; i < 50; ++i) some.emplace_back(dup(0));
+    return some;
+  }();
+  for (const net::Descriptor& one : own) {
+    if (!one) return 4;
+  }
+  return observe::resident_bytes() - before > 64 << 20 ? 3 : 0;
+}
+
+// Silent ones, and such as say what a rank said to gRPC: 1 MB each.
+TEST(Strangers, InCrowdsKeepNoRankOutOfTheCoordinator) {
+  constexpr int kStrangers = 1500;
+  const rlimit many{4096, 4096};
+  setrlimit(RLIMIT_NOFILE, &many);
+  const std::string all_here = ::testing::TempDir() + "trireme-crowd-" + std::to_string(getpid());
+  std::vector<net::Descriptor> open;
+  const Bytes speech(1 << 20, std::byte{'x'});
+  ProcessOptions options;
+  options.arguments = {all_here};
+  options.on_line = [&](int, std::string_view line, const RunningProcesses&) {
+    const auto waiter = RealWaiter::make();
+    while (open.size() < kStrangers) {
+      open.push_back(net::dial(*waiter, "tcp " + std::string(line), waiter->now() + seconds(20)));
+      if (open.size() % 2 == 0) {
+        (void)!::send(open.back().get(), speech.data(), speech.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      }
+    }
+    std::ofstream(all_here) << "\n";
+  };
+  const ProcessRun run = run_processes(1, "crowded", options);
+  std::filesystem::remove(all_here);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  EXPECT_EQ(open.size(), static_cast<std::size_t>(kStrangers));
 }
 
 }  // namespace

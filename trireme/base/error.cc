@@ -2,8 +2,12 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <new>
+#include <system_error>
 #include <typeinfo>
 #include <utility>
 
@@ -49,6 +53,30 @@ std::string demangled(const std::type_info& type) {
   return status == 0 ? name.get() : type.name();
 }
 
+// The system has too little of something; any other code is a fault of the program.
+bool says_too_little(const std::error_code& code) {
+  constexpr int kCodes[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOBUFS};
+  return (code.category() == std::generic_category() ||
+          code.category() == std::system_category()) &&
+         std::find(std::begin(kCodes), std::end(kCodes), code.value()) != std::end(kCodes);
+}
+
+ResourceError refused_by_system(const std::system_error& error) {
+  return ResourceError(
+      std::string("the system refused a resource: ") + error.what(),
+      {.advice = "Check the limits on processes, memory, descriptors and files (ulimit -a)."});
+}
+
+ErrorReport report_of(const Error& error) {
+  return {error.exit_code(), error.what(), error.context()};
+}
+
+ErrorReport report_of_foreign(const std::exception& error) {
+  ErrorReport report;
+  report.sentence = "threw " + demangled(typeid(error)) + ": " + error.what();
+  return report;
+}
+
 }  // namespace
 
 Error::Error(ExitCode code, std::string message, ErrorContext context)
@@ -66,9 +94,16 @@ ErrorReport describe(const std::exception_ptr& pointer) noexcept {
     }
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    report = {error.exit_code(), error.what(), error.context()};
+    report = report_of(error);
+  } catch (const std::bad_alloc&) {
+    report = report_of(ResourceError(
+        "memory ran out",
+        {.advice = "Free some, or raise its limit (ulimit -v, the control group's)."}));
+  } catch (const std::system_error& error) {
+    report = says_too_little(error.code()) ? report_of(refused_by_system(error))
+                                           : report_of_foreign(error);
   } catch (const std::exception& error) {
-    report.sentence = "threw " + demangled(typeid(error)) + ": " + error.what();
+    report = report_of_foreign(error);
   } catch (...) {
     report.sentence = "threw an exception that is not a std::exception";
   }

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstring>
+#include <new>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "trireme/base/check.h"
 
@@ -66,6 +71,24 @@ TEST(Error, DescribeKnowsItsOwnAndForeignExceptions) {
   EXPECT_EQ(foreign.sentence, "threw std::out_of_range: index 9");
   EXPECT_EQ(describe(std::make_exception_ptr(7)).exit_code, 20);
   EXPECT_FALSE(describe(nullptr).sentence.empty());
+}
+
+TEST(Error, DescribeTakesWhatTheSystemRefusesForAResource) {
+  const auto memory = describe(std::make_exception_ptr(std::bad_alloc()));
+  EXPECT_EQ(memory.exit_code, 170);
+  EXPECT_EQ(memory.sentence.find("memory ran out. "), 0u) << memory.sentence;
+  for (const int code : {EAGAIN, ENOMEM, EMFILE, ENOSPC, EFBIG}) {
+    const auto refused = describe(std::make_exception_ptr(
+        std::system_error(std::error_code(code, std::generic_category()), "a thread")));
+    EXPECT_EQ(refused.exit_code, 170);
+    EXPECT_NE(refused.sentence.find(std::string("a thread: ") + std::strerror(code)),
+              std::string::npos)
+        << refused.sentence;
+  }
+  const auto other = describe(std::make_exception_ptr(
+      std::system_error(std::make_error_code(std::errc::no_such_file_or_directory), "x")));
+  EXPECT_EQ(other.exit_code, 20);
+  EXPECT_EQ(other.sentence.find("threw std::system_error: x"), 0u) << other.sentence;
 }
 
 TEST(Check, PrintsBothValues) {

@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -80,17 +82,38 @@ void watch(int epoll, int descriptor) {
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_errno("epoll_ctl");
 }
 
+void close_all(std::initializer_list<int> descriptors) noexcept {
+  for (const int descriptor : descriptors) {
+    if (descriptor >= 0) close(descriptor);
+  }
+}
+
+std::thread start_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw ResourceError(std::string("could not start a thread: ") + error.what(),
+                        {.operation = "waiter",
+                         .advice = "Raise the limits on processes (ulimit -u) and on memory."});
+  }
+}
+
 }  // namespace
 
 RealWaiter::RealWaiter(Duration spin) : spin_(spin) {
-  epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-  event_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
-  rest_epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-  kick_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
-  watch(epoll_, event_);
-  watch(rest_epoll_, epoll_);
-  watch(rest_epoll_, kick_);
-  background_ = std::thread([this] { background(); });
+  try {
+    epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+    event_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+    rest_epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+    kick_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+    watch(epoll_, event_);
+    watch(rest_epoll_, epoll_);
+    watch(rest_epoll_, kick_);
+    background_ = start_thread([this] { background(); });
+  } catch (const ResourceError&) {
+    close_all({kick_, rest_epoll_, event_, epoll_});
+    throw;
+  }
 }
 
 std::shared_ptr<RealWaiter> RealWaiter::make(Duration spin) {
@@ -109,7 +132,7 @@ RealWaiter::~RealWaiter() {
   futex_wake(park_);
   ring(kick_);
   background_.join();
-  for (const int descriptor : {kick_, rest_epoll_, event_, epoll_}) close(descriptor);
+  close_all({kick_, rest_epoll_, event_, epoll_});
 }
 
 bool RealWaiter::try_take() noexcept {

@@ -4,6 +4,7 @@
 
 #include "trireme/cli/command.h"
 #include "trireme/cli/start_ranks.h"
+#include "trireme/job/terminate.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -11,8 +12,9 @@ inline namespace v0 {
 namespace cli {
 
 int run(int argc, char** argv, const std::string& name) {
-  // A rank that train started: its Job reports whatever is thrown, so nothing is caught here.
+  // A rank that train started: whatever is thrown is reported, so nothing is caught here.
   if (const char* spec = std::getenv(kWorkerVariable)) {
+    job::prepare_process();
     return train::run_training(argc, argv, train::WorkerSpec::from_text(spec));
   }
   const command::AddCommand commands[] = {

@@ -57,7 +57,13 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
     const bool is_name = key == std::string_view("parallel.schedule") &&
                          path.find_first_of("./") == std::string::npos;
     if (path.empty() || is_name) continue;
-    config.assign(key, std::filesystem::absolute(path).lexically_normal().string(), source);
+    std::error_code error;
+    const auto whole = std::filesystem::absolute(path, error);
+    if (error)  // the folder was deleted
+      throw ConfigError(
+          "the working folder has no path: " + error.message(),
+          {.operation = "config", .label = key, .advice = "Change to one that is there."});
+    config.assign(key, whole.lexically_normal().string(), source);
   }
   train::Settings settings(config);
   // Refused here, before any rank starts.

@@ -31,7 +31,8 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 OwnRuns::OwnRuns(std::string operation)
-    : signals_(std::make_shared<launch::SignalSource>([this](int signal) { pass_on(signal); })),
+    : signals_(std::make_shared<launch::SignalSource>(blocked_,
+                                                      [this](int signal) { pass_on(signal); })),
       waiter_(RealWaiter::make(Duration::zero())),
       folder_(std::move(operation)) {
   waiter_->add(signals_);
@@ -74,7 +75,7 @@ int OwnRuns::run(const std::vector<std::string>& arguments, const std::string& l
 
 void OwnRuns::pass_on(int signal) {
   const bool suspends = signal == SIGTSTP;
-  if (!suspends) stop_ = signal == SIGHUP ? SIGTERM : signal;
+  if (!suspends) stop_ = launch::stop_signal_for(signal);
   if (child_ > 0) kill(child_, suspends ? signal : stop_);
   if (!suspends) return;
   raise(SIGSTOP);

@@ -49,7 +49,8 @@ class OwnRuns {
 
   int stop_ = 0;  // what this process was asked to stop with
   pid_t child_ = -1;
-  const std::shared_ptr<launch::SignalSource> signals_;  // before there are other threads
+  const launch::BlockedSignals blocked_;  // before there are other threads
+  const std::shared_ptr<launch::SignalSource> signals_;
   const std::shared_ptr<RealWaiter> waiter_;
   const TemporaryFolder folder_;
 };

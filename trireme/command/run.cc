@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/standard_streams.h"
 #include "trireme/command/command.h"
 
 namespace trireme {
@@ -72,6 +73,7 @@ void say(bool json, std::string_view text) {
 
 int run(int argc, char** argv, const std::string& name, const std::string& about,
         const std::string& footer, std::span<const AddCommand> commands) {
+  open_standard_streams();
   try {
     CLI::App app(about, name);
     app.require_subcommand(1);

@@ -1,8 +1,7 @@
 #include "trireme/job/heartbeat.h"
 
 #include <algorithm>
-
-#include "trireme/base/error.h"
+#include <exception>
 
 namespace trireme {
 inline namespace v0 {
@@ -24,8 +23,9 @@ void Heartbeat::loop() {
   do {
     try {
       client_.heartbeat(status_.read(steady_now()), 2 * interval_);
-    } catch (const Error&) {
-      // A beat lost is no news: the watch stream tells when the coordinator is gone.
+    } catch (const std::exception&) {
+      // A beat lost, also for want of memory, is no news: the watch stream tells when the
+      // coordinator is gone.
     }
   } while (!stop_.wait(interval_));
 }

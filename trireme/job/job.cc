@@ -75,6 +75,7 @@ struct Job::Impl {
   comm::CommunicatorOptions world_options();
   void on_news(const launch::News& news);
   void leave();
+  void check_size() const;
   bool rank_0_coordinates() const noexcept;
 
   launch::RankEnvironment env;
@@ -190,6 +191,7 @@ void Job::Impl::join() {
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
+  check_size();
   places = job::places_of(hosts, env.rank);
   take_gpu();
   // Rank 0's table for all, since ranks must choose alike.
@@ -203,6 +205,15 @@ void Job::Impl::join() {
   std::lock_guard lock(mutex);
   world = std::move(connected);
   if (lost) world->abort(lost);
+}
+
+void Job::Impl::check_size() const {
+  if (static_cast<int>(hosts.size()) == env.size) return;
+  throw ConfigError("TRIREME_SIZE says " + std::to_string(env.size) + " ranks, the coordinator " +
+                        std::to_string(hosts.size()),
+                    {.rank = env.rank,
+                     .operation = "join",
+                     .advice = "Start ranks by `trireme launch`, which sets both."});
 }
 
 // Every rank hears what all have found, so that all refuse with one reason.
@@ -334,12 +345,11 @@ void Job::Impl::on_news(const launch::News& news) {
 }
 
 Job::Job(int, char**, JobOptions options) {
-  // From here on an exception of this very constructor keeps the exit-code contract too.
-  job::set_reporter({.host = observe::host_name()});
+  job::prepare_process();
   impl_ = std::make_unique<Impl>(std::move(options), MpiComm{});
 }
 Job::Job(MpiComm communicator, JobOptions options) {
-  job::set_reporter({.host = observe::host_name()});
+  job::prepare_process();
   impl_ = std::make_unique<Impl>(std::move(options), communicator);
 }
 Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,

@@ -33,6 +33,7 @@ void take_text(const launch::Getenv& get, const char* name, const std::string& s
 }
 
 constexpr int kMostSockets = 64;
+constexpr int kMostCores = 1 << 16;
 
 void take_sockets(const launch::Getenv& get, int& value) {
   const auto text = get("TRIREME_COMM_SOCKETS");
@@ -101,6 +102,10 @@ bool share_cores(const launch::RankEnvironment& rank) {
 int resolve_cores(const launch::RankEnvironment& rank, const launch::Getenv& get) {
   if (const auto text = get("OMP_NUM_THREADS")) {
     if (const int threads = std::atoi(text->c_str()); threads > 0) return threads;
+  }
+  if (rank.cores > kMostCores) {
+    throw ConfigError("TRIREME_CORES=" + std::to_string(rank.cores) + " is no number of cores",
+                      {.operation = "join", .advice = "Start ranks by `trireme launch`."});
   }
   if (rank.cores > 0) return rank.cores;
   const observe::Cores cores = observe::usable_cores();

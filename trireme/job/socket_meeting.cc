@@ -20,6 +20,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/job/own_address.h"
 #include "trireme/launch/client.h"
+#include "trireme/launch/door.h"
 #include "trireme/launch/secret.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
@@ -218,10 +219,7 @@ void SocketMeeting::search(RankEnvironment& env, const std::string& name, TimePo
   while (env.coordinator.empty() && waiter_->now() < deadline) {
     for (int attempt = 0; attempt < kPorts && env.coordinator.empty(); ++attempt) {
       const std::string endpoint = net::to_string({env.meeting->host, port_of(name, attempt)});
-      if (launch::is_coordinator(
-              {.endpoint = endpoint, .secret = secret_, .job = name, .rank = env.rank})) {
-        env.coordinator = endpoint;
-      }
+      if (launch::is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
     }
     if (env.coordinator.empty()) waiter_->sleep(5 * kAgain);
   }

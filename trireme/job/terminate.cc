@@ -12,7 +12,9 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/base/standard_streams.h"
 #include "trireme/net/mpi/mpi_library.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -84,6 +86,12 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
 }
 
 }  // namespace
+
+void prepare_process() {
+  open_standard_streams();
+  outlive_readers();
+  set_reporter({.host = observe::host_name()});
+}
 
 void set_reporter(Reporter next) {
   std::lock_guard lock(mutex);

@@ -24,6 +24,10 @@ struct Reporter {
   bool adopt_code = false;
 };
 
+/// What every program that is, or becomes, a rank does first: standard streams that are open,
+/// a closed pipe that ends nobody, and from here on this handler for exceptions, those of a Job's
+/// constructor too.
+void prepare_process();
 /// Installs the handler (once) and sets whom it reports to. Thread safe.
 void set_reporter(Reporter reporter);
 /// What the job's first failure ends with, once that is known.

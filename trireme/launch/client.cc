@@ -1,7 +1,7 @@
 #include "trireme/launch/client.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <mutex>
@@ -12,6 +12,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/launch/coordinator.grpc.pb.h"
+#include "trireme/launch/door.h"
+#include "trireme/launch/room.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/wire_convert.h"
 
@@ -25,20 +27,31 @@ std::chrono::system_clock::time_point after(Duration duration) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
 }
 
-std::shared_ptr<grpc::Channel> open_channel(const std::string& endpoint) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+// One connection, which nothing replaces: a rank whose coordinator is lost is lost too.
+std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options) {
+  require_room_for_grpc();
+  try {
+    net::Descriptor socket = enter(options.endpoint, options.secret, options.timeout);
+    return grpc::CreateInsecureChannelFromFd("coordinator", socket.release());
+  } catch (const Error& error) {
+    ErrorContext context = error.context();
+    context.rank = options.rank;
+    context.host = options.host;
+    context.operation = "join";
+    if (error.code() == ExitCode::Unauthenticated) {
+      throw RefusedError(
+          error.code(),
+          "the coordinator at " + options.endpoint + " does not know the job's secret", context);
+    }
+    throw_error(error.code(), error.message(), std::move(context));
+  }
 }
 
 }  // namespace
 
 struct CoordinatorClient::Impl {
   explicit Impl(ClientOptions given)
-      : options(std::move(given)),
-        stub(wire::Coordinator::NewStub(open_channel(options.endpoint))) {
+      : options(std::move(given)), stub(wire::Coordinator::NewStub(open_channel(options))) {
     if (options.version.empty()) options.version = kWireVersion;
   }
 
@@ -86,33 +99,12 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
 }
 
 void CoordinatorClient::Impl::join() {
-  JoinTranscript transcript{
-      random_bytes(32), {}, options.job, options.epoch, static_cast<std::uint32_t>(options.rank),
-      options.version};
-  wire::HelloRequest hello;
-  hello.set_client_nonce(transcript.client_nonce);
-  hello.set_job(transcript.job);
-  hello.set_epoch(transcript.epoch);
-  hello.set_rank(transcript.rank);
-  hello.set_version(transcript.version);
-  wire::HelloReply welcome;
-  grpc::ClientContext hello_context;
-  hello_context.set_deadline(after(options.timeout));
-  hello_context.set_wait_for_ready(true);
-  if (const auto status = stub->Hello(&hello_context, hello, &welcome); !status.ok()) {
-    raise(status, "join");
-  }
-  transcript.server_nonce = welcome.server_nonce();
-  if (!same_proof(prove_join(options.secret, "coordinator", transcript), welcome.server_proof())) {
-    raise({grpc::StatusCode::UNAUTHENTICATED,
-           "the coordinator at " + options.endpoint + " does not know the job's secret"},
-          "join");
-  }
   wire::JoinRequest request;
-  request.set_server_nonce(transcript.server_nonce);
-  request.set_client_proof(prove_join(options.secret, "rank", transcript));
+  request.set_version(options.version);
+  request.set_job(options.job);
+  request.set_epoch(options.epoch);
+  request.set_rank(static_cast<std::uint32_t>(options.rank));
   request.set_host(options.host);
-  request.set_pid(getpid());
   request.set_identity(options.identity);
   wire::JoinReply reply;
   grpc::ClientContext context;
@@ -121,25 +113,6 @@ void CoordinatorClient::Impl::join() {
     raise(status, "join");
   }
   token = reply.token();
-}
-
-bool is_coordinator(const ClientOptions& options) {
-  const auto stub = wire::Coordinator::NewStub(open_channel(options.endpoint));
-  wire::HelloRequest hello;
-  hello.set_client_nonce(random_bytes(32));
-  hello.set_job(options.job);
-  hello.set_epoch(options.epoch);
-  hello.set_rank(static_cast<std::uint32_t>(options.rank));
-  hello.set_version(std::string(kWireVersion));
-  wire::HelloReply welcome;
-  grpc::ClientContext context;
-  context.set_deadline(after(std::chrono::seconds(1)));
-  if (!stub->Hello(&context, hello, &welcome).ok()) return false;
-  return same_proof(
-      prove_join(options.secret, "coordinator",
-                 {hello.client_nonce(), welcome.server_nonce(), options.job, options.epoch,
-                  static_cast<std::uint32_t>(options.rank), std::string(kWireVersion)}),
-      welcome.server_proof());
 }
 
 CoordinatorClient::CoordinatorClient(ClientOptions options)

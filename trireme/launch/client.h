@@ -1,8 +1,8 @@
 // CoordinatorClient: a rank's side of the control plane.
 //
-// The constructor joins (mutual proof of the job's secret) and throws RefusedError on a wrong
-// secret (11), version or identity (10), PeerLost (162) where no coordinator answers. Thread safe;
-// every call has a deadline.
+// The constructor connects (mutual proof of the job's secret), joins, and throws RefusedError on a
+// wrong secret (11), version or identity (10), TimeoutError where no coordinator answers. Thread
+// safe; every call has a deadline.
 #pragma once
 
 #include <functional>
@@ -27,10 +27,6 @@ struct ClientOptions {
   std::string version = {};  // empty: kWireVersion
   Duration timeout = std::chrono::seconds(30);
 };
-
-/// Whether a coordinator that knows the secret is at the endpoint. Joins nothing; waits a second at
-/// most.
-bool is_coordinator(const ClientOptions& options);
 
 struct News {
   enum class Kind { Failure, Stop, Left, CoordinatorLost } kind = Kind::Failure;

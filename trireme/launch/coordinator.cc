@@ -1,6 +1,7 @@
 #include "trireme/launch/coordinator.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/launch/coordinator_service.h"
+#include "trireme/launch/door.h"
+#include "trireme/launch/room.h"
 #include "trireme/net/endpoint.h"
 
 namespace trireme {
@@ -21,9 +24,11 @@ constexpr int kLargestMessage = 1 << 20;
 }  // namespace
 
 struct Coordinator::Impl {
-  explicit Impl(CoordinatorOptions options) : service(std::move(options)) {}
+  explicit Impl(CoordinatorOptions options)
+      : service(std::move(options)),
+        door(service.options_.address, service.options_.port, service.options_.secret) {}
   Service service;
-  std::string endpoint;
+  Door door;
   std::unique_ptr<grpc::Server> server;
 };
 
@@ -37,36 +42,28 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   if (options.secret.size() < 16) {
     throw ConfigError("a job secret has at least 16 bytes", {.operation = "launch"});
   }
-  const std::string address = options.address;
-  const std::uint16_t wanted = options.port;
+  require_room_for_grpc();
   impl_ = std::make_unique<Impl>(std::move(options));
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kLargestMessage);
-  builder.AddListeningPort(net::to_string({address, wanted}), grpc::InsecureServerCredentials(),
-                           &port);
   builder.RegisterService(&impl_->service);
   impl_->server = builder.BuildAndStart();
-  if (!impl_->server || port == 0) {
-    throw ResourceError(
-        "could not listen on " + (wanted == 0 ? address : net::to_string({address, wanted})),
-        {.operation = "launch",
-         .advice = wanted == 0 ? "See whether the address is this host's."
-                               : "See whether the address is this host's and the port is free."});
-  }
-  impl_->endpoint = net::to_string({address, static_cast<std::uint16_t>(port)});
+  if (!impl_->server) throw ResourceError("gRPC could not start", {.operation = "launch"});
+  impl_->door.open([server = impl_->server.get()](net::Descriptor guest) {
+    grpc::AddInsecureChannelFromFd(server, guest.release());
+  });
 }
 
 Coordinator::~Coordinator() { close(); }
 
 void Coordinator::close() {
+  impl_->door.close();
   impl_->service.close();
   impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   impl_->server->Wait();
 }
 
-const std::string& Coordinator::endpoint() const noexcept { return impl_->endpoint; }
+const std::string& Coordinator::endpoint() const noexcept { return impl_->door.endpoint(); }
 
 void Coordinator::set_process(int rank, pid_t pid) {
   std::lock_guard lock(impl_->service.mutex_);

@@ -12,8 +12,6 @@ using grpc::ServerUnaryReactor;
 using grpc::Status;
 using grpc::StatusCode;
 
-constexpr std::size_t kNonceBytes = 32;
-constexpr std::size_t kOpenHandshakes = 4096;  // unfinished ones
 constexpr std::size_t kLongestExchange = 1 << 16;
 
 ServerUnaryReactor* answer(CallbackServerContext* context, const Status& status) {
@@ -32,43 +30,20 @@ int Service::rank_of(const wire::Session& session) const {
   return same_proof(tokens_[rank], session.token()) ? static_cast<int>(rank) : -1;
 }
 
-ServerUnaryReactor* Service::Hello(CallbackServerContext* context,
-                                   const wire::HelloRequest* request, wire::HelloReply* reply) {
-  std::lock_guard lock(mutex_);
-  if (request->client_nonce().size() != kNonceBytes) {
-    return answer(context, Status(StatusCode::INVALID_ARGUMENT, "a nonce of another length"));
+grpc::Status Service::check_join(const wire::JoinRequest& request) const {
+  const std::string who = "rank " + std::to_string(request.rank());
+  if (request.version() != options_.version) {
+    return Status(
+        StatusCode::FAILED_PRECONDITION,
+        who + " is \"" + request.version() + "\", its coordinator \"" + options_.version + "\"");
   }
-  // A random one: whoever floods this can delay a join, but not prevent it.
-  if (handshakes_.size() >= kOpenHandshakes) handshakes_.erase(handshakes_.begin());
-  const JoinTranscript transcript{request->client_nonce(), random_bytes(kNonceBytes),
-                                  request->job(),          request->epoch(),
-                                  request->rank(),         request->version()};
-  handshakes_[transcript.server_nonce] = transcript;
-  reply->set_server_nonce(transcript.server_nonce);
-  reply->set_server_proof(prove_join(options_.secret, "coordinator", transcript));
-  return answer(context, Status::OK);
-}
-
-Status Service::check_join(const wire::JoinRequest& request, JoinTranscript& transcript) {
-  const auto open = handshakes_.find(request.server_nonce());
-  if (open == handshakes_.end()) return Status(StatusCode::UNAUTHENTICATED, "no such handshake");
-  transcript = open->second;
-  handshakes_.erase(open);
-  if (!same_proof(prove_join(options_.secret, "rank", transcript), request.client_proof())) {
-    return Status(StatusCode::UNAUTHENTICATED, "the rank does not know the job's secret");
-  }
-  if (transcript.version != options_.version) {
+  if (request.job() != options_.job || request.epoch() != options_.epoch ||
+      request.rank() >= tokens_.size()) {
     return Status(StatusCode::FAILED_PRECONDITION,
-                  "rank " + std::to_string(transcript.rank) + " is \"" + transcript.version +
-                      "\", its coordinator \"" + options_.version + "\"");
-  }
-  if (transcript.job != options_.job || transcript.epoch != options_.epoch ||
-      transcript.rank >= tokens_.size()) {
-    return Status(StatusCode::FAILED_PRECONDITION,
-                  "rank " + std::to_string(transcript.rank) + " of job " + transcript.job +
-                      ", epoch " + std::to_string(transcript.epoch) + ", does not belong to job " +
-                      options_.job + ", epoch " + std::to_string(options_.epoch) + ", of " +
-                      std::to_string(tokens_.size()) + " ranks");
+                  who + " of job " + request.job() + ", epoch " + std::to_string(request.epoch()) +
+                      ", does not belong to job " + options_.job + ", epoch " +
+                      std::to_string(options_.epoch) + ", of " + std::to_string(tokens_.size()) +
+                      " ranks");
   }
   return Status::OK;
 }
@@ -76,17 +51,17 @@ Status Service::check_join(const wire::JoinRequest& request, JoinTranscript& tra
 ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::JoinRequest* request,
                                   wire::JoinReply* reply) {
   std::lock_guard lock(mutex_);
-  JoinTranscript transcript;
-  Status status = check_join(*request, transcript);
-  const int rank = static_cast<int>(transcript.rank);
+  Status status = check_join(*request);
+  const auto rank = request->rank();
   if (status.ok()) {
-    const auto refusal = members_.join(rank, request->host(), request->identity(), steady_now());
+    const auto refusal =
+        members_.join(static_cast<int>(rank), request->host(), request->identity(), steady_now());
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
-    // A rank that proved the secret was refused for a reason that everybody should read.
-    if (status.error_code() == StatusCode::FAILED_PRECONDITION && rank < members_.size()) {
-      record({rank, request->host(), -1, "join",
+    // Everybody should read why.
+    if (rank < tokens_.size()) {
+      record({static_cast<int>(rank), request->host(), -1, "join",
               "rank " + std::to_string(rank) + " on host " + request->host() +
                   " was refused: " + status.error_message() +
                   ". Start every rank from the same build, with the same configuration.",

@@ -37,9 +37,6 @@ class Service final : public wire::Coordinator::CallbackService {
     if (options_.version.empty()) options_.version = kWireVersion;
   }
 
-  grpc::ServerUnaryReactor* Hello(grpc::CallbackServerContext* context,
-                                  const wire::HelloRequest* request,
-                                  wire::HelloReply* reply) override;
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const wire::JoinRequest* request, wire::JoinReply* reply) override;
   grpc::ServerUnaryReactor* Exchange(grpc::CallbackServerContext* context,
@@ -73,14 +70,13 @@ class Service final : public wire::Coordinator::CallbackService {
  private:
   // The rank that `session` proves to be, or -1.
   int rank_of(const wire::Session& session) const;
-  grpc::Status check_join(const wire::JoinRequest& request, JoinTranscript& transcript);
+  grpc::Status check_join(const wire::JoinRequest& request) const;
   void fail_exchanges(const std::string& why);
   void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
   std::vector<bool> watches_;               // by rank: the end of its stream would be news
   std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not said to stop
-  std::map<std::string, JoinTranscript> handshakes_;  // by server nonce
   std::map<std::string, PendingExchange> exchanges_;  // by key
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges cannot complete

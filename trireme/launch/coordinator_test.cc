@@ -1,6 +1,7 @@
 #include "trireme/launch/coordinator.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "trireme/base/event.h"
 #include "trireme/launch/client.h"
 #include "trireme/launch/coordinator.grpc.pb.h"
+#include "trireme/launch/door.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/wire_convert.h"
 
@@ -43,24 +45,23 @@ ErrorReport error_of(F&& call) {
   return {0, "no error", {}};
 }
 
+// Through the door, and nothing more.
+std::unique_ptr<wire::Coordinator::Stub> stub_for(const Coordinator& coordinator) {
+  net::Descriptor socket = enter(coordinator.endpoint(), kSecret, seconds(5));
+  return wire::Coordinator::NewStub(
+      grpc::CreateInsecureChannelFromFd("coordinator", socket.release()));
+}
+
 // Joins as `rank` without a CoordinatorClient; its token.
 std::string join_by_hand(wire::Coordinator::Stub& stub, std::uint32_t rank) {
-  const std::string version(kWireVersion);
-  wire::HelloRequest hello;
-  hello.set_client_nonce(random_bytes(32));
-  hello.set_job("job");
-  hello.set_rank(rank);
-  hello.set_version(version);
-  wire::HelloReply welcome;
-  grpc::ClientContext contexts[2];
-  EXPECT_TRUE(stub.Hello(&contexts[0], hello, &welcome).ok());
   wire::JoinRequest join;
+  join.set_version(std::string(kWireVersion));
+  join.set_job("job");
+  join.set_rank(rank);
   join.set_host("by hand");
-  join.set_server_nonce(welcome.server_nonce());
-  join.set_client_proof(prove_join(
-      kSecret, "rank", {hello.client_nonce(), welcome.server_nonce(), "job", 0, rank, version}));
   wire::JoinReply reply;
-  EXPECT_TRUE(stub.Join(&contexts[1], join, &reply).ok());
+  grpc::ClientContext context;
+  EXPECT_TRUE(stub.Join(&context, join, &reply).ok());
   return reply.token();
 }
 
@@ -112,7 +113,6 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
   EXPECT_FALSE(coordinator.has_joined(0));
 }
 
-// All that a rank said when it joined, said again, and calls without a session.
 // A process that ends without a word takes its stream with it, as this one is taken.
 TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
   for (const bool seen : {false, true}) {
@@ -120,8 +120,7 @@ TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
     Event arrived;  // outlives the thread that watches
     News got;
     CoordinatorClient zero(client_options(coordinator, 0));
-    const auto stub = wire::Coordinator::NewStub(
-        grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
+    const auto stub = stub_for(coordinator);
     wire::WatchRequest request;
     request.mutable_session()->set_rank(1);
     request.mutable_session()->set_token(join_by_hand(*stub, 1));
@@ -164,41 +163,40 @@ TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
   EXPECT_FALSE(coordinator.first_failure());
 }
 
-TEST(Coordinator, RefusesAReplayedJoinAndCallsOfStrangers) {
+TEST(Coordinator, RefusesCallsWithoutASession) {
   Coordinator coordinator({.size = 2, .secret = kSecret});
-  const auto stub = wire::Coordinator::NewStub(
-      grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
-  wire::HelloRequest hello;
-  hello.set_client_nonce(random_bytes(32));
-  hello.set_job("job");
-  hello.set_version(std::string(kWireVersion));
-  wire::HelloReply welcome;
-  grpc::ClientContext contexts[5];
-  ASSERT_TRUE(stub->Hello(&contexts[0], hello, &welcome).ok());
-  wire::JoinRequest join;
-  join.set_server_nonce(welcome.server_nonce());
-  join.set_client_proof(prove_join(
-      kSecret, "rank",
-      {hello.client_nonce(), welcome.server_nonce(), "job", 0, 0, std::string(kWireVersion)}));
-  wire::JoinReply first, second;
-  ASSERT_TRUE(stub->Join(&contexts[1], join, &first).ok());
-  EXPECT_EQ(stub->Join(&contexts[2], join, &second).error_code(),
-            grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(second.token(), "");
-  EXPECT_FALSE(coordinator.first_failure()) << "the job was disturbed";
-
+  const auto stub = stub_for(coordinator);
+  join_by_hand(*stub, 0);
+  grpc::ClientContext contexts[2];
   wire::FailureReport report;
   report.mutable_session()->set_token(random_bytes(32));
   report.mutable_failure()->set_sentence("a lie");
   report.mutable_failure()->set_exit_code(1);
   wire::Empty empty;
-  EXPECT_FALSE(stub->ReportFailure(&contexts[3], report, &empty).ok());
-  EXPECT_FALSE(coordinator.first_failure());
+  EXPECT_FALSE(stub->ReportFailure(&contexts[0], report, &empty).ok());
+  EXPECT_FALSE(coordinator.first_failure()) << "the job was disturbed";
   wire::ExchangeRequest large;
   *large.mutable_session() = report.session();
   large.set_value(std::string(2 << 20, 'x'));
   wire::ExchangeReply reply;
-  EXPECT_FALSE(stub->Exchange(&contexts[4], large, &reply).ok());
+  EXPECT_FALSE(stub->Exchange(&contexts[1], large, &reply).ok());
+}
+
+// gRPC would hold whatever it says, up to the largest message of each of any number of calls.
+TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
+  Coordinator coordinator({.size = 1, .secret = kSecret});
+  const auto stub = wire::Coordinator::NewStub(
+      grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
+  wire::JoinRequest join;
+  join.set_version(std::string(kWireVersion));
+  join.set_job(std::string(1 << 19, 'x'));
+  wire::JoinReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + seconds(5));
+  EXPECT_EQ(stub->Join(&context, join, &reply).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_FALSE(coordinator.first_failure()) << "the job was disturbed";
+  EXPECT_TRUE(is_coordinator(coordinator.endpoint(), kSecret));
+  EXPECT_FALSE(is_coordinator(coordinator.endpoint(), std::string(32, 'x')));
 }
 
 TEST(Coordinator, RefusesAnotherVersionJobEpochOrRank) {
@@ -269,6 +267,23 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
   EXPECT_EQ(got.failure.step, 7);
   EXPECT_EQ(got.failure.exit_code, 20);
   EXPECT_EQ(told, 1);
+}
+
+TEST(Coordinator, TellsAFailureWhoseTextIsNoUtf8) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Event arrived;  // outlives the thread that watches
+  News got;
+  CoordinatorClient zero(client_options(coordinator, 0));
+  CoordinatorClient one(client_options(coordinator, 1));
+  zero.watch([&](const News& news) {
+    got = news;
+    arrived.set();
+  });
+  one.report({.sentence = "rank 1 threw \xff\xfe", .exit_code = 20});
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  zero.stop_watching();
+  EXPECT_EQ(got.kind, News::Kind::Failure);
+  EXPECT_EQ(got.failure.sentence, "rank 1 threw \xff\xfe");
 }
 
 TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {

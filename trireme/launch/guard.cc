@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "trireme/base/error.h"
 
@@ -45,10 +46,6 @@ constexpr int kMostGroups = 4096;
   for (;;) syscall(SYS_exit_group, 0);
 }
 
-void tell(int pipe, pid_t news) noexcept {
-  [[maybe_unused]] const auto put = write(pipe, &news, sizeof news);  // a pipe's writes are whole
-}
-
 }  // namespace
 
 Guard::Guard() {
@@ -57,14 +54,14 @@ Guard::Guard() {
     // Not fork(): what libraries want to do around it is for a copy that goes on computing.
     pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
     if (pid_ == 0) guard(ends[0]);
-    const int error = errno;
-    close(ends[0]);
-    pipe_ = ends[1];
-    errno = error;
+    std::tie(read_end_, pipe_) = std::tie(ends[0], ends[1]);
+    if (pid_ > 0) fcntl(pipe_, F_SETFL, O_NONBLOCK);  // nobody may read any more
   }
   if (pid_ > 0) return;
   const std::string why = std::strerror(errno);
-  if (pipe_ >= 0) close(pipe_);
+  for (const int end : {pipe_, read_end_}) {
+    if (end >= 0) close(end);
+  }
   throw ResourceError(
       "could not start the launcher's guard: " + why,
       {.operation = "launch", .advice = "Raise the limits on processes and open files."});
@@ -72,11 +69,16 @@ Guard::Guard() {
 
 Guard::~Guard() {
   close(pipe_);
+  close(read_end_);
   waitpid(pid_, nullptr, 0);
 }
 
-void Guard::watch(pid_t group) noexcept { tell(pipe_, group); }
-void Guard::forget(pid_t group) noexcept { tell(pipe_, -group); }
+void Guard::watch(pid_t group) noexcept { tell(group); }
+void Guard::forget(pid_t group) noexcept { tell(-group); }
+
+void Guard::tell(pid_t news) const noexcept {
+  [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // a pipe's writes are whole
+}
 
 }  // namespace launch
 }  // namespace v0

@@ -3,9 +3,11 @@
 //   trireme launch -n 4 [--log-dir DIR] [--only-rank K] [--bind core|numa|none] -- PROGRAM args…
 //
 // Lines are prefixed by rank ("[1] …", stdout and stderr apart). One rank fails: all end within
-// 2 s, and the exit code and the last line name the first failure. SIGINT and SIGTERM ask the ranks
-// to stop; the second one, or `stop_grace`, kills. When this process is killed, the kernel kills
-// the ranks. Call from the main thread, before other threads exist (signals are blocked meanwhile).
+// 2 s, and the exit code and the last line name the first failure. SIGINT, SIGTERM, SIGHUP and
+// SIGUSR1 ask the ranks to stop (by SIGINT or SIGTERM); the second SIGINT or SIGTERM, or
+// `stop_grace`, kills them, the third ends this process whatever holds it. When this process is
+// killed, the kernel kills the ranks. From either moment on no more ranks are started. Call from
+// the main thread, before other threads exist (signals are blocked meanwhile).
 #pragma once
 
 #include <functional>
@@ -46,7 +48,7 @@ struct LaunchOptions {
 
 struct LaunchResult {
   int exit_code = 0;
-  std::vector<int> exit_codes;     // by rank; 128+n where a signal ended it
+  std::vector<int> exit_codes;     // by rank; 128+n where a signal ended it, -1: never started
   std::optional<Failure> failure;  // the first
   int stop_signal = 0;             // that this process got
   bool out_of_time = false;        // time_limit ended it

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 
@@ -26,6 +27,17 @@ void write_all(int descriptor, std::string_view text) noexcept {
       return;  // nobody reads any more: the ranks go on
     }
   }
+}
+
+bool write_until(int interrupt, int descriptor, std::string_view text) noexcept {
+  while (!text.empty()) {
+    pollfd either[2] = {{descriptor, POLLOUT, 0}, {interrupt, POLLIN, 0}};
+    if (::poll(either, 2, -1) > 0 && either[0].revents == 0) return false;
+    const std::string_view part = text.substr(0, PIPE_BUF);  // a ready pipe takes as much at once
+    write_all(descriptor, part);
+    text.remove_prefix(part.size());
+  }
+  return true;
 }
 
 Output::Output(const LaunchOptions& options) : options_(options) {
@@ -55,7 +67,11 @@ void Output::line(int rank, bool error, std::string_view text) {
   std::string whole = "[" + std::to_string(rank) + "] ";
   whole.append(text);
   whole += '\n';
-  write_all(error ? STDERR_FILENO : STDOUT_FILENO, whole);
+  const int descriptor = error ? STDERR_FILENO : STDOUT_FILENO;
+  if (signals_ < 0) return write_all(descriptor, whole);
+  pollfd room{descriptor, POLLOUT, 0};
+  if (in_a_hurry_ && ::poll(&room, 1, 0) == 0) return;
+  in_a_hurry_ = !write_until(signals_, descriptor, whole) || in_a_hurry_;
 }
 
 }  // namespace launch

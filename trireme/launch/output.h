@@ -19,14 +19,21 @@ class Output {
   ~Output();
   Output(const Output&) = delete;
   void line(int rank, bool error, std::string_view text);
+  /// A reader that takes nothing is waited for only until `signals` is readable: whoever wants to
+  /// stop the job need not read it. What does not fit at once is dropped from then on.
+  void give_up_at(int signals) noexcept { signals_ = signals; }
 
  private:
   const LaunchOptions& options_;
+  int signals_ = -1;
+  bool in_a_hurry_ = false;
   std::vector<int> files_;  // by rank, with log_dir
 };
 
 /// All of it, whatever write() takes at once.
 void write_all(int descriptor, std::string_view text) noexcept;
+/// The same, but no further once it would block and `interrupt` is readable; false then.
+bool write_until(int interrupt, int descriptor, std::string_view text) noexcept;
 
 }  // namespace launch
 }  // namespace v0

@@ -44,22 +44,6 @@ TEST(Secret, AProofIsOverItsPartsNotTheirConcatenation) {
   EXPECT_FALSE(same_proof(proof, proof.substr(1)));
 }
 
-TEST(Secret, EveryPartOfAJoinChangesTheProof) {
-  const JoinTranscript base{"client", "server", "job", 1, 2, "version"};
-  const std::string proof = prove_join("secret", "rank", base);
-  EXPECT_NE(proof, prove_join("secret", "coordinator", base)) << "no reflection";
-  for (int part = 0; part < 6; ++part) {
-    JoinTranscript other = base;
-    if (part == 0) other.client_nonce = "x";
-    if (part == 1) other.server_nonce = "x";
-    if (part == 2) other.job = "x";
-    if (part == 3) other.epoch = 7;
-    if (part == 4) other.rank = 7;
-    if (part == 5) other.version = "x";
-    EXPECT_NE(proof, prove_join("secret", "rank", other)) << part;
-  }
-}
-
 TEST(Secret, TravelsByDescriptorOnce) {
   const std::string secret = random_bytes(kSecretBytes);
   EXPECT_NE(secret, random_bytes(kSecretBytes));
@@ -79,6 +63,19 @@ TEST(Secret, AFileMustBeItsOwnersAlone) {
   EXPECT_THROW(read_secret_file(path), RefusedError);
   std::remove(path.c_str());
   EXPECT_THROW(read_secret_file(path), RefusedError);
+}
+
+// Nobody ever writes to it: a reader that waits for one waits for ever.
+TEST(Secret, ANamedPipeIsNoSecretFile) {
+  const std::string path = ::testing::TempDir() + "/secret-pipe." + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  try {
+    read_secret_file(path);
+    FAIL();
+  } catch (const RefusedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is no regular file"));
+  }
+  std::remove(path.c_str());
 }
 
 TEST(Environment, AloneIsOneRankWithoutACoordinator) {

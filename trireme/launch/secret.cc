@@ -76,7 +76,8 @@ std::string read_secret_descriptor(int descriptor) {
 }
 
 std::string read_secret_file(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  // Not to wait for a pipe's other end.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0) {
     refuse("could not open the secret file " + path + ": " + std::strerror(errno),
            "Set TRIREME_JOB_SECRET_FILE to a readable file.");
@@ -85,7 +86,11 @@ std::string read_secret_file(const std::string& path) {
   fstat(descriptor, &status);
   std::string secret = read_all(descriptor);
   close(descriptor);
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+  if (!S_ISREG(status.st_mode)) {
+    refuse("the secret file " + path + " is no regular file",
+           "Set TRIREME_JOB_SECRET_FILE to a file that only you may read.");
+  }
+  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
     refuse("the secret file " + path + " may be read or written by others",
            "Run `chmod 600` on it as its owner.");
   }
@@ -115,13 +120,6 @@ std::string prove(std::string_view secret, std::initializer_list<std::string_vie
 
 bool same_proof(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-std::string prove_join(std::string_view secret, std::string_view speaker,
-                       const JoinTranscript& transcript) {
-  return prove(secret, {"trireme join", speaker, transcript.client_nonce, transcript.server_nonce,
-                        transcript.job, std::to_string(transcript.epoch),
-                        std::to_string(transcript.rank), transcript.version});
 }
 
 }  // namespace launch

@@ -1,4 +1,4 @@
-// The job's secret and the proofs made from it (DESIGN 8: mutual HMAC-SHA256 challenge-response).
+// The job's secret and the proofs made from it.
 //
 // A Secret travels by inherited descriptor or owner-only file, never in argv, the environment or a
 // log. Values; pure functions; thread safe. Failures throw RefusedError or ResourceError.
@@ -18,7 +18,7 @@ namespace launch {
 inline constexpr std::size_t kSecretBytes = 32;
 
 /// Version of the control plane's messages; both ends must be equal (exit code 10 otherwise).
-inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 1";
+inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 2";
 
 /// `count` bytes from the kernel's random generator.
 std::string random_bytes(std::size_t count);
@@ -33,15 +33,6 @@ std::string read_secret_file(const std::string& path);
 std::string prove(std::string_view secret, std::initializer_list<std::string_view> parts);
 /// In constant time for equal lengths.
 bool same_proof(std::string_view a, std::string_view b);
-
-/// What both ends of a join prove: who speaks, both nonces, and who joins what.
-struct JoinTranscript {
-  std::string client_nonce, server_nonce, job;
-  std::uint32_t epoch = 0, rank = 0;
-  std::string version;
-};
-std::string prove_join(std::string_view secret, std::string_view speaker,
-                       const JoinTranscript& transcript);
 
 }  // namespace launch
 }  // namespace v0

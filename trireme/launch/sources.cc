@@ -18,18 +18,15 @@ namespace launch {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;  // a longer one is cut
+constexpr int kReadsAtOnce = 16;
 
-sigset_t launcher_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) sigaddset(&set, one);
-  return set;
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-int open_signals() {
-  const sigset_t set = launcher_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  const int descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+int open_signals(const BlockedSignals& signals) {
+  const int descriptor = signalfd(-1, &signals.which(), SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor < 0) {
     throw ResourceError(std::string("signalfd failed: ") + std::strerror(errno),
                         {.operation = "launch", .advice = "Raise the limit on open files."});
@@ -49,7 +46,8 @@ LineSource::LineSource(int descriptor, std::function<void(std::string_view)> on_
 bool LineSource::poll() {
   bool moved = false;
   char bytes[4096];
-  while (!finished_) {
+  // Whoever writes without end keeps neither the other ranks nor a signal waiting.
+  for (int reads = 0; reads < kReadsAtOnce && !finished_; ++reads) {
     const ssize_t got = read(descriptor_, bytes, sizeof bytes);
     if (got > 0) {
       buffer_.append(bytes, static_cast<std::size_t>(got));
@@ -107,19 +105,35 @@ bool ExitSource::poll() {
   return true;
 }
 
-SignalSource::SignalSource(std::function<void(int)> on_signal)
-    : DescriptorSource(open_signals()), on_signal_(std::move(on_signal)) {}
-
-SignalSource::~SignalSource() {
-  const sigset_t set = launcher_signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+BlockedSignals::BlockedSignals() {
+  sigemptyset(&which_);
+  for (const int one : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) sigaddset(&which_, one);
+  if (!is_ignored(SIGHUP)) sigaddset(&which_, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &which_, &before_);
 }
+
+BlockedSignals::~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+SignalSource::SignalSource(const BlockedSignals& signals, std::function<void(int)> on_signal)
+    : DescriptorSource(open_signals(signals)), on_signal_(std::move(on_signal)) {}
 
 bool SignalSource::poll() {
   signalfd_siginfo info{};
   if (read(descriptor_, &info, sizeof info) != sizeof info) return false;
   on_signal_(static_cast<int>(info.ssi_signo));
   return true;
+}
+
+int stop_signal_for(int signal) noexcept { return signal == SIGINT ? SIGINT : SIGTERM; }
+
+void end_by(int signal) noexcept {
+  ::signal(signal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  raise(signal);
+  _exit(128 + signal);
 }
 
 }  // namespace launch

@@ -2,6 +2,7 @@
 // end of their processes, and signals. Callbacks run in the progress context.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -70,17 +71,35 @@ class ExitSource final : public DescriptorSource {
   std::function<void(Exit)> on_exit_;
 };
 
-/// SIGINT, SIGTERM, SIGHUP and SIGTSTP of this process while it lives; make it before any thread.
+/// Keeps the launcher's signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP) for a SignalSource
+/// while it lives; make it before any thread, and destroy it on the same thread. What nobody has
+/// read by then does what it does in any program. SIGHUP stays ignored where it was (nohup).
+class BlockedSignals {
+ public:
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(const BlockedSignals&) = delete;
+  const sigset_t& which() const noexcept { return which_; }
+
+ private:
+  sigset_t which_, before_;
+};
+
+/// Those signals, as they come.
 class SignalSource final : public DescriptorSource {
  public:
-  explicit SignalSource(std::function<void(int signal)> on_signal);
-  ~SignalSource() override;
+  SignalSource(const BlockedSignals& signals, std::function<void(int signal)> on_signal);
   bool poll() override;
   bool pending() const noexcept override { return false; }
 
  private:
   std::function<void(int)> on_signal_;
 };
+
+/// What the ranks are asked by: SIGINT by itself, SIGTERM by every other one.
+int stop_signal_for(int signal) noexcept;
+/// Ends this process by `signal`, whatever is blocked or handled.
+[[noreturn]] void end_by(int signal) noexcept;
 
 }  // namespace launch
 }  // namespace v0

@@ -67,8 +67,8 @@ struct Plan {
   for (std::size_t i = 0; i < plan.num_inherit; ++i) fcntl(plan.inherit[i], F_SETFD, 0);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  for (const int one : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    sigaction(one, &standard, nullptr);
+  for (const int one : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) {
+    sigaction(one, &standard, nullptr);  // SIGHUP stays as it is: nohup is for the children too
   }
   sigset_t none;
   sigemptyset(&none);
@@ -84,6 +84,13 @@ __attribute__((noinline)) pid_t start(const Plan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) become(plan);
   return pid;
+}
+
+// Where a parent had it ignored, ended children would vanish before anybody could ask how they
+// ended.
+void keep_ended_children() {
+  struct sigaction now {};
+  if (sigaction(SIGCHLD, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) signal(SIGCHLD, SIG_DFL);
 }
 
 }  // namespace
@@ -127,6 +134,7 @@ Process spawn(const SpawnOptions& options) {
                   options.cores.empty() ? nullptr : &cores,
                   getpid(),
                   failed[1]};
+  keep_ended_children();
   const pid_t pid = start(plan);
   const int start_error = errno;
   close(failed[1]);

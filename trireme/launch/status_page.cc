@@ -1,6 +1,7 @@
 #include "trireme/launch/status_page.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +68,13 @@ int StatusPage::make_descriptor() {
 }
 
 StatusPage::StatusPage(int descriptor) {
+  struct stat status {};
+  if (descriptor >= 0 && (fstat(descriptor, &status) != 0 || status.st_size != off_t{kPageBytes})) {
+    throw ConfigError("descriptor " + std::to_string(descriptor) + " is no status page",
+                      {.operation = "join",
+                       .label = "TRIREME_STATUS_FD",
+                       .advice = "Start ranks by `trireme launch`; one process makes one Job."});
+  }
   const int flags = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
   if (descriptor >= 0) close(descriptor);

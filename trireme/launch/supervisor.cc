@@ -2,16 +2,19 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/standard_streams.h"
+#include "trireme/launch/rank_end.h"
 #include "trireme/launch/secret.h"
-#include "trireme/launch/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 
@@ -32,57 +35,64 @@ constexpr Duration kCauseAfter = milliseconds(300);
 // A child of a rank may hold its pipe open.
 constexpr Duration kOutputGrace = milliseconds(300);
 
-std::string sentence_of(int rank, const std::string& host, const std::string& what,
-                        const Activity& activity, const std::string& advice) {
-  std::string text = "rank " + std::to_string(rank) + " on host " + host + " " + what;
-  if (activity.step >= 0) text += " at step " + std::to_string(activity.step);
-  if (activity.waiting) {
-    text += " in " + activity.operation;
-  } else if (!activity.last_call.empty()) {
-    text += " in user code after " + activity.last_call;
-  }
-  return text + ". " + advice;
-}
+struct Pipe {
+  net::Descriptor out, in;
+};
 
-std::string advice_for(int signal) {
-  switch (signal) {
-    case SIGKILL:
-      return "If nobody killed it, look in `dmesg` for the out-of-memory killer; resume from the "
-             "last checkpoint.";
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGILL:
-    case SIGFPE:
-    case SIGABRT:
-      return "Run that rank in gdb, or look at its core file.";
-    default:
-      return "Resume from the last checkpoint.";
-  }
-}
-
-void pipe_or_throw(int ends[2]) {
-  if (pipe2(ends, O_CLOEXEC) == 0) return;
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) == 0) return {net::Descriptor(ends[0]), net::Descriptor(ends[1])};
   throw ResourceError(std::string("could not make a pipe: ") + std::strerror(errno),
                       {.operation = "launch", .advice = "Raise the limit on open files."});
 }
 
+net::Descriptor copy_of(int descriptor) {
+  net::Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!copy) net::throw_system_error("dup");
+  return copy;
+}
+
+net::Descriptor empty_input() {
+  net::Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!file) net::throw_system_error("opening /dev/null");
+  return file;
+}
+
 }  // namespace
 
+class Supervisor::Starter final : public ProgressSource {
+ public:
+  explicit Starter(Supervisor& supervisor) : supervisor_(supervisor) {}
+  bool poll() override { return supervisor_.start_next(); }
+  bool pending() const noexcept override { return false; }
+  int descriptor() const noexcept override { return -1; }
+  void arm(bool) noexcept override {}
+
+ private:
+  Supervisor& supervisor_;
+};
+
 Supervisor::Supervisor(const LaunchOptions& options)
-    : options_(options), host_(observe::host_name()), ranks_(std::max(options.ranks, 0)) {
+    : options_(options),
+      host_(observe::host_name()),
+      secret_(make_secret()),
+      ranks_(std::max(options.ranks, 0)) {
   if (options.ranks < 1 || options.command.empty()) {
     throw ConfigError(
         "needs at least one rank and a program",
         {.operation = "launch", .advice = "For example: trireme launch -n 2 -- ./program"});
   }
   find_program(options.command.front());
-  if (options.handle_signals) {
-    signals_ = std::make_shared<SignalSource>([this](int signal) { on_signal(signal); });
-  }
+  outlive_readers();
   output_ = std::make_unique<Output>(options);
-  secret_ = make_secret(secret_inherited_);
+  if (options.handle_signals) blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
-  coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{
+  if (blocked_) {  // at once: whatever happens below, a signal is seen
+    signals_ = std::make_shared<SignalSource>(*blocked_, [this](int one) { on_signal(one); });
+    output_->give_up_at(signals_->descriptor());
+    waiter_->add(signals_);
+  }
+  auto coordinator = std::make_unique<Coordinator>(CoordinatorOptions{
       .size = options.ranks,
       .address = options.listen,
       .secret = secret_,
@@ -92,26 +102,38 @@ Supervisor::Supervisor(const LaunchOptions& options)
             waiter_->run([this, failure] { on_reported(failure); });
           },
   });
+  in_context([&] { coordinator_ = std::move(coordinator); });
 }
 
 Supervisor::~Supervisor() {
   // Only where starting failed half-way is anybody left.
   waiter_->run([this] { kill_all(SIGKILL); });
   waiter_->wait_until([this] { return all_ended(); }, waiter_->now() + std::chrono::seconds(5));
+  if (signals_) waiter_->remove(signals_.get());
+  blocked_.reset();       // from here on a signal ends this process
   coordinator_->close();  // its callbacks use the waiter
   waiter_.reset();        // its sources and timers use everything else, the coordinator too
 }
 
 // On loopback the ranks inherit a fresh one; elsewhere it must be the user's.
-std::string Supervisor::make_secret(bool& inherited) {
+std::string Supervisor::make_secret() const {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
-  inherited = !file || *file == '\0';
-  if (!inherited) return read_secret_file(file);
+  if (file && *file != '\0') return read_secret_file(file);
   return net::is_loopback(options_.listen) ? random_bytes(kSecretBytes) : std::string();
 }
 
+// Runs `task` in the progress context and waits for its end.
+void Supervisor::in_context(const std::function<void()>& task) {
+  std::atomic<bool> done{false};
+  waiter_->run([&] {
+    task();
+    done = true;
+    waiter_->wake();
+  });
+  waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
+}
+
 LaunchResult Supervisor::run() {
-  start_all();
   if (options_.time_limit != Duration::max()) {
     waiter_->run_at(waiter_->now() + options_.time_limit, [this] {
       if (all_ended()) return;
@@ -119,34 +141,49 @@ LaunchResult Supervisor::run() {
       kill_all(SIGKILL);
     });
   }
+  secret_file_ = net::Descriptor(secret_descriptor(secret_));
+  share_ = share_of_cores();
+  starting_ = true;
+  const auto starter = std::make_shared<Starter>(*this);
+  waiter_->add(starter);
   waiter_->wait_until([this] { return all_ended(); }, TimePoint::max());
+  waiter_->remove(starter.get());
   waiter_->wait_until([this] { return output_finished(); }, waiter_->now() + kOutputGrace);
   LaunchResult last;
-  std::atomic<bool> known{false};
-  waiter_->run([&] {
-    last = result();
-    known = true;
-    waiter_->wake();
+  in_context([&] {
+    if (!start_error_) last = result();
   });
-  waiter_->wait_until([&] { return known.load(); }, TimePoint::max());
+  if (start_error_) std::rethrow_exception(start_error_);
   return last;
 }
 
-void Supervisor::start_all() {
-  if (signals_) waiter_->add(signals_);
-  const int secret = secret_descriptor(secret_);
+CoreShare Supervisor::share_of_cores() const {
   const char* bound = std::getenv("OMP_PROC_BIND");
   const bool bind = !std::getenv("GOMP_CPU_AFFINITY") && !std::getenv("KMP_AFFINITY") &&
                     (!bound || std::string(bound) == "false");
-  const CoreShare share =
-      share_cores(affinity_cores(), observe::usable_cores().usable, options_.ranks,
-                  bind ? options_.bind : Bind::None, numa_nodes());
-  for (int rank = 0; rank < options_.ranks; ++rank) start_rank(rank, secret, share);
-  close(secret);
+  return share_cores(affinity_cores(), observe::usable_cores().usable, options_.ranks,
+                     bind ? options_.bind : Bind::None, numa_nodes());
 }
 
-std::vector<std::string> Supervisor::environment_of(int rank, int secret, int status,
-                                                    const CoreShare& share) const {
+bool Supervisor::start_next() {
+  if (!starting_) return false;
+  const bool more = !ending_ && !out_of_time_ && first_signal_ == 0;
+  if (more && num_started_ < options_.ranks) {
+    try {
+      start_rank(num_started_);
+      ++num_started_;
+      return true;
+    } catch (...) {
+      start_error_ = std::current_exception();
+      kill_all(SIGKILL);
+    }
+  }
+  starting_ = false;
+  waiter_->wake();
+  return true;
+}
+
+std::vector<std::string> Supervisor::environment_of(int rank, int status) const {
   std::vector<std::string> result = options_.environment;
   const auto put = [&](const std::string& name, const std::string& value) {
     result.push_back(name + "=" + value);
@@ -158,10 +195,10 @@ std::vector<std::string> Supervisor::environment_of(int rank, int secret, int st
   put("TRIREME_COORDINATOR", coordinator_->endpoint());
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
-  put("TRIREME_SECRET_FD", std::to_string(secret));
+  put("TRIREME_SECRET_FD", std::to_string(secret_file_.get()));
   put("TRIREME_STATUS_FD", std::to_string(status));
-  put("TRIREME_CORES", std::to_string(share.per_rank));
-  put("TRIREME_SHARED_CORES", share.overcommitted ? "1" : "0");
+  put("TRIREME_CORES", std::to_string(share_.per_rank));
+  put("TRIREME_SHARED_CORES", share_.overcommitted ? "1" : "0");
   // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a
   // GPT step is 4-7 % faster. The C library reads this at a process's start only.
   if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
@@ -176,41 +213,52 @@ std::vector<std::string> Supervisor::environment_of(int rank, int secret, int st
   return result;
 }
 
-void Supervisor::start_rank(int rank, int secret, const CoreShare& share) {
+void Supervisor::start_rank(int rank) {
   const bool direct =
       options_.rank0_direct && rank == 0 && options_.log_dir.empty() && !options_.on_line;
-  int output[2] = {-1, -1}, error[2] = {-1, -1};
+  Pipe output, error;
   if (!direct) {
-    pipe_or_throw(output);
-    pipe_or_throw(error);
-    add_pipe(rank, false, output[0]);
-    add_pipe(rank, true, error[0]);
+    output = make_pipe();
+    error = make_pipe();
+    add_pipe(rank, false, std::move(output.out));
+    add_pipe(rank, true, std::move(error.out));
   }
-  const int status = StatusPage::make_descriptor();
-  ranks_[rank].status = std::make_unique<StatusPage>(fcntl(status, F_DUPFD_CLOEXEC, 0));
+  const net::Descriptor status(StatusPage::make_descriptor());
+  ranks_[rank].status = std::make_unique<StatusPage>(copy_of(status.get()).release());
   // A rank in its own process group may not read the terminal; rank 0 may read a pipe or a file.
   const bool reads = rank == 0 && isatty(STDIN_FILENO) == 0;
-  const int nothing = reads ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const net::Descriptor nothing = reads ? net::Descriptor() : empty_input();
   std::vector<int> inherit = options_.inherit;
-  inherit.insert(inherit.end(), {secret, status});
+  inherit.insert(inherit.end(), {secret_file_.get(), status.get()});
   const Process process =
       spawn({.command = options_.command,
-             .environment = environment_of(rank, secret, status, share),
-             .input = nothing,
-             .output = output[1],
-             .error = error[1],
+             .environment = environment_of(rank, status.get()),
+             .input = nothing.get(),
+             .output = output.in.get(),
+             .error = error.in.get(),
              .inherit = inherit,
-             .cores = share.pinned.empty() ? std::vector<int>{} : share.pinned[rank]});
-  for (const int one : {nothing, output[1], error[1], status}) {
-    if (one >= 0) close(one);
-  }
+             .cores = share_.pinned.empty() ? std::vector<int>{} : share_.pinned[rank]});
+  supervise(rank, process);
+}
+
+void Supervisor::supervise(int rank, const Process& process) {
   guard_.watch(process.pid);
   ranks_[rank].pid = process.pid;
+  ++running_;
   coordinator_->set_process(rank, process.pid);
   if (options_.on_start) options_.on_start(rank, process.pid);
-  add(std::make_shared<ExitSource>(
-      process.pid, process.descriptor, [this](pid_t group) { guard_.forget(group); },
-      [this, rank](Exit exit) { on_exit(rank, exit); }));
+  try {
+    add(std::make_shared<ExitSource>(
+        process.pid, process.descriptor, [this](pid_t group) { guard_.forget(group); },
+        [this, rank](Exit exit) { on_exit(rank, exit); }));
+  } catch (...) {  // nobody would see its end
+    kill(-process.pid, SIGKILL);
+    guard_.forget(process.pid);
+    waitpid(process.pid, nullptr, 0);
+    ranks_[rank].pid = -1;
+    --running_;
+    throw;
+  }
 }
 
 void Supervisor::add(std::shared_ptr<DescriptorSource> source) {
@@ -218,9 +266,10 @@ void Supervisor::add(std::shared_ptr<DescriptorSource> source) {
   waiter_->add(source);
 }
 
-void Supervisor::add_pipe(int rank, bool error, int descriptor) {
+void Supervisor::add_pipe(int rank, bool error, net::Descriptor end) {
   auto pipe = std::make_shared<LineSource>(
-      descriptor, [this, rank, error](std::string_view line) { output_->line(rank, error, line); });
+      end.release(),
+      [this, rank, error](std::string_view line) { output_->line(rank, error, line); });
   pipes_.push_back(pipe);
   add(pipe);
 }
@@ -229,42 +278,22 @@ void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
   if (exit.code != 0 && !stopped_as_asked(exit)) {
     const bool by_us = killing_ && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const Failure failure = failure_of(rank, exit);
+    const Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
     if (!by_us) coordinator_->fail(failure);  // kept only if the rank had not reported itself
     end_all(failure.secondary());
   }
   coordinator_->end(rank);
   if (exit.code != 0 && stopped_as_asked(exit)) kill_after(options_.stop_grace, SIGKILL);
-  ranks_[rank].ended = true;
+  --running_;
   waiter_->wake();
 }
 
-// 130 and 143 are a rank's answer to a stop signal, its own or ours.
+// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that somebody else's
+// signal has ended answered nothing, and is missed by the others.
 bool Supervisor::stopped_as_asked(const Exit& exit) const {
   if (ending_) return false;
-  return exit.code == 130 || exit.code == 143 || (stop_signal_ != 0 && exit.signal == stop_signal_);
-}
-
-Failure Supervisor::failure_of(int rank, const Exit& exit) const {
-  const Activity activity = ranks_[rank].status->read(waiter_->now());
-  std::string what, advice;
-  if (exit.signal != 0) {
-    const char* name = sigabbrev_np(exit.signal);
-    what = "was killed by signal " + std::to_string(exit.signal) +
-           (name ? " (SIG" + std::string(name) + ")" : "");
-    advice = advice_for(exit.signal);
-  } else {
-    what = "ended with exit code " + std::to_string(exit.code);
-    advice = "See its own last lines.";
-  }
-  std::string sentence = exit.signal == 0 ? ranks_[rank].status->last_words() : std::string();
-  if (sentence.empty()) sentence = sentence_of(rank, host_, what, activity, advice);
-  return {rank,
-          host_,
-          activity.step,
-          activity.waiting ? activity.operation : activity.last_call,
-          std::move(sentence),
-          exit.code};
+  if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
+  return exit.code == 130 || exit.code == 143;
 }
 
 void Supervisor::on_reported(const Failure& failure) {
@@ -296,11 +325,17 @@ void Supervisor::kill_all(int signal) {
   }
 }
 
+// A terminal that is closed, and service managers, send SIGHUP beside SIGTERM: only SIGINT and
+// SIGTERM are taken for impatience.
 void Supervisor::on_signal(int signal) {
   if (signal == SIGTSTP) return suspend();
-  if (stop_signal_ != 0) return kill_all(SIGKILL);
-  stop_signal_ = signal == SIGHUP ? SIGTERM : signal;
-  coordinator_->request_stop(stop_signal_);
+  if (signal == SIGINT || signal == SIGTERM) ++insisted_;
+  if (insisted_ > 2) end_by(signal);  // a rank that cannot even be killed, or gRPC, holds us
+  if (insisted_ == 2) return kill_all(SIGKILL);
+  if (first_signal_ != 0) return;
+  first_signal_ = signal;
+  stop_signal_ = stop_signal_for(signal);
+  if (coordinator_) coordinator_->request_stop(stop_signal_);
   for (const Rank& rank : ranks_) {
     if (rank.pid > 0 && !rank.exit) kill(rank.pid, stop_signal_);
   }
@@ -317,11 +352,6 @@ void Supervisor::suspend() {
   killing_ = false;
 }
 
-bool Supervisor::all_ended() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& rank) { return rank.pid < 0 || rank.ended; });
-}
-
 bool Supervisor::output_finished() const {
   return std::all_of(pipes_.begin(), pipes_.end(),
                      [](const auto& pipe) { return pipe->finished(); });
@@ -329,38 +359,33 @@ bool Supervisor::output_finished() const {
 
 LaunchResult Supervisor::result() const {
   LaunchResult result;
-  result.stop_signal = stop_signal_;
+  result.stop_signal = first_signal_;
   result.out_of_time = out_of_time_;
   result.failure = coordinator_->first_failure();
-  int stopped = 0;
-  for (const Rank& rank : ranks_) {
-    result.exit_codes.push_back(rank.exit->code);
-    if (rank.exit->code == 130 || rank.exit->code == 143) stopped = rank.exit->code;
-    if (stop_signal_ != 0 && rank.exit->signal != 0) stopped = 128 + stop_signal_;
+  int stopped = first_signal_ != 0 && num_started_ < options_.ranks ? 128 + stop_signal_ : 0;
+  int by = -1;  // the rank whose answer `stopped` is
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
+    result.exit_codes.push_back(exit.code);
+    const bool ours = stop_signal_ != 0 && exit.signal != 0;
+    if (!ours && exit.code != 130 && exit.code != 143) continue;
+    stopped = ours ? 128 + stop_signal_ : exit.code;
+    by = rank;
   }
   if (stopped != 0 && (stop_signal_ != 0 || !result.failure)) {
     result.failure.reset();
     result.exit_code = stopped;
-    result.last_line = stopped == 130 ? "stopped by SIGINT." : "stopped by SIGTERM.";
+    result.last_line = first_signal_ != 0 ? "stopped by " + name_of(first_signal_) + "."
+                                          : "stopped, as a rank asked.";
+  } else if (result.failure && result.failure->secondary() && by >= 0) {
+    result.exit_code = stopped;
+    result.last_line = "rank " + std::to_string(by) + " was stopped by " + name_of(stopped - 128) +
+                       ", and others lost it: " + result.failure->sentence;
   } else if (result.failure) {
     result.exit_code = result.failure->exit_code;
     result.last_line = result.failure->sentence;
   }
   return result;
-}
-
-LaunchResult launch(const LaunchOptions& options) { return Supervisor(options).run(); }
-
-int run(const LaunchOptions& options) {
-  try {
-    const LaunchResult result = launch(options);
-    if (!result.last_line.empty()) write_all(STDERR_FILENO, "trireme: " + result.last_line + "\n");
-    return result.exit_code;
-  } catch (...) {
-    const ErrorReport report = describe(std::current_exception());
-    write_all(STDERR_FILENO, "trireme: " + report.sentence + "\n");
-    return report.exit_code;
-  }
 }
 
 }  // namespace launch

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,6 +18,13 @@ namespace net {
 namespace {
 
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
+constexpr std::size_t kMostCallers = 128;
+
+std::size_t most_callers() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostCallers;
+  return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMostCallers);
+}
 
 void watch(int epoll, int descriptor) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
@@ -31,6 +39,7 @@ Reception::Reception(Waiter& waiter, const Listener& listener, const Identity& m
       listener_(listener),
       mine_(mine),
       secret_(std::move(secret)),
+      most_callers_(most_callers()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw_system_error("epoll_create1");
   watch(epoll_.get(), listener_.socket.get());
@@ -61,9 +70,21 @@ std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::s
   }
 }
 
+// Where no descriptor is left, the one who has waited longest gives up his.
+Descriptor Reception::next_guest() {
+  for (;;) {
+    try {
+      return accept_now(listener_);
+    } catch (const ResourceError&) {
+      if (callers_.empty()) throw;
+      callers_.pop_front();
+    }
+  }
+}
+
 void Reception::let_in() {
-  while (Descriptor socket = accept_now(listener_)) {
-    if (callers_.size() == kMostCallers) callers_.pop_front();
+  while (Descriptor socket = next_guest()) {
+    if (callers_.size() == most_callers_) callers_.pop_front();
     watch(epoll_.get(), socket.get());
     callers_.push_back({std::move(socket),
                         HandshakeState(false, mine_, secret_),

@@ -2,8 +2,9 @@
 //
 // Whoever connects to a port may say nothing, or nonsense, for ever; none of that may keep the
 // right ones waiting. Callers shake hands side by side, each within a limit of its own; a stranger
-// costs one descriptor and some 300 bytes until he is dropped. One thread at a time; blocks through
-// the waiter.
+// costs one descriptor and some 300 bytes until he is dropped, and all of them together no more
+// than an eighth of the descriptors that this process may have. One thread at a time; blocks
+// through the waiter.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,6 @@ class Reception {
   std::pair<Descriptor, Identity> next(TimePoint deadline, const std::string& what);
 
  private:
-  static constexpr std::size_t kMostCallers = 128;  // then the one who has waited longest goes
   struct Caller {
     Descriptor socket;
     HandshakeState state;
@@ -40,6 +40,7 @@ class Reception {
   enum class Progress { Waits, Done, Drop };
 
   void let_in();
+  Descriptor next_guest();
   Progress serve(Caller& caller);
   static bool put(Caller& caller);
 
@@ -47,7 +48,8 @@ class Reception {
   const Listener& listener_;
   const Identity mine_;
   const std::string secret_;
-  const Descriptor epoll_;  // the listener and all callers
+  const std::size_t most_callers_;  // then the one who has waited longest goes
+  const Descriptor epoll_;          // the listener and all callers
   std::deque<Caller> callers_;
 };
 

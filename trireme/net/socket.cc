@@ -112,10 +112,12 @@ void set_options(int socket, int family) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-Descriptor listening(const Address& address) {
+Descriptor listening(const Address& address, bool named_port = false) {
   Descriptor socket = open_socket(address.family);
+  const int on = 1;  // a port is free also while its last connections are still closing
+  if (named_port) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(socket.get(), address.get(), address.length) != 0) throw_system_error("bind");
-  if (::listen(socket.get(), 128) != 0) throw_system_error("listen");
+  if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error("listen");
   return socket;
 }
 
@@ -220,15 +222,15 @@ void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint 
   }
 }
 
-Listener listen_tcp(const std::string& host) {
-  Listener listener{listening(tcp_address(host, 0)), {}};
+Listener listen_tcp(const std::string& host, std::uint16_t port) {
+  Listener listener{listening(tcp_address(host, port), port != 0), {}};
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
-  const std::uint16_t port = bound.ss_family == AF_INET
-                                 ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
-                                 : reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port;
-  listener.address = "tcp " + to_string({host, ntohs(port)});
+  const std::uint16_t chosen = bound.ss_family == AF_INET
+                                   ? reinterpret_cast<const sockaddr_in*>(&bound)->sin_port
+                                   : reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port;
+  listener.address = "tcp " + to_string({host, ntohs(chosen)});
   return listener;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,13 +60,13 @@ void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, Tim
 void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
               const std::string& what);
 
-/// Listens on a port that the system picks ("tcp 127.0.0.1:40001", "tcp [::1]:40001") or on an
+/// Listens on a port ("tcp 127.0.0.1:40001", "tcp [::1]:40001"; 0: the system picks one) or on an
 /// abstract unix name ("unix NAME"); `address` is what peers pass to dial().
 struct Listener {
   Descriptor socket;
   std::string address;
 };
-Listener listen_tcp(const std::string& host);
+Listener listen_tcp(const std::string& host, std::uint16_t port = 0);
 /// Without a `name`: a fresh one.
 Listener listen_unix(std::string name = {});
 /// Unix: RefusedError where another user listens.

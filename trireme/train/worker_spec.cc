@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "trireme/base/error.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace train {
@@ -24,6 +26,10 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);
   std::getline(in, spec.recompute);
+  if (spec.folder.empty()) {
+    throw ConfigError("TRIREME_WORKER_SPEC does not say what a rank is to do",
+                      {.operation = "train", .advice = "Unset it: `trireme train` sets its own."});
+  }
   return spec;
 }
 

@@ -1,0 +1,33 @@
+#include "trireme/launch/launch.h"
+
+#include <unistd.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/standard_streams.h"
+#include "trireme/launch/output.h"
+#include "trireme/launch/supervisor.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+
+LaunchResult launch(const LaunchOptions& options) {
+  open_standard_streams();
+  return Supervisor(options).run();
+}
+
+int run(const LaunchOptions& options) {
+  try {
+    const LaunchResult result = launch(options);
+    if (!result.last_line.empty()) write_all(STDERR_FILENO, "trireme: " + result.last_line + "\n");
+    return result.exit_code;
+  } catch (...) {
+    const ErrorReport report = describe(std::current_exception());
+    write_all(STDERR_FILENO, "trireme: " + report.sentence + "\n");
+    return report.exit_code;
+  }
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,71 @@
+#include "trireme/launch/rank_end.h"
+
+#include <signal.h>
+
+#include <cstring>
+#include <utility>
+
+namespace trireme {
+inline namespace v0 {
+namespace launch {
+namespace {
+
+std::string sentence_of(int rank, const std::string& host, const std::string& what,
+                        const Activity& activity, const std::string& advice) {
+  std::string text = "rank " + std::to_string(rank) + " on host " + host + " " + what;
+  if (activity.step >= 0) text += " at step " + std::to_string(activity.step);
+  if (activity.waiting) {
+    text += " in " + activity.operation;
+  } else if (!activity.last_call.empty()) {
+    text += " in user code after " + activity.last_call;
+  }
+  return text + ". " + advice;
+}
+
+std::string advice_for(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "If nobody killed it, look in `dmesg` for the out-of-memory killer; resume from the "
+             "last checkpoint.";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+    case SIGABRT:
+      return "Run that rank in gdb, or look at its core file.";
+    default:
+      return "Resume from the last checkpoint.";
+  }
+}
+
+}  // namespace
+
+std::string name_of(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+Failure failure_of(int rank, const std::string& host, const Exit& exit, const StatusPage& status) {
+  const Activity activity = status.read(steady_now());
+  std::string what, advice;
+  if (exit.signal != 0) {
+    what =
+        "was killed by signal " + std::to_string(exit.signal) + " (" + name_of(exit.signal) + ")";
+    advice = advice_for(exit.signal);
+  } else {
+    what = "ended with exit code " + std::to_string(exit.code);
+    advice = "See its own last lines.";
+  }
+  std::string sentence = exit.signal == 0 ? status.last_words() : std::string();
+  if (sentence.empty()) sentence = sentence_of(rank, host, what, activity, advice);
+  return {rank,
+          host,
+          activity.step,
+          activity.waiting ? activity.operation : activity.last_call,
+          std::move(sentence),
+          exit.code};
+}
+
+}  // namespace launch
+}  // namespace v0
+}  // namespace trireme
