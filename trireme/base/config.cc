@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/toml_nesting.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -31,6 +33,7 @@ std::string& program() {
 
 std::string help_config() { return "`" + program() + " train --help-config`"; }
 
+// As TOML writes a text; it may hold every character by its code, but no byte outside of UTF-8.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -41,6 +44,10 @@ std::string quoted(std::string_view text) {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
+    } else if (is_control(c)) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04X", static_cast<unsigned>(c));
+      out += code;
     } else {
       out += c;
     }
@@ -363,6 +370,10 @@ void Config::assign(const std::string& name, Value value, const std::string& sou
 void Config::store(const Key& key, Value value, const std::string& where,
                    const std::string& source) {
   const std::string shown = config::to_toml(value);
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_utf8(*text))
+    refuse_config(where + ": " + key.name + " = \"" + escaped(*text) +
+                      "\" is no UTF-8, and a TOML file can hold nothing else",
+                  "Give the file or folder a name in UTF-8.");
   if (const auto* text = std::get_if<std::string>(&value);
       text != nullptr && !key.choices.empty()) {
     if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
@@ -412,7 +423,7 @@ std::string Config::to_toml() const {
   const auto line = [&](const std::string& left, const Entry& entry) {
     std::string text = left + " = " + config::to_toml(entry.value);
     text.resize(std::max<std::size_t>(text.size() + 2, 40), ' ');
-    out << text << "# " << entry.source << '\n';
+    out << text << "# " << escaped(entry.source) << '\n';
   };
   // Keys of the root come first: after a [table] TOML has no way back. "timeout" and
   // "timeout.user_code" are both values, so the second is written with its dot quoted.

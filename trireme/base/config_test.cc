@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme {
 namespace {
@@ -159,9 +160,34 @@ TEST(Config, TextSurvivesQuoting) {
   config::Schema one;
   one.add({"data.path", std::string(), "Path."});
   config::Config config(one), again(one);
-  config.assign("data.path", std::string("a \"b\" \\ c"), "test");
-  again.read_text(config.to_toml(), "x.toml");
-  EXPECT_EQ(again.text("data.path"), "a \"b\" \\ c");
+  std::string controls = "\x7f\u00e9\u4e2d";
+  for (char c = 1; c < 0x20; ++c) controls += c;
+  for (const std::string& text : {std::string("a \"b\" \\ c"), std::string("a\rb"), controls}) {
+    config.assign("data.path", text, "a\nname.toml:3");
+    again.read_text(config.to_toml(), "x.toml");
+    EXPECT_EQ(again.text("data.path"), text);
+  }
+}
+
+TEST(Config, ATextThatTomlCannotHoldIsRefused) {
+  config::Schema one;
+  one.add({"data.path", std::string(), "Path."});
+  config::Config config(one);
+  for (const char* bytes : {"data.path=caf\xe9", "data.path=\xc3", "data.path=\xed\xa0\x80"}) {
+    try {
+      config.set(bytes);
+      FAIL() << "taken: " << escaped(bytes);
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("--set: data.path"), HasSubstr("UTF-8")));
+      EXPECT_TRUE(is_utf8(error.what()));
+    }
+  }
+}
+
+TEST(Utf8, EscapesWhatNoTerminalShows) {
+  EXPECT_EQ(escaped("a\nb\x7f \u00e9 \xe9."), "a\\x0ab\\x7f \u00e9 \\xe9.");
+  EXPECT_TRUE(is_utf8("\u00e9\u4e2d\U0001F600"));
+  EXPECT_FALSE(is_utf8("\xf4\x90\x80\x80"));
 }
 
 TEST(Config, IdentityHoldsItsKeysOnly) {

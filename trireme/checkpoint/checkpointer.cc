@@ -1,10 +1,13 @@
 #include "trireme/checkpoint/checkpointer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <sstream>
 
 #include "trireme/base/check.h"
 #include "trireme/base/differing_lines.h"
+#include "trireme/base/utf8.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/shards.h"
 
@@ -12,6 +15,21 @@ namespace trireme {
 inline namespace v0 {
 
 using checkpoint::Manifest;
+
+namespace {
+
+// `text` without its lines "KEY = …" of these keys.
+std::string without(const std::string& text, const std::vector<std::string>& keys) {
+  std::istringstream in(text);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const auto named = [&](const std::string& key) { return line.starts_with(key + " = "); };
+    if (std::none_of(keys.begin(), keys.end(), named)) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
 
 struct Checkpointer::Impl {
   // What rank 0 tells the others: which checkpoint, and the manifest's SHA-256, so that a folder
@@ -25,31 +43,53 @@ struct Checkpointer::Impl {
       : job(job),
         options(std::move(given)),
         directory(std::move(directory)),
-        folder(options.storage ? options.storage : checkpoint::local_storage(), this->directory) {
+        storage(options.storage ? options.storage : checkpoint::local_storage()),
+        folder(storage, this->directory) {
     if (options.keep < 1 || options.every < 0) {
       throw ConfigError(
           "checkpoint.keep = " + std::to_string(options.keep) +
               " and checkpoint.every = " + std::to_string(options.every),
           {.operation = "checkpoint", .advice = "Keep at least 1; every 0 saves only when asked."});
     }
+    if (!is_utf8(options.identity)) {
+      throw ConfigError(
+          "the checkpoints' identity is no UTF-8, and manifest.json holds nothing else",
+          {.operation = "checkpoint", .advice = "Write other bytes as numbers."});
+    }
+  }
+
+  // Rank 0 writes, so it holds the folder for all.
+  void hold() {
+    if (options.lock && job.rank() == 0 && !held) held = storage->lock(directory);
   }
 
   // Rank 0: the newest checkpoint, verified; step 0 where there is none.
   Manifest newest() {
+    const std::int64_t step = newest_step();
+    if (step == 0) return {};
+    try {
+      Manifest manifest = folder.verify(step);
+      compare_identity(manifest);
+      return manifest;
+    } catch (const CheckpointError&) {
+      if (newest_step() == step) throw;
+      return newest();  // of a run that goes on meanwhile, and has removed that one
+    }
+  }
+
+  std::int64_t newest_step() const {
     const std::vector<std::int64_t> steps = folder.steps();
-    if (steps.empty()) return {};
-    Manifest manifest = folder.verify(steps.back());
-    compare_identity(manifest);
-    return manifest;
+    return steps.empty() ? 0 : steps.back();
   }
 
   void compare_identity(const Manifest& manifest) const {
     if (options.identity.empty() || manifest.identity.empty()) return;
-    if (manifest.identity == options.identity) return;
+    const std::string theirs = without(manifest.identity, options.changed);
+    const std::string own = without(options.identity, options.changed);
+    if (theirs == own) return;
     throw CheckpointError(folder.path_of(manifest.step) + " is of another job: it has " +
-                              differing_lines(manifest.identity, options.identity) +
-                              ", and this one has " +
-                              differing_lines(options.identity, manifest.identity),
+                              differing_lines(theirs, own) + ", and this one has " +
+                              differing_lines(own, theirs),
                           {.operation = "resume",
                            .advice = "Resume with the same model, data, seed and batch, or choose "
                                      "another folder."});
@@ -81,6 +121,7 @@ struct Checkpointer::Impl {
   // A run that was not resumed may not mix its checkpoints with another run's.
   void refuse_foreign() {
     if (std::exchange(looked, true) || job.rank() != 0) return;
+    hold();
     if (const auto steps = folder.steps(); !steps.empty()) {
       throw ConfigError(
           directory + " holds a checkpoint of step " + std::to_string(steps.back()) +
@@ -92,7 +133,9 @@ struct Checkpointer::Impl {
   Job& job;
   const CheckpointerOptions options;
   const std::string directory;
+  const std::shared_ptr<checkpoint::Storage> storage;
   checkpoint::CheckpointFolder folder;
+  std::shared_ptr<void> held;  // the folder's lock
   checkpoint::Parts parts;
   bool looked = false;
   long saved = 0;  // steps done at the last save or resume …
@@ -114,6 +157,7 @@ long Checkpointer::resume() {
   Impl& impl = *impl_;
   impl.job.activity("checkpoint.resume");
   impl.looked = true;
+  impl.hold();
   const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
   if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
   impl.saved = impl.seen = static_cast<long>(manifest.step);

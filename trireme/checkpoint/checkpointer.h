@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
@@ -27,7 +28,13 @@ struct CheckpointerOptions {
   long every = 500;      // steps between checkpoints; 0 = only when asked
   int keep = 3;          // newest ones kept
   std::string identity;  // the job's identity text: a checkpoint of another is refused
+  /// Lines of it ("KEY = value") in which a checkpoint may differ, since they were changed on
+  /// purpose.
+  std::vector<std::string> changed = {};
   std::shared_ptr<checkpoint::Storage> storage;  // null: the local file system
+  /// One job at a time has the folder, from resume() or the first save on. False: it is only read,
+  /// or is locked already.
+  bool lock = true;
 };
 
 class Checkpointer {
@@ -37,8 +44,9 @@ class Checkpointer {
   /// `name` "train" holds the model: its shards without a '/' in their names go to
   /// model.safetensors.
   Checkpointer& add(std::string name, Saveable& part);
-  /// Restores the newest valid checkpoint and returns the step to go on with (0: none there). A
-  /// torn or flipped one throws CheckpointError naming file and damage.
+  /// Restores the newest checkpoint and returns the step to go on with (0: none there). A torn or
+  /// flipped one, or one whose weights are NaN, throws CheckpointError naming file and damage.
+  /// ConfigError names another job that has the folder.
   long resume();
   /// After step `step` (0-based) has been applied: saves where due. Throws ConfigError where the
   /// folder holds checkpoints that this run did not resume() from.

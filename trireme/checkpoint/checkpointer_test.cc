@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/faulty_storage.h"
@@ -59,8 +61,20 @@ class CheckpointerTest : public ::testing::Test {
     }
     return first;
   }
+  // Without the lock, of which there are tests of its own.
   std::vector<std::string> names() const {
-    return checkpoint::local_storage()->list(directory_.string());
+    auto names = checkpoint::local_storage()->list(directory_.string());
+    std::erase(names, ".lock");
+    return names;
+  }
+  // As run(), with weights that depend on every step: 2^steps - 1.
+  void add_up(long steps, CheckpointerOptions options) {
+    Checkpointer checkpointer(job(), directory_.string(), std::move(options));
+    checkpointer.add("train", counter_);
+    for (long step = checkpointer.resume(); step < steps; ++step) {
+      counter_.set(2 * std::stol(counter_.text) + 1);
+      checkpointer.after(step);
+    }
   }
   template <class Call>
   static std::string refusal(Call call, int exit_code) {
@@ -141,6 +155,96 @@ TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {
   EXPECT_THAT(refusal([&] { run(6, options); }, 170), HasSubstr("full"));
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
   EXPECT_EQ(run(6), 3);
+}
+
+TEST_F(CheckpointerTest, OneJobAtATimeHasTheFolder) {
+  {
+    Checkpointer first(job(), directory_.string());
+    first.add("train", counter_);
+    EXPECT_EQ(first.resume(), 0);
+    const std::string us = "process " + std::to_string(::getpid());
+    EXPECT_THAT(refusal([&] { run(3); }, 2), HasSubstr(us));
+    Checkpointer unresumed(job(), directory_.string());
+    EXPECT_THAT(refusal([&] { unresumed.save(1); }, 2), HasSubstr(us));
+    Checkpointer reader(job(), directory_.string(), {.every = 0, .lock = false});
+    EXPECT_EQ(reader.add("train", counter_).resume(), 0);
+  }
+  EXPECT_EQ(run(3), 0);
+  EXPECT_THAT(checkpoint::local_storage()->list(directory_.string()),
+              ElementsAre("latest", "step-00000003"));
+}
+
+TEST_F(CheckpointerTest, AChangeOnPurposeIsTaken) {
+  run(3, {.every = 3, .identity = "rate = 1\nseed = 1\n"});
+  const CheckpointerOptions rate{
+      .every = 3, .identity = "rate = 2\nseed = 1\n", .changed = {"rate"}};
+  CheckpointerOptions both = rate;
+  both.identity = "rate = 2\nseed = 2\n";
+  EXPECT_THAT(refusal([&] { run(6, both); }, 12),
+              AllOf(HasSubstr("seed = 2"), ::testing::Not(HasSubstr("rate"))));
+  EXPECT_EQ(run(6, rate), 3);
+  EXPECT_EQ(run(6, {.every = 3, .identity = "rate = 2\nseed = 1\n"}), 6);
+}
+
+TEST_F(CheckpointerTest, WeightsThatAreNaNAreNamed) {
+  const at::Tensor before = counter_.weight.clone();
+  Checkpointer checkpointer(job(), directory_.string());
+  checkpointer.add("train", counter_);
+  counter_.weight[1] = std::nan("");
+  checkpointer.save(3);
+  EXPECT_THAT(refusal([&] { checkpointer.resume(); }, 12),
+              AllOf(HasSubstr("\"w\" holds NaN in 1 of 2 elements"), HasSubstr("older one")));
+  counter_.weight.fill_(-std::numeric_limits<double>::infinity());
+  checkpointer.save(4);
+  EXPECT_EQ(checkpointer.resume(), 4);
+}
+
+TEST_F(CheckpointerTest, AnIdentityThatNoManifestHoldsIsRefused) {
+  EXPECT_THAT(refusal([&] { Checkpointer(job(), "x", {.identity = "caf\xe9"}); }, 2),
+              HasSubstr("UTF-8"));
+}
+
+// The power goes at every act of a run of three checkpoints, and again at some acts of the run that
+// goes on after it; what is on the disk then, another resumes, to the weights of one that was let
+// alone.
+TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
+  const fs::path memory = "/dev/shm", disk = directory_;
+  if (::access(memory.c_str(), W_OK) == 0)  // it syncs some ten thousand files
+    directory_ = memory / disk.filename();
+  const auto options = [&](int fail_at, FaultyStorage::Loss loss) {
+    fs::create_directories(directory_);
+    CheckpointerOptions options{.every = 2, .keep = 1};
+    options.storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at,
+                                                      directory_.string(), loss);
+    return options;
+  };
+  const auto crashes = [&](int fail_at, FaultyStorage::Loss loss) {
+    counter_.set(0);
+    try {
+      add_up(6, options(fail_at, loss));
+      return false;
+    } catch (const checkpoint::Crashed&) {
+      return true;
+    }
+  };
+  for (const auto loss :
+       {FaultyStorage::Loss::All, FaultyStorage::Loss::Ends, FaultyStorage::Loss::Some}) {
+    int first = 0;
+    for (bool more = true; more; ++first) {
+      for (int second = 0; second < 40; second += 6 + first % 5) {
+        SCOPED_TRACE(std::to_string(first) + ", then " + std::to_string(second));
+        fs::remove_all(directory_);
+        more = crashes(first, loss);
+        crashes(second, loss);
+        counter_.set(0);
+        add_up(6, {.every = 2, .keep = 1});
+        ASSERT_EQ(counter_.weight[0].item<float>(), 63);
+        ASSERT_EQ(counter_.text, "63");
+        if (!more) break;
+      }
+    }
+    EXPECT_GT(first, 40);
+  }
 }
 
 TEST_F(CheckpointerTest, SettingsThatKeepNothingAreRefused) {

@@ -140,6 +140,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
 }
 
 void CheckpointFolder::compare_files(std::int64_t step, const Manifest& manifest) const {
+  for (const char* name : {kModelFile, kStateFile})
+    if (!manifest.files.contains(name))
+      refuse(path_of(step) + "/" + kManifestFile + " does not vouch for " + name, "");
   for (const auto& [name, record] : manifest.files) {
     const format::MappedFile file = map(step, name);
     const auto bytes = static_cast<std::int64_t>(file.bytes().size());

@@ -106,7 +106,7 @@ TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
 // The power goes at every single act of the second save: what was there before, or the new one,
 // is complete afterwards, and the next save works.
 TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
-  int acts = 0, saw_old = 0, saw_new = 0;
+  int acts = 0;
   {
     write(folder(), 5, 1);
     const auto counting = std::make_shared<FaultyStorage>();
@@ -114,22 +114,53 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
     acts = counting->num_acts();
   }
   ASSERT_GT(acts, 15);
-  for (int fail_at = 0; fail_at < acts; ++fail_at) {
-    SCOPED_TRACE(fail_at);
-    fs::remove_all(directory_);
-    write(folder(), 5, 1);
-    const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at);
-    EXPECT_THROW(write(folder(storage), 10, 1), Crashed);
-    const auto steps = folder().steps();
-    ASSERT_FALSE(steps.empty());
-    ++(steps.back() == 10 ? saw_new : saw_old);
-    for (const std::int64_t step : steps) EXPECT_EQ(refusal(step), "intact");
-    if (steps.back() == 5) write(folder(), 10, 1);
-    write(folder(), 15, 1);
-    EXPECT_THAT(names(), ElementsAre("latest", "step-00000015"));
+  for (const auto loss :
+       {FaultyStorage::Loss::All, FaultyStorage::Loss::Ends, FaultyStorage::Loss::Some}) {
+    int saw_old = 0, saw_new = 0;
+    for (int fail_at = 0; fail_at < acts; ++fail_at) {
+      SCOPED_TRACE(fail_at + 1000 * static_cast<int>(loss));
+      fs::remove_all(directory_);
+      write(folder(), 5, 1);
+      const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at,
+                                                           directory_.string(), loss);
+      EXPECT_THROW(write(folder(storage), 10, 1), Crashed);
+      const auto steps = folder().steps();
+      ASSERT_FALSE(steps.empty());
+      ++(steps.back() == 10 ? saw_new : saw_old);
+      for (const std::int64_t step : steps) EXPECT_EQ(refusal(step), "intact");
+      if (steps.back() == 5) write(folder(), 10, 1);
+      write(folder(), 15, 1);
+      EXPECT_THAT(names(), ElementsAre("latest", "step-00000015"));
+    }
+    EXPECT_GT(saw_old, 0);
+    EXPECT_GT(saw_new, 0);
   }
-  EXPECT_GT(saw_old, 0);
-  EXPECT_GT(saw_new, 0);
+}
+
+// A folder that is new has no name on the disk until its parent is synced.
+TEST_F(CheckpointFolderTest, TheFirstCheckpointOfANewFolderSurvives) {
+  fs::create_directory(directory_);
+  const std::string below = (directory_ / "runs/a/checkpoint").string();
+  const auto storage = std::make_shared<FaultyStorage>(
+      FaultyStorage::Fault::Crash, 1000, directory_.string(), FaultyStorage::Loss::All);
+  write(CheckpointFolder(storage, below), 5);
+  for (int i = storage->num_acts(); i < 1000; ++i) storage->sync(below);
+  EXPECT_THROW(storage->sync(below), Crashed);
+  EXPECT_EQ(CheckpointFolder(local_storage(), below).verify(5).step, 5);
+}
+
+TEST_F(CheckpointFolderTest, AManifestThatVouchesForNothingIsRefused) {
+  write(folder(), 5);
+  for (const std::string missing : {kModelFile, kStateFile, ""}) {
+    Manifest manifest = folder().read_manifest(5);
+    if (missing.empty()) manifest.files.clear();
+    manifest.files.erase(missing);
+    std::ofstream(directory_ / "step-00000005" / "manifest.json") << to_text(manifest);
+    EXPECT_THAT(refusal(5), HasSubstr("does not vouch for " +
+                                      (missing.empty() ? std::string(kModelFile) : missing)));
+    fs::remove_all(directory_);
+    write(folder(), 5);
+  }
 }
 
 TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
@@ -158,6 +189,7 @@ class FullDevice final : public Storage {
   void remove(const std::string& path) override { inner_->remove(path); }
   std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
   void sync(const std::string& path) override { inner_->sync(path); }
+  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
 
  private:
   std::shared_ptr<Storage> inner_ = local_storage();

@@ -49,6 +49,9 @@ TEST(Manifest, NamesTheDamage) {
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = 501; })), HasSubstr("SHA-256"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = -1; })), HasSubstr("\"step\""));
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = "5"; })), HasSubstr("\"step\""));
+  for (const std::uint64_t step :
+       {std::uint64_t{1} << 62, ~std::uint64_t{0} >> 1, ~std::uint64_t{0}})
+    EXPECT_THAT(refusal(changed([&](auto& j) { j["step"] = step; })), HasSubstr("too large"));
   EXPECT_THAT(refusal(changed([](auto& j) { j.erase("identity"); })), HasSubstr("keys"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["more"] = 1; })), HasSubstr("keys"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["parts"]["train"] = 1; })), HasSubstr("train"));

@@ -1,6 +1,10 @@
 #include "trireme/checkpoint/shards.h"
 
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/sum.h>
+
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
 #include "trireme/format/safetensors.h"
@@ -52,6 +56,20 @@ void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile
   if (!part.empty()) std::memcpy(shard.local.data_ptr(), part.data(), part.size());
 }
 
+// A run that goes on with such weights trains nothing: every loss is NaN. Infinities stand in some
+// masks.
+void refuse_nan(const NamedShard& shard, const std::string& key, const std::string& path) {
+  if (!at::isFloatingType(shard.local.scalar_type())) return;
+  const std::int64_t count = at::isnan(shard.local).sum().item<std::int64_t>();
+  if (count == 0) return;
+  throw CheckpointError(path + ": tensor \"" + key + "\" holds NaN in " + std::to_string(count) +
+                            " of " + std::to_string(shard.local.numel()) + " elements",
+                        {.operation = "resume",
+                         .advice = "The run had diverged before it was saved: remove this "
+                                   "checkpoint's folder to resume from an older one, or start "
+                                   "anew."});
+}
+
 void refuse_leftovers(const SafetensorsFile& file, const char* name,
                       const CheckpointContent& wanted,
                       const std::function<bool(const std::string&)>& ours) {
@@ -80,8 +98,10 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
     for (const NamedShard& shard : saveable->state()) {
       if (in_model(part, shard.name)) {
         fill(shard, shard.name, model);
+        refuse_nan(shard, shard.name, model.path());
       } else {
         fill(shard, part + "/" + shard.name, state);
+        if (part == kModelPart) refuse_nan(shard, part + "/" + shard.name, state.path());
       }
     }
   }
@@ -90,7 +110,14 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
   refuse_leftovers(state, kStateFile, wanted, [&](const std::string& key) {
     return parts.count(key.substr(0, key.find('/'))) > 0;
   });
-  for (const auto& [part, saveable] : parts) saveable->restored(manifest.parts.at(part));
+  for (const auto& [part, saveable] : parts) {
+    try {
+      saveable->restored(manifest.parts.at(part));
+    } catch (const nlohmann::json::exception&) {
+      refuse(folder.path_of(manifest.step) + ": what it says of part \"" + part +
+             "\" is not what that part writes");
+    }
+  }
 }
 
 }  // namespace checkpoint

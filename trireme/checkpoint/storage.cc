@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/folder_lock.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -103,8 +104,12 @@ class LocalStorage final : public Storage {
 
   void make_directory(const std::string& path) override {
     std::error_code error;
-    fs::create_directories(path, error);
+    if (fs::is_directory(path, error)) return;
+    const std::string parent = fs::path(path).parent_path().string();
+    if (!parent.empty()) make_directory(parent);
+    fs::create_directory(path, error);
     if (error) fail("make the folder", path, error.value());
+    sync(parent.empty() ? "." : parent);
   }
 
   void rename(const std::string& from, const std::string& to) override {
@@ -138,6 +143,16 @@ class LocalStorage final : public Storage {
     ::close(file);
     // Some file systems cannot sync a folder; they order renames themselves.
     if (failed != 0 && failed != EINVAL && failed != ENOTSUP) fail("sync", directory, failed);
+  }
+
+  std::shared_ptr<void> lock(const std::string& directory) override {
+    try {
+      make_directory(directory);
+      return std::make_shared<observe::FolderLock>(directory);
+    } catch (const ResourceError&) {
+      if (::access(directory.c_str(), W_OK) == 0) throw;
+      return nullptr;
+    }
   }
 };
 

@@ -31,7 +31,7 @@ class Storage {
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
   /// Throws CheckpointError where there is no readable file.
   virtual format::MappedFile map(const std::string& path) = 0;
-  /// With its parents; an existing folder is fine.
+  /// With its parents, whose names are on the disk when this returns; an existing folder is fine.
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file.
   virtual void rename(const std::string& from, const std::string& to) = 0;
@@ -41,6 +41,9 @@ class Storage {
   virtual std::vector<std::string> list(const std::string& path) = 0;
   /// The folder's names are on the disk when this returns.
   virtual void sync(const std::string& directory) = 0;
+  /// Makes the folder this job's until the result is gone (observe/folder_lock.h). ConfigError
+  /// names who has it; null where this user cannot write into it anyway.
+  virtual std::shared_ptr<void> lock(const std::string& directory) = 0;
 };
 
 std::shared_ptr<Storage> local_storage();

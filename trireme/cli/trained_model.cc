@@ -48,7 +48,8 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
       job(set_up(settings, argc), argv),
       strategy(job, settings.model.blocks, forward_alone(job, settings.strategy),
                settings.optimizer) {
-  Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(), {.every = 0});
+  Checkpointer checkpointer(job, train::RunFolder::existing(run).checkpoint(),
+                            {.every = 0, .lock = false});
   checkpointer.add("train", strategy);
   steps_done = checkpointer.resume();
   strategy.use_average(true);

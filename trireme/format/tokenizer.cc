@@ -1,6 +1,7 @@
 #include "trireme/format/tokenizer.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -34,30 +35,6 @@ class ByteTokenizer final : public Tokenizer {
     return text;
   }
 };
-
-// The length of the UTF-8 character at text[at], or 0 where there is none (RFC 3629).
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const unsigned first = byte(at);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(at + 1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    if (!continues(at + 1) || !continues(at + 2)) return 0;
-    if (first == 0xE0 && byte(at + 1) < 0xA0) return 0;   // overlong
-    if (first == 0xED && byte(at + 1) >= 0xA0) return 0;  // surrogate
-    return 3;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    if (!continues(at + 1) || !continues(at + 2) || !continues(at + 3)) return 0;
-    if (first == 0xF0 && byte(at + 1) < 0x90) return 0;
-    if (first == 0xF4 && byte(at + 1) >= 0x90) return 0;
-    return 4;
-  }
-  return 0;
-}
 
 }  // namespace
 

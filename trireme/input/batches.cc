@@ -11,6 +11,7 @@
 #include "trireme/base/work.h"
 #include "trireme/input/batch_plan.h"
 #include "trireme/input/sampler.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -231,8 +232,7 @@ void Batches::restored(const std::string& metadata) {
   same("batch", impl_->options.batch);
   same("seed", static_cast<std::int64_t>(impl_->options.seed));
   same("samples", impl_->samples);
-  if (number("position") < 0) same("position", 0);
-  seek(number("position"));
+  seek(saved_count(saved, "position"));
 }
 
 void Batches::Iterator::advance() {

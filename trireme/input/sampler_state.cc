@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -156,10 +157,9 @@ void SamplerState::restored(const std::string& metadata) {
   same("batch", options_.batch);
   same("seed", static_cast<std::int64_t>(options_.seed));
   same("shuffle", options_.shuffle ? 1 : 0);
-  if (number("position") < 0) same("position", 0);
   saved_micro_ = number("micro");
   if (micro_ != 0 && saved_micro_ != 0) same("micro", micro_);
-  batch_ = number("position");
+  batch_ = saved_count(saved, "position");
   micro_step_ = 0;
   begun_ = false;  // the next pass goes on here
 }

@@ -1,9 +1,11 @@
 #include "trireme/observe/events.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +26,21 @@ using Json = nlohmann::ordered_json;
 
 // The object of a line, or null where the line is none (the last one of a killed run).
 Json parse(const std::string& line) { return Json::parse(line, nullptr, false); }
+
+// What stands there may have been written by a person.
+double step_of(const Json& event) {
+  return event.contains("step") && event["step"].is_number() ? event["step"].get<double>() : 0;
+}
+
+// The content is on the disk before the name is: after a power cut the file is the old or the new.
+void sync_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = file >= 0 && ::fsync(file) == 0;
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  errno = error;
+  if (!synced) cannot_write(path);
+}
 
 }  // namespace
 
@@ -102,12 +119,13 @@ History read_history(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     const Json event = parse(line);
     if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
-    const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
-    const std::string kind = event.value("event", "");
+    const std::pair point{step_of(event), event["loss"].get<double>()};
+    const Json kind = event.value("event", Json());
     if (kind == "step") history.training.push_back(point);
     if (kind == "validation") {
       history.validation.push_back(point);
-      if (event.contains("trigram_loss")) history.trigram = event["trigram_loss"].get<double>();
+      if (event.contains("trigram_loss") && event["trigram_loss"].is_number())
+        history.trigram = event["trigram_loss"].get<double>();
     }
   }
   return history;
@@ -121,11 +139,12 @@ void keep_until(const std::string& path, long step) {
     std::ofstream out(next, std::ios::trunc);
     for (std::string line; std::getline(file, line);) {
       const Json event = parse(line);
-      if (event.is_object() && event.value("step", 0L) <= step) out << line << '\n';
+      if (event.is_object() && step_of(event) <= static_cast<double>(step)) out << line << '\n';
     }
     if (!out.flush()) cannot_write(next);
   }
-  std::filesystem::rename(next, path);
+  sync_file(next);
+  if (std::rename(next.c_str(), path.c_str()) != 0) cannot_write(path);
 }
 
 }  // namespace observe

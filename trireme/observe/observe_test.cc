@@ -112,6 +112,21 @@ TEST(History, RoundTripLeavesOutATornLine) {
   EXPECT_EQ(observe::read_history(path).validation.size(), 1u);
 }
 
+TEST(History, LinesOfAPersonDoNotEndARun) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  std::ofstream(path) << R"({"event":"step","step":"three","loss":1})"
+                         "\n"
+                         R"({"event":7,"step":null,"loss":1})"
+                         "\n"
+                         R"({"event":"validation","step":1,"loss":2,"trigram_loss":"none"})"
+                         "\n";
+  EXPECT_EQ(observe::read_history(path).validation.size(), 1u);
+  EXPECT_FALSE(observe::read_history(path).trigram);
+  observe::keep_until(path, 0);
+  EXPECT_EQ(observe::read_history(path).validation.size(), 0u);
+}
+
 TEST(Progress, PlainLinesAtRoundSteps) {
   const std::string text = shown({.steps = 200}, [](observe::Progress& progress) {
     for (long step = 1; step <= 20; ++step) progress.step(figures(step));

@@ -29,6 +29,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -609,12 +610,12 @@ void DataParallel::restored(const std::string& metadata) {
   }
   require_same_optimizer(metadata, this->metadata());
   impl_->not_finite.restore(json.value("not_finite", std::int64_t{0}));
-  impl_->batches = json["batches"].get<std::int64_t>();
-  impl_->applied = json["steps"].get<std::int64_t>();
+  impl_->batches = saved_count(json, "batches");
+  impl_->applied = saved_count(json, "steps");
   impl_->seed = json["seed"].get<std::uint64_t>();
   for (std::size_t i = 0; i < impl_->sync->owned().size(); ++i)
     parallel::set_updates(impl_->optimizer, impl_->updated(i),
-                          json["optimizer_updates"].get<std::int64_t>());
+                          saved_count(json, "optimizer_updates"));
   impl_->statistics.reload();
   impl_->seed_next();
 }

@@ -10,6 +10,7 @@
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/parallel/tensor/part.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -212,12 +213,10 @@ void Strategy::Impl::refuse_metadata() const {
 
 void Strategy::Impl::restored(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("optimizer_steps") ||
-      !json["optimizer_steps"].is_number_integer())
-    refuse_metadata();
+  if (!json.is_object()) refuse_metadata();
   // AdamW's and LAMB's tensors have the same names.
   require_same_optimizer(metadata, this->metadata());
-  optimizer->set_step_count(json["optimizer_steps"].get<std::int64_t>());
+  optimizer->set_step_count(saved_count(json, "optimizer_steps"));
   restore_helpers(json);
   parts.refresh();
   parts.reload_statistics();

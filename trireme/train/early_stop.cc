@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -34,8 +35,8 @@ void EarlyStop::restored(const std::string& metadata) {
     const auto saved = nlohmann::json::parse(metadata);
     judged_ = saved.at("judged").get<bool>();
     best_loss_ = saved.at("best_loss").get<double>();
-    best_step_ = saved.at("best_step").get<std::int64_t>();
-    waited_ = saved.at("waited").get<std::int64_t>();
+    best_step_ = saved_count(saved, "best_step");
+    waited_ = saved_count(saved, "waited");
   } catch (const nlohmann::json::exception&) {
     throw CheckpointError(
         "the checkpoint's record of validation losses cannot be read",

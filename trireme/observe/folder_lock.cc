@@ -1,0 +1,295 @@
+#include "trireme/observe/folder_lock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/observe/log.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+constexpr Duration kLook =
+    std::chrono::milliseconds(20);  // a file system has no events to wait for
+
+class File {
+ public:
+  explicit File(int descriptor = -1) : descriptor_(descriptor) {}
+  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  int get() const noexcept { return descriptor_; }
+  bool is_open() const noexcept { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_;
+};
+
+enum class Grant { Given, Refused, NotKnownHere };
+
+// The whole file, for this open file: gone when the last process that has it open has ended.
+Grant lock_open_file(const File& file) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file.get(), F_OFD_SETLK, &whole) == 0) return Grant::Given;
+  return errno == EAGAIN || errno == EACCES ? Grant::Refused : Grant::NotKnownHere;
+}
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_named(const File& file, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         same_file(open, named);
+}
+
+std::string content_of(const File& file) {
+  std::string text(4096, '\0');
+  const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
+// Tells that the holder runs to hosts that cannot see its process.
+class Toucher {
+ public:
+  Toucher(int file, Duration every) {
+    sigset_t all, before;  // signals are for the threads that were there
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::jthread([this, file, every](const std::stop_token& stop) {
+      std::unique_lock lock(mutex_);
+      while (!stop.stop_requested()) {
+        ::futimens(file, nullptr);
+        changed_.wait_for(lock, stop, every, [] { return false; });
+      }
+    });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // ends before the others go
+};
+
+}  // namespace
+
+struct FolderLock::Impl {
+  Impl(std::string folder, FolderLockOptions given)
+      : directory(std::move(folder)),
+        path(directory + "/" + std::string(kLockFile)),
+        options(std::move(given)),
+        self(options.self ? *options.self : LockHolder::this_process()),
+        shared(options.shared ? *options.shared : is_shared_file_system(directory)) {}
+
+  [[noreturn]] void fail(const std::string& what, int error) const {
+    throw ResourceError(
+        "cannot lock the folder " + directory + ": " + what + ": " + std::strerror(error),
+        {.operation = "lock", .advice = "Check its permissions and the disk."});
+  }
+
+  [[noreturn]] void refuse(const std::optional<LockHolder>& holder, const std::string& why) const {
+    throw ConfigError(
+        directory + " is in use by " + (holder ? holder->describe() : "another job") + why,
+        {.operation = "lock",
+         .advice = "Wait until that job has ended, or stop it; or give another folder."});
+  }
+
+  std::string unique_name(const char* kind = ".") const {
+    static std::atomic<int> counter{0};
+    std::string host = self.host;
+    for (char& c : host)
+      if (c == '/') c = '_';
+    return path + kind + host.substr(0, 64) + "." + std::to_string(self.process) + "." +
+           std::to_string(self.start_time) + "." + std::to_string(counter++);
+  }
+
+  void write_holder(const File& open) const {
+    const std::string text = self.to_text();
+    errno = ENOSPC;  // of a short write
+    if (::write(open.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+        ::fsync(open.get()) != 0) {
+      fail("writing " + path, errno);
+    }
+  }
+
+  // A file system without hard links: the name comes first, and the content a moment later.
+  bool make_in_place() {
+    File made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!made.is_open() && errno == EEXIST) return false;
+    if (!made.is_open()) fail("making " + path, errno);
+    lock_open_file(made);
+    try {
+      write_holder(made);
+    } catch (...) {
+      ::unlink(path.c_str());
+      throw;
+    }
+    file = std::move(made);
+    return true;
+  }
+
+  // False where another one has the name.
+  bool make() {
+    const std::string name = unique_name();
+    File made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!made.is_open()) fail("making " + name, errno);
+    try {
+      write_holder(made);
+    } catch (...) {
+      ::unlink(name.c_str());
+      throw;
+    }
+    lock_open_file(made);
+    const int failed = ::link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
+    struct stat status {};  // the answer of a link over NFS may be lost, and its work be done
+    const bool linked = failed == 0 || (::fstat(made.get(), &status) == 0 && status.st_nlink == 2);
+    ::unlink(name.c_str());
+    if (linked) {
+      file = std::move(made);
+      return true;
+    }
+    if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept away; once more
+    if (failed == EPERM || failed == EOPNOTSUPP || failed == ENOSYS || failed == EMLINK)
+      return make_in_place();
+    fail("naming " + path, failed);
+  }
+
+  // Whether the file stays as it is for `patience`; false as soon as it does not.
+  bool is_abandoned(const File& found) const {
+    struct stat before {};
+    if (::fstat(found.get(), &before) != 0) return false;
+    info(directory + " has a lock of a job that cannot be seen from here: waiting up to " +
+         std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
+         " s for a sign of it");
+    const TimePoint until = steady_now() + options.patience;
+    do {
+      std::this_thread::sleep_for(kLook);
+      // Opened anew: an NFS client asks the server then, and not its own memory.
+      const File again(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      struct stat now {};
+      if (!again.is_open() || ::fstat(again.get(), &now) != 0 || !same_file(before, now))
+        return false;
+      if (now.st_mtim.tv_sec != before.st_mtim.tv_sec ||
+          now.st_mtim.tv_nsec != before.st_mtim.tv_nsec)
+        return false;
+    } while (steady_now() < until);
+    return true;
+  }
+
+  // Takes the name from a holder that has ended. Another process may do the same now: only the file
+  // that was looked at is removed.
+  void remove_stale(const File& found) const {
+    if (!is_named(found, path)) return;
+    const std::string aside = unique_name("-ended.");  // a name that sweep() leaves alone
+    if (::rename(path.c_str(), aside.c_str()) != 0) {
+      if (errno == ENOENT) return;
+      fail("removing a lock that was left behind", errno);
+    }
+    // Another process was quicker, and this is its file: it gets its name back, or has no more use
+    // for it where a third one has the name.
+    if (!is_named(found, aside) && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST)
+      fail("giving " + path + " its name back", errno);
+    ::unlink(aside.c_str());
+  }
+
+  // One look at the file that has the name: returns where it was removed or is gone, or may be
+  // soon.
+  void look(TimePoint until) const {
+    File found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!found.is_open() && errno == EACCES)  // another user's: it can be read, and not locked
+      found = File(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!found.is_open() && errno == ENOENT) return;
+    if (!found.is_open()) fail("opening " + path, errno);
+    const auto holder = LockHolder::from_text(content_of(found));
+    Running running = holder ? is_running(*holder, self, shared) : Running::Unknown;
+    if (running == Running::Yes) refuse(holder, "");
+    const Grant grant = lock_open_file(found);
+    if (grant == Grant::Refused) {
+      // Its ranks are ending with it, or another process takes it over at this moment.
+      if (steady_now() > until)
+        refuse(holder, running == Running::No ? " (it has ended, but a process that it started "
+                                                "still runs)"
+                                              : "");
+      if (running == Running::Unknown && holder) refuse(holder, "");
+      std::this_thread::sleep_for(kLook);
+      return;
+    }
+    if (!holder && steady_now() < until) {  // made in place, and about to be written
+      std::this_thread::sleep_for(kLook);
+      return;
+    }
+    const bool one_kernel = !shared || (holder && !self.boot.empty() && holder->boot == self.boot);
+    if (running == Running::Unknown && !(grant == Grant::Given && one_kernel)) {
+      if (!is_abandoned(found)) {
+        if (is_named(found, path)) refuse(holder, "");
+        return;
+      }
+    }
+    remove_stale(found);
+  }
+
+  void acquire() {
+    const TimePoint until = steady_now() + options.grace;
+    while (!make()) look(until);
+    sweep();
+    if (shared) toucher = std::make_unique<Toucher>(file.get(), options.touch_every);
+  }
+
+  // What a kill left between two lines above. One that is in use is made again by its process.
+  void sweep() const {
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator entry(directory, ignored), end;
+         !ignored && entry != end; entry.increment(ignored)) {
+      const std::string name = entry->path().filename().string();
+      if (name.starts_with(std::string(kLockFile) + ".")) ::unlink(entry->path().c_str());
+    }
+  }
+
+  const std::string directory, path;
+  const FolderLockOptions options;
+  const LockHolder self;
+  const bool shared;
+  File file;
+  std::unique_ptr<Toucher> toucher;
+};
+
+FolderLock::FolderLock(const std::string& directory, FolderLockOptions options)
+    : impl_(std::make_unique<Impl>(directory, std::move(options))) {
+  impl_->acquire();
+}
+
+FolderLock::~FolderLock() {
+  impl_->toucher.reset();
+  if (is_named(impl_->file, impl_->path)) ::unlink(impl_->path.c_str());
+}
+
+int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

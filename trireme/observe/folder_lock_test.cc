@@ -1,0 +1,245 @@
+#include "trireme/observe/folder_lock.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme::observe {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class FolderLockTest : public ::testing::Test {
+ protected:
+  FolderLockTest() {
+    std::string pattern = ::testing::TempDir() + "lock-XXXXXX";
+    directory_ = mkdtemp(pattern.data());
+  }
+  ~FolderLockTest() override { fs::remove_all(directory_); }
+
+  std::string refusal(FolderLockOptions options = {}) const {
+    try {
+      const FolderLock lock(directory_, options);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "taken";
+  }
+  void leave(const LockHolder& holder) const { leave(holder.to_text()); }
+  void leave(const std::string& text) const { std::ofstream(directory_ + "/.lock") << text; }
+  bool is_empty() const { return fs::is_empty(directory_); }
+
+  std::string directory_;
+};
+
+LockHolder elsewhere() {
+  return {.host = "node7",
+          .machine = "m7",
+          .boot = "b7",
+          .processes = "pid:[1]",
+          .process = 4711,
+          .start_time = 12,
+          .since = "2026-01-02 03:04:05 UTC"};
+}
+
+LockHolder ended() {
+  LockHolder holder = LockHolder::this_process();
+  holder.start_time -= 1;  // this number, and an older process
+  return holder;
+}
+
+TEST_F(FolderLockTest, OneHolderWhomTheOthersName) {
+  {
+    const FolderLock lock(directory_);
+    EXPECT_THAT(
+        refusal(),
+        AllOf(HasSubstr(directory_ + " is in use by process " + std::to_string(getpid())),
+              HasSubstr("on host " + host_name()), HasSubstr("since 20"), HasSubstr("stop it")));
+    EXPECT_EQ(fs::exists(directory_ + "/.lock"), true);
+  }
+  EXPECT_TRUE(is_empty());
+  EXPECT_EQ(refusal(), "taken");
+}
+
+TEST_F(FolderLockTest, AProcessThatHasEndedHoldsNothing) {
+  leave(ended());
+  std::ofstream(directory_ + "/.lock.node1.77.8.0") << "left by a kill before its name was given";
+  EXPECT_EQ(refusal(), "taken");
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_F(FolderLockTest, AMachineThatWasStartedAnewHoldsNothing) {
+  LockHolder before = LockHolder::this_process();
+  before.boot = "another";
+  before.machine = "mine";
+  LockHolder self = LockHolder::this_process();
+  self.machine = "mine";
+  leave(before);
+  EXPECT_EQ(refusal({.self = self, .shared = true, .patience = 1h}), "taken");
+}
+
+// A disk of this machine, of which another kernel had the use: it is not here any more.
+TEST_F(FolderLockTest, ALocalDiskHasOneKernel) {
+  leave(elsewhere());
+  EXPECT_EQ(refusal({.shared = false, .patience = 1h}), "taken");
+}
+
+TEST_F(FolderLockTest, AnotherHostThatTouchesItsFileHoldsIt) {
+  leave(elsewhere());
+  std::atomic<bool> stop{false};
+  std::thread other([&] {  // as that host does
+    const int file = ::open((directory_ + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
+    while (!stop) {
+      ::futimens(file, nullptr);
+      std::this_thread::sleep_for(5ms);
+    }
+    ::close(file);
+  });
+  EXPECT_THAT(refusal({.shared = true, .patience = 1h}),
+              AllOf(HasSubstr("process 4711 on host node7, since 2026-01-02 03:04:05 UTC")));
+  stop = true;
+  other.join();
+  EXPECT_TRUE(fs::exists(directory_ + "/.lock"));
+}
+
+TEST_F(FolderLockTest, AnotherHostThatDoesNotTouchItsFileHoldsNothing) {
+  leave(elsewhere());
+  EXPECT_EQ(refusal({.shared = true, .patience = 50ms}), "taken");
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_F(FolderLockTest, AHolderOnASharedDiskTouchesItsFile) {
+  const FolderLock lock(directory_, {.shared = true, .touch_every = 2ms});
+  const fs::path file = directory_ + "/.lock";
+  for (int round = 0; round < 3; ++round) {
+    const fs::file_time_type old{};
+    fs::last_write_time(file, old);
+    while (fs::last_write_time(file) == old) std::this_thread::sleep_for(1ms);
+  }
+}
+
+// Containers of one kernel: numbers of another namespace say nothing, the open file does.
+TEST_F(FolderLockTest, BetweenContainersTheOpenFileDecides) {
+  LockHolder container = LockHolder::this_process();
+  container.processes = "pid:[99]";
+  container.process = 1;
+  {
+    const FolderLock lock(directory_, {.self = container});
+    EXPECT_THAT(refusal(), HasSubstr("process 1 on host"));
+  }
+  leave(container);  // killed
+  EXPECT_EQ(refusal({.shared = true, .patience = 1h}), "taken");
+}
+
+TEST_F(FolderLockTest, AFileThatNamesNobodyIsTakenAfterAWhile) {
+  for (const char* text : {"", "trireme-lock 1\nhost a\n", "who knows"}) {
+    leave(text);
+    EXPECT_EQ(refusal({.shared = false, .grace = 30ms}), "taken") << text;
+  }
+  std::string torn = elsewhere().to_text();
+  for (std::size_t size = 0; size < torn.size(); ++size)
+    EXPECT_FALSE(LockHolder::from_text(torn.substr(0, size))) << size;
+  EXPECT_EQ(LockHolder::from_text(torn), elsewhere());
+}
+
+// As ranks do whose launcher was killed: the kernel ends them, and they end a little later.
+TEST_F(FolderLockTest, ADescriptorThatLivesOnKeepsTheFolder) {
+  leave(ended());
+  const int rank = ::open((directory_ + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(rank, F_OFD_SETLK, &whole), 0);
+  EXPECT_THAT(refusal({.grace = 30ms}), HasSubstr("a process that it started still runs"));
+  std::thread ends([&] { ::close(rank); });
+  EXPECT_EQ(refusal({.grace = 1h}), "taken");
+  ends.join();
+}
+
+TEST_F(FolderLockTest, OfManyAtOnceOneHasIt) {
+  for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round);
+    if (round % 2 == 1) leave(ended());  // all of them want to take it over
+    std::atomic<int> holders{0}, most{0}, taken{0}, refused{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back([&] {
+        try {
+          const FolderLock lock(directory_);
+          const int now = ++holders;
+          for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+          }
+          ++taken;
+          std::this_thread::yield();
+          --holders;
+        } catch (const ConfigError&) {
+          ++refused;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(most, 1);
+    EXPECT_EQ(taken + refused, 8);
+    EXPECT_GE(taken, 1);
+    EXPECT_TRUE(is_empty());
+  }
+}
+
+TEST_F(FolderLockTest, AFolderThatCannotBeWrittenIsAResourceError) {
+  try {
+    const FolderLock lock(directory_ + "/nowhere");
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nowhere"));
+  }
+}
+
+TRIREME_PROCESS(holds) {
+  const FolderLock lock(argv[1]);
+  std::printf("holds\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) == 0;
+}
+
+// Another process: it is named; killed, it holds nothing, even before its parent knows of it.
+TEST_F(FolderLockTest, AKilledProcessIsNotWaitedFor) {
+  std::string while_it_runs, after;
+  testing::ProcessOptions options;
+  options.arguments = {directory_};
+  options.on_line = [&](int, std::string_view line, const testing::RunningProcesses& running) {
+    if (line.find("holds") == std::string_view::npos) return;
+    const pid_t holder = running.pids[0];
+    while_it_runs = refusal();
+    EXPECT_THAT(while_it_runs, HasSubstr("process " + std::to_string(holder) + " on host"));
+    testing::send_signal(holder, SIGKILL);
+    ASSERT_TRUE(has_ended(holder));
+    after = refusal();
+  };
+  const testing::ProcessRun run = testing::run_processes(1, "holds", options);
+  EXPECT_EQ(run.exit_code, 128 + SIGKILL) << run.describe();
+  EXPECT_THAT(while_it_runs, HasSubstr("is in use by")) << run.describe();
+  EXPECT_EQ(after, "taken") << run.describe();
+}
+
+}  // namespace
+}  // namespace trireme::observe

@@ -1,0 +1,161 @@
+#include "trireme/observe/lock_holder.h"
+
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "trireme/base/utf8.h"
+#include "trireme/observe/machine.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+namespace {
+
+constexpr std::string_view kTitle = "trireme-lock 1";
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+std::string link_text(const char* path) {
+  std::array<char, 64> text;
+  const ssize_t length = readlink(path, text.data(), text.size());
+  return {text.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text;
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts)};
+}
+
+// State and start time out of /proc/PID/stat: "PID (name) S …", the start time is field 22. The
+// name may hold anything, so fields are counted from its last ')'.
+struct ProcessState {
+  char state = 0;
+  std::int64_t start_time = 0;
+};
+std::optional<ProcessState> state_of(std::int64_t process) {
+  const std::string line = first_line(("/proc/" + std::to_string(process) + "/stat").c_str());
+  const auto name_end = line.rfind(") ");
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 2));
+  ProcessState found;
+  fields >> found.state;
+  std::string skipped;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  if (!(fields >> found.start_time)) return std::nullopt;
+  return found;
+}
+
+// One that has ended but that its parent has not asked about ('Z') holds nothing any more.
+bool runs_here(const LockHolder& holder) {
+  const auto state = state_of(holder.process);
+  return state && state->start_time == holder.start_time && state->state != 'Z' &&
+         state->state != 'X';
+}
+
+// What is written one a line: a host may have any name.
+std::string on_one_line(const std::string& text) { return escaped(text); }
+
+}  // namespace
+
+LockHolder LockHolder::this_process() {
+  const auto state = state_of(getpid());
+  return {.host = on_one_line(host_name()),
+          .machine = on_one_line(first_line("/etc/machine-id")),
+          .boot = on_one_line(first_line("/proc/sys/kernel/random/boot_id")),
+          .processes = on_one_line(link_text("/proc/self/ns/pid")),
+          .process = getpid(),
+          .start_time = state ? state->start_time : 0,
+          .since = utc_now()};
+}
+
+std::string LockHolder::to_text() const {
+  std::ostringstream out;
+  out << kTitle << "\nhost " << host << "\nmachine " << machine << "\nboot " << boot
+      << "\nprocesses " << processes << "\nprocess " << process << "\nstart_time " << start_time
+      << "\nsince " << since << "\n";
+  return out.str();
+}
+
+std::optional<LockHolder> LockHolder::from_text(std::string_view text) {
+  LockHolder holder;
+  std::istringstream in{std::string(text)};
+  std::string line;
+  if (!std::getline(in, line) || line != kTitle) return std::nullopt;
+  const auto read = [&](std::string_view key, std::string& value) {
+    if (!std::getline(in, line) || in.eof() || !line.starts_with(std::string(key) + " "))
+      return false;
+    value = line.substr(key.size() + 1);
+    return is_utf8(value) && std::none_of(value.begin(), value.end(), is_control);
+  };
+  const auto number = [&](std::string_view key, std::int64_t& value) {
+    std::string digits;
+    if (!read(key, digits)) return false;
+    const char* const end = digits.data() + digits.size();
+    const auto [stopped, error] = std::from_chars(digits.data(), end, value);
+    return error == std::errc() && stopped == end && value >= 0;
+  };
+  const bool whole = read("host", holder.host) && read("machine", holder.machine) &&
+                     read("boot", holder.boot) && read("processes", holder.processes) &&
+                     number("process", holder.process) && number("start_time", holder.start_time) &&
+                     read("since", holder.since);
+  return whole ? std::optional(holder) : std::nullopt;
+}
+
+std::string LockHolder::describe() const {
+  return "process " + std::to_string(process) + " on host " + host + ", since " + since;
+}
+
+Running is_running(const LockHolder& holder, const LockHolder& self, bool shared) {
+  if (!holder.boot.empty() && holder.boot == self.boot) {
+    if (holder.processes.empty() || holder.processes != self.processes) return Running::Unknown;
+    return runs_here(holder) ? Running::Yes : Running::No;
+  }
+  if (holder.boot.empty() || self.boot.empty()) return Running::Unknown;
+  // Another kernel. This machine was started anew since then; or one kernel at a time sees this
+  // file system, and now it is this one.
+  const bool this_machine =
+      !holder.machine.empty() && holder.machine == self.machine && holder.host == self.host;
+  return this_machine || !shared ? Running::No : Running::Unknown;
+}
+
+bool is_shared_file_system(const std::string& path) {
+  struct statfs status {};
+  if (statfs(path.c_str(), &status) != 0) return true;
+  constexpr std::int64_t kXfs = 0x58465342, kZfs = 0x2FC12FC1, kBcachefs = 0xCA451A4E,
+                         kJfs = 0x3153464A;
+  constexpr std::array<std::int64_t, 14> kLocal = {EXT4_SUPER_MAGIC,
+                                                   kXfs,
+                                                   BTRFS_SUPER_MAGIC,
+                                                   TMPFS_MAGIC,
+                                                   RAMFS_MAGIC,
+                                                   F2FS_SUPER_MAGIC,
+                                                   kZfs,
+                                                   OVERLAYFS_SUPER_MAGIC,
+                                                   kBcachefs,
+                                                   kJfs,
+                                                   REISERFS_SUPER_MAGIC,
+                                                   MSDOS_SUPER_MAGIC,
+                                                   SQUASHFS_MAGIC,
+                                                   0x2011BAB0 /* exFAT */};
+  return std::find(kLocal.begin(), kLocal.end(), static_cast<std::int64_t>(status.f_type)) ==
+         kLocal.end();
+}
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,27 @@
+#include "trireme/tensor/saved_count.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+
+std::int64_t saved_count(const nlohmann::json& saved, const char* key) {
+  constexpr std::int64_t kMost = 1'000'000'000'000'000;
+  const auto refuse = [&](const std::string& what) {
+    throw CheckpointError("the checkpoint's metadata " + what,
+                          {.operation = "checkpoint.resume",
+                           .advice = "It was not written by this program: resume from another "
+                                     "checkpoint, or start anew."});
+  };
+  if (!saved.is_object() || !saved.contains(key)) refuse(std::string("lacks \"") + key + "\"");
+  const nlohmann::json& value = saved[key];
+  if (!value.is_number_integer() || value < 0 || value > kMost)
+    refuse(std::string("has ") + key + " = " + value.dump() + ", which is no count");
+  return value.get<std::int64_t>();
+}
+
+}  // namespace v0
+}  // namespace trireme
