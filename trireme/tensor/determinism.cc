@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "trireme/base/check.h"
+#include "trireme/tensor/allocation.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -36,6 +37,7 @@ void set_up_process(const ProcessSetup& setup) {
   if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {
     set_dynamic(0);
   }
+  name_allocation_failures();
   set_threads(setup.kernel_threads);
   threads_of_a_kernel = setup.kernel_threads;
   if (setup.reproducible) {
