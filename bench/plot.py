@@ -1,6 +1,8 @@
 """Two panels of a table of bench/run_comm.py as one SVG: the time of a call and its bandwidth over
 the size, both logarithmic, one line a program."""
+import colorsys
 import math
+import re
 
 WIDTH, HEIGHT = 960, 412
 PANELS = ((70, "time of a call"), (550, "bytes of the buffer a second"))  # left edge, title
@@ -82,6 +84,23 @@ def legend(names, titles):
     return parts
 
 
+def dark_of(colour):
+    """The colour for dark paper of one for white paper, as base/svg.cc has it."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    hue, light, saturation = colorsys.rgb_to_hls(*(int(digits[i:i + 2], 16) / 255 for i in (0, 2, 4)))
+    parts = colorsys.hls_to_rgb(hue, 0.94 - 0.83 * light, saturation)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def with_dark(picture):
+    """The picture with other colours where a viewer prefers dark pages."""
+    rules = "".join(f'[{name}="{colour}"]{{{name}:{dark_of(colour)}}}\n' for name, colour in
+                    sorted(set(re.findall(r'\b(fill|stroke)="(#[0-9a-f]+)"', picture))))
+    style = f"<style>@media (prefers-color-scheme:dark){{\nsvg{{fill:#f0f0f0}}\n{rules}}}</style>\n"
+    begin = picture.index(">") + 2
+    return picture[:begin] + style + picture[begin:]
+
+
 def svg(title, seconds, titles):
     """`seconds`: program -> size -> seconds."""
     drawn = {name: sorted((size, one) for size, one in seconds[name].items() if one > 0)
@@ -96,6 +115,7 @@ def svg(title, seconds, titles):
     parts = [f'<text x="{PANELS[0][0]}" y="22" font-size="15" font-weight="bold">{title}</text>']
     parts += panels[0].parts + panels[1].parts + legend(drawn, titles)
     body = "\n".join(parts)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">\n'
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n')
+    return with_dark(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">\n'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n')

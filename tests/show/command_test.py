@@ -202,6 +202,31 @@ class ShowZero3(unittest.TestCase):
             self.assertIn("</html>", html.read_text())
 
 
+class ShowTreeSum(unittest.TestCase):
+    def test_each_number_of_ranks(self):
+        done = run("show", "tree-sum", "--ranks", "1,3", "--leaves", "6", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        one, three = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual((one["ranks"], three["ranks"]), (1, 3))
+        self.assertEqual(one["sum"], three["sum"])
+        nodes = lambda tree: sorted((add["first"], add["count"]) for add in tree["additions"])
+        self.assertEqual(nodes(one), nodes(three))
+        self.assertIn("from rank 1", run("show", "tree-sum", "--ranks", "2").stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+            done = run("show", "tree-sum", "--svg", str(svg), "--html", str(html))
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertTrue(svg.read_text().startswith("<svg"))
+            self.assertIn("</html>", html.read_text())
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        for arguments, words in ((("--ranks", "17"), "1 to 16"), (("--leaves", "1"), "2 to 32"),
+                                 (("--ranks", "some"), "--ranks")):
+            done = run("show", "tree-sum", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class ShowPartition(unittest.TestCase):
     GRAPHS = pathlib.Path(__file__).parents[2] / "configs" / "graphs"
 

@@ -23,6 +23,7 @@
 #include "trireme/show/recording.h"
 #include "trireme/show/schedule_picture.h"
 #include "trireme/show/text.h"
+#include "trireme/show/tree_sum.h"
 
 namespace trireme {
 namespace {
@@ -110,6 +111,14 @@ TEST(Goldens, GossipIsWhatIsRecorded) {
   for (const char* graph : {"ring", "one_peer"})
     compare(fs::path(PICTURE_FOLDER) / ("gossip-" + std::string(graph) + "-8.svg"),
             svg_of(record_gossip({.graph = graph, .ranks = 8})));
+}
+
+// `trireme show tree-sum`, as it stands in docs/concepts.md.
+TEST(Goldens, TreeSumIsWhatIsRecorded) {
+  std::vector<TreeSum> sums;
+  for (const int ranks : {1, 2, 3, 4}) sums.push_back(record_tree_sum(ranks, 8));
+  compare(fs::path(GOLDEN_FOLDER) / "tree-sum-8.txt", text_of(sums));
+  compare(fs::path(PICTURE_FOLDER) / "tree-sum.svg", svg_of(sums));
 }
 
 // `trireme show partition configs/graphs/NAME.txt --stages N`, as text and as the documents'

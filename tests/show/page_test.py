@@ -80,10 +80,43 @@ def shown(browser):
                           ".map(f => f.querySelector('title').textContent)")
 
 
+def position(browser):
+    """What the page says of where it is."""
+    return browser.script("document.getElementById('count').textContent + ': ' + "
+                          "document.getElementById('where').textContent")
+
+
+def prefer(browser, scheme):
+    browser.call("/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
+        "features": [{"name": "prefers-color-scheme", "value": scheme}]}})
+
+
+def check_dark(browser):
+    """The colours of the paper, of a label and of a cell in either scheme."""
+    colours = ("[getComputedStyle(document.body).backgroundColor, "
+               "getComputedStyle(document.querySelector('.frame:not([hidden]) text')).fill, "
+               "getComputedStyle(document.querySelector('.symbols rect')).fill]")
+    prefer(browser, "light")
+    light = browser.script(colours)
+    expect(light == ["rgb(255, 255, 255)", "rgb(51, 51, 51)", "rgb(255, 255, 255)"],
+           f"has the colours {light}")
+    prefer(browser, "dark")
+    dark = browser.script(colours)
+    expect(dark[0] == "rgb(28, 28, 28)" and dark[2] == "rgb(28, 28, 28)",
+           f"is not dark where that is preferred: {dark}")
+    expect(all(int(part) > 180 for part in re.findall(r"\d+", dark[1])), f"has labels in {dark[1]}")
+    prefer(browser, "light")
+
+
 def check(browser, page):
     browser.call("/url", {"url": page.as_uri()})
     expect(shown(browser) == ["before"], "does not begin before the first round")
+    expect(position(browser) == "round 0 of 6: Before the first round: what each rank brings.",
+           f"says that it is at {position(browser)}")
+    check_dark(browser)
     browser.click("step")
+    expect(position(browser).startswith("round 1 of 6: Rank 0 sends chunk "),
+           f"says that it is at {position(browser)}")
     browser.click("step")
     expect(shown(browser) == ["round 2 of 6"], "Step twice is not round 2")
     browser.click("back")
@@ -104,8 +137,9 @@ def check(browser, page):
     while browser.script("document.body.dataset.playing") == "yes" and time.monotonic() < deadline:
         time.sleep(0.1)
     expect(shown(browser) == ["round 6 of 6"], "does not play to the end")
-    cells = browser.script("[...document.querySelectorAll('.frame:not([hidden]) text')]"
-                           ".filter(t => t.textContent === '0+1+2+3').length")
+    cells = browser.script("[...document.querySelectorAll('.frame:not([hidden]) use')]"
+                           ".map(use => document.querySelector(use.getAttribute('href')))"
+                           ".filter(symbol => symbol.textContent.trim() === '0+1+2+3').length")
     expect(cells == 16, f"{cells} of 16 cells are complete in the end")
     overflow = browser.script("document.documentElement.scrollWidth > window.innerWidth")
     expect(not overflow, "is wider than its window")
@@ -123,6 +157,8 @@ def passes(browser):
 def check_schedule(browser, page):
     browser.call("/url", {"url": page.as_uri()})
     expect(passes(browser) == ["F0.0"], f"begins with {passes(browser)}")
+    expect(position(browser).startswith("moment 1 of 10: time 0: rank 0 F0.0, rank 1 idle"),
+           f"says that it is at {position(browser)}")
     browser.click("step")
     expect(passes(browser) == ["F0.0", "F0.1", "F1.0"], f"Step shows {passes(browser)}")
     browser.press("\ue012")   # arrow left

@@ -5,13 +5,14 @@
 #include <cstdio>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace {
 
 constexpr double kWidth = 880, kHeight = 500;
-constexpr double kLeft = 76, kRight = 60, kTop = 76, kBottom = 62;
+constexpr double kLeft = 76, kRight = 60, kHead = 66, kBottom = 62;
 constexpr std::string_view kInk = "#222222", kSoft = "#666666", kGrid = "#e6e6e6";
 
 struct Range {
@@ -20,11 +21,12 @@ struct Range {
 
 struct Frame {
   Range x, y;
+  double top = kHead;
   double px(double value) const {
     return kLeft + (value - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight);
   }
   double py(double value) const {
-    return kHeight - kBottom - (value - y.low) / (y.high - y.low) * (kHeight - kTop - kBottom);
+    return kHeight - kBottom - (value - y.low) / (y.high - y.low) * (kHeight - top - kBottom);
   }
 };
 
@@ -71,9 +73,29 @@ Frame fit(const LinePlot& plot) {
   return {x, y};
 }
 
+std::vector<double> whole_ticks(const Range& range) {
+  return round_ticks(range.low, range.high,
+                     std::clamp(static_cast<int>(range.high - range.low), 1, 8));
+}
+
+std::vector<LegendEntry> legend_of(const LinePlot& plot) {
+  using Sample = LegendEntry::Sample;
+  std::vector<LegendEntry> entries;
+  for (const Curve& curve : plot.curves) {
+    entries.push_back(
+        {curve.markers ? Sample::MarkedLine : Sample::Line,
+         {.stroke = curve.color, .width = std::max(2.0, curve.width), .opacity = curve.opacity},
+         curve.name});
+  }
+  for (const Reference& reference : plot.references)
+    entries.push_back(
+        {Sample::Line, {.stroke = reference.color, .width = 1.4, .dashes = "6 4"}, reference.name});
+  return entries;
+}
+
 void draw_axes(Svg& svg, const LinePlot& plot, const Frame& frame) {
   const double bottom = kHeight - kBottom;
-  const auto x_ticks = round_ticks(frame.x.low, frame.x.high, 8);
+  const auto x_ticks = whole_ticks(frame.x);
   const auto y_ticks = round_ticks(frame.y.low, frame.y.high, 6);
   for (const double tick : y_ticks) {
     const double y = frame.py(tick);
@@ -90,7 +112,7 @@ void draw_axes(Svg& svg, const LinePlot& plot, const Frame& frame) {
   svg.line(kLeft, bottom, kWidth - kRight, bottom, {.stroke = kSoft});
   svg.text((kLeft + kWidth - kRight) / 2, kHeight - 18, plot.x_label,
            {.size = 13, .fill = kInk, .anchor = "middle"});
-  svg.text(22, (kTop + bottom) / 2, plot.y_label,
+  svg.text(22, (frame.top + bottom) / 2, plot.y_label,
            {.size = 13, .fill = kInk, .anchor = "middle", .rotate = -90});
 }
 
@@ -105,31 +127,28 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
       svg.circle(x, y, 3.2, {.stroke = curve.color, .width = 1.5, .fill = "#ffffff"});
     }
   }
-  if (curve.label_last && !points.empty()) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f", curve.points.back().second);
-    svg.text(points.back().first + 9, points.back().second + 5, text,
-             {.size = 13, .fill = curve.color, .bold = true});
-  }
 }
 
-void draw_legend(Svg& svg, const LinePlot& plot) {
-  std::size_t longest = 0;
-  for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size());
-  const double width = 52 + 7.0 * static_cast<double>(longest);
-  const double left = kWidth - kRight - width - 8, top = kTop + 8;
-  svg.rectangle(left, top, width, 12 + 22.0 * static_cast<double>(plot.curves.size()),
-                {.stroke = "#d0d0d0", .fill = "#ffffff", .opacity = 0.94}, 4);
-  double y = top + 18;
+// From the lowest upwards: curves that fall end close to one another at the bottom.
+void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
+  struct Label {
+    double x, y, value;
+    std::string_view color;
+  };
+  std::vector<Label> labels;
   for (const Curve& curve : plot.curves) {
-    svg.line(
-        left + 10, y, left + 36, y,
-        {.stroke = curve.color, .width = std::max(2.0, curve.width), .opacity = curve.opacity});
-    if (curve.markers) {
-      svg.circle(left + 23, y, 3.2, {.stroke = curve.color, .width = 1.5, .fill = "#ffffff"});
-    }
-    svg.text(left + 44, y + 4, curve.name, {.fill = kInk});
-    y += 22;
+    if (!curve.label_last || curve.points.empty()) continue;
+    const auto [x, y] = curve.points.back();
+    if (std::isfinite(y)) labels.push_back({frame.px(x), frame.py(y) + 5, y, curve.color});
+  }
+  std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y > b.y; });
+  double highest = kHeight - kBottom;
+  for (const Label& label : labels) {
+    highest = std::min(label.y, highest);
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", label.value);
+    svg.text(label.x + 9, highest, text, {.size = 13, .fill = label.color, .bold = true});
+    highest -= 15;
   }
 }
 
@@ -175,17 +194,19 @@ std::string draw(const LinePlot& plot) {
   svg.rectangle(0, 0, kWidth, kHeight, {.fill = "#ffffff"});
   svg.text(kLeft, 34, plot.title, {.size = 18, .fill = kInk, .bold = true});
   svg.text(kLeft, 55, plot.subtitle, {.size = 12, .fill = kSoft});
-  const Frame frame = fit(plot);
+  const std::vector<LegendEntry> legend = legend_of(plot);
+  const double wide = kWidth - kLeft - kRight;
+  draw_legend(svg, legend, kLeft, kHead, wide);
+  Frame frame = fit(plot);
+  frame.top += legend_height(legend, wide) + 12;
   draw_axes(svg, plot, frame);
   for (const Reference& reference : plot.references) {
     const double y = frame.py(reference.y);
     svg.line(kLeft, y, kWidth - kRight, y,
              {.stroke = reference.color, .width = 1.4, .dashes = "6 4"});
-    svg.text(kWidth - kRight - 6, y - 6, reference.name,
-             {.fill = reference.color, .anchor = "end"});
   }
   for (const Curve& curve : plot.curves) draw_curve(svg, curve, frame);
-  draw_legend(svg, plot);
+  draw_last_values(svg, plot, frame);
   return svg.finish();
 }
 

@@ -1,4 +1,6 @@
 // A line plot as SVG: curves over steps with axes, round ticks, units, legend and reference lines.
+// The legend stands above the axes, where no curve can run below it. What lies along x is counted
+// (steps, ranks), so its ticks are whole numbers.
 //
 // Plain values in, one document out. Points that are not finite are left out of a curve.
 #pragma once
@@ -17,10 +19,10 @@ struct Curve {
   double width = 2;
   double opacity = 1;
   bool markers = false;
-  bool label_last = false;  // write the last y beside it
+  bool label_last = false;  // write the last y beside it, apart from other curves'
 };
 
-/// A horizontal line with its own label, such as a baseline.
+/// A dashed horizontal line, such as a baseline.
 struct Reference {
   std::string name;
   double y = 0;

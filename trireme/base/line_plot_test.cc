@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <regex>
+#include <string>
+#include <vector>
 
 #include "trireme/base/svg.h"
 
@@ -46,6 +50,67 @@ TEST(LinePlot, NeverWritesNanCoordinates) {
   EXPECT_THAT(draw({.curves = {{"a", {{0, nan}, {1, 2}, {2, HUGE_VAL}}}}}), Not(HasSubstr("nan")));
   EXPECT_THAT(draw({.curves = {{"a", {{0, 1}, {1, 2}, {2, HUGE_VAL}}}}}), Not(HasSubstr("inf")));
   EXPECT_THAT(draw({}), Not(HasSubstr("nan")));
+}
+
+// A run of three steps had 0.5, 1.5 and 2.5 on its axis.
+TEST(LinePlot, StepsAreWhole) {
+  const std::string svg = draw({.curves = {{"training", {{1, 5}, {2, 4}, {3, 3}}}}});
+  for (const char* tick : {">0<", ">1<", ">2<", ">3<"}) EXPECT_THAT(svg, HasSubstr(tick));
+  EXPECT_THAT(svg, Not(HasSubstr(">0.5<")));
+}
+
+// The lowest y of a legend's text, and the highest of the axes' grid.
+TEST(LinePlot, LegendStandsAboveTheCurves) {
+  LinePlot plot;
+  for (int i = 0; i < 9; ++i)
+    plot.curves.push_back(
+        {"a run with a long name, number " + std::to_string(i), {{0, 5.0 + i}, {10, 2}}});
+  const std::string svg = draw(plot);
+  double lowest = 0, highest = 1e9;
+  const std::regex label("<text x=\"[0-9.]+\" y=\"([0-9.]+)\"[^>]*>a run");
+  const std::regex grid("<line x1=\"76\" y1=\"([0-9.]+)\"[^>]*stroke=\"#e6e6e6\"");
+  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it)
+    lowest = std::max(lowest, std::stod((*it)[1]));
+  for (std::sregex_iterator it(svg.begin(), svg.end(), grid), end; it != end; ++it)
+    highest = std::min(highest, std::stod((*it)[1]));
+  EXPECT_GT(lowest, 0);
+  EXPECT_LT(lowest, highest);
+}
+
+TEST(LinePlot, LastValuesStandApart) {
+  LinePlot plot;
+  for (const double last : {2.0, 2.01, 2.02})
+    plot.curves.push_back(
+        {.name = "run", .points = {{0, 5}, {10, last}}, .markers = true, .label_last = true});
+  const std::string svg = draw(plot);
+  std::vector<double> heights;
+  const std::regex label("<text x=\"[0-9.]+\" y=\"([0-9.]+)\"[^>]*>2.0[012]<");
+  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it)
+    heights.push_back(std::stod((*it)[1]));
+  std::sort(heights.begin(), heights.end());
+  ASSERT_EQ(heights.size(), 3u);
+  for (std::size_t i = 1; i < 3; ++i) EXPECT_GE(heights[i] - heights[i - 1], 13);
+}
+
+TEST(Svg, HasADarkColourForEveryColour) {
+  Svg svg(10, 10, "dark");
+  svg.rectangle(0, 0, 10, 10, {.stroke = "#222222", .fill = "#ffffff"});
+  svg.text(0, 0, "x", {.fill = "#333333"});
+  const std::string text = svg.finish();
+  EXPECT_THAT(text, HasSubstr("@media (prefers-color-scheme:dark)"));
+  EXPECT_THAT(text, HasSubstr("[fill=\"#ffffff\"]{fill:#1c1c1c}"));
+  EXPECT_THAT(text, HasSubstr("[stroke=\"#222222\"]{stroke:"));
+  EXPECT_THAT(text, HasSubstr("[fill=\"#333333\"]{fill:"));
+}
+
+TEST(Svg, DarkColoursKeepTheirHue) {
+  EXPECT_EQ(dark_of("#ffffff"), "#1c1c1c");
+  EXPECT_EQ(dark_of("#000000"), "#f0f0f0");
+  EXPECT_EQ(dark_of("#808080"), "#858585");
+  const std::string red = dark_of("#ffcccc");  // dark red
+  EXPECT_GT(red.substr(1, 2), red.substr(3, 2));
+  EXPECT_EQ(red.substr(3, 2), red.substr(5, 2));
+  EXPECT_LT(red.substr(1, 2), "90");
 }
 
 TEST(Svg, EscapesText) { EXPECT_EQ(svg_escaped("a<b>&\"\x01"), "a&lt;b&gt;&amp;&quot; "); }

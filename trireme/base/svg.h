@@ -1,9 +1,11 @@
 // A small SVG writer: lines, paths, rectangles and text, with escaping and rounded numbers.
 //
 // Used for plots and drawings that the project writes itself. A value that builds one string; not
-// thread safe. Coordinates are user units (pixels at 100 %), y grows downwards.
+// thread safe. Coordinates are user units (pixels at 100 %), y grows downwards. Colours are given
+// for white paper; a viewer that prefers a dark page (prefers-color-scheme) gets dark_of() each.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,12 +42,28 @@ class Svg {
   /// What comes until end_group() bears the attribute: `data-since="3"`, for a page's script.
   void begin_group(std::string_view attribute, int value);
   void end_group();
+  /// What comes until end_symbol() is not drawn: it is kept under `id`, which is unique in the
+  /// document, and drawn by each use(), moved by x, y.
+  void begin_symbol(std::string_view id);
+  void end_symbol();
+  void use(std::string_view id, double x = 0, double y = 0);
   /// The whole document. Once, as the last call.
   std::string finish();
 
  private:
-  std::string out_;
+  std::string attributes(const SvgStyle& style);
+  std::string colour(std::string_view name, std::string_view value);
+  std::string dark_style() const;
+
+  std::string head_, out_;
+  std::set<std::string, std::less<>> colours_;  // "fill=\"#ffffff\""
 };
+
+/// The colour for dark paper of one for white paper, both "#rrggbb": hue and saturation stay, light
+/// becomes dark.
+std::string dark_of(std::string_view colour);
+/// About how wide `text` gets in a sans-serif of `size`; rather too much than too little.
+double text_width(std::string_view text, double size);
 
 /// & < > " as entities; control bytes become spaces.
 std::string svg_escaped(std::string_view text);

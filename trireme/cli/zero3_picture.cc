@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/cli/zero3_recording.h"
 #include "trireme/show/page.h"
-#include "trireme/show/panel.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -82,9 +82,38 @@ class Picture {
   std::size_t columns_ = 0, most_ = 1;
 };
 
-const char* const kLegend =
-    "dark: the block computes; light: its whole weights are here or on their way; white: the own "
-    "part alone; blue: buckets of gradients under way";
+std::vector<LegendEntry> legend() {
+  using Sample = LegendEntry::Sample;
+  return {{Sample::Box, {.stroke = "#bbbbbb", .fill = kUsed}, "the block computes"},
+          {Sample::Box,
+           {.stroke = "#bbbbbb", .fill = kHere},
+           "its whole weights are here or on their way"},
+          {Sample::Box, {.stroke = "#bbbbbb", .fill = "#ffffff"}, "the own part alone"},
+          {Sample::Box,
+           {.fill = kBuckets, .opacity = 0.6},
+           "memory of gradient buckets under way, above that of weights"},
+          {Sample::None, {}, "F1, B1: forward and backward of block 1; b2: bucket 2"}};
+}
+
+// "B1. Rank 0: block 1 computes, 0, 1 are whole, sends 2, adds up 3."
+std::string caption(const Zero3Recording& recording, std::size_t index) {
+  const auto& own = recording.moments[0];
+  const Zero3Moment& moment = own[std::min(index, own.size() - 1)];
+  const auto listed = [](const std::vector<std::uint32_t>& numbers) {
+    std::string text;
+    for (const std::uint32_t number : numbers)
+      text += (text.empty() ? "" : ", ") + std::to_string(number);
+    return text;
+  };
+  std::string text = moment.name + ". On rank 0 ";
+  text += moment.block >= 0 ? "block " + std::to_string(moment.block) + " computes"
+                            : std::string("nothing computes any more");
+  text += moment.whole.empty() ? "; no block is whole"
+                               : "; whole or on their way: blocks " + listed(moment.whole);
+  if (!moment.sent.empty()) text += "; sends buckets " + listed(moment.sent);
+  if (!moment.added.empty()) text += "; adds up buckets " + listed(moment.added);
+  return text + ".";
+}
 
 }  // namespace
 
@@ -93,8 +122,9 @@ std::string svg_of(const Zero3Recording& recording) {
   const int columns = picture.width() < 500 ? 2 : 1,
             rows = (recording.ranks + columns - 1) / columns;
   const double wide = picture.width() + kGap, high = picture.height() + kGap;
-  const double width = 2 * kMargin + std::max(columns * wide - kGap, show::text_width(kLegend, 12));
-  const double top = kMargin + 68;
+  const double inner = std::max(columns * wide - kGap, 640.0);
+  const double width = 2 * kMargin + inner;
+  const double top = kMargin + 44 + legend_height(legend(), inner) + 8;
   const double height = top + rows * high;
   Svg svg(width, height, name_of(recording));
   svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
@@ -103,7 +133,7 @@ std::string svg_of(const Zero3Recording& recording) {
   weights = weights.substr(weights.find('\n') + 1);
   weights.pop_back();
   svg.text(kMargin, kMargin + 33, weights, {.size = 12, .fill = "#555555"});
-  svg.text(kMargin, kMargin + 51, kLegend, {.size = 12, .fill = "#555555"});
+  draw_legend(svg, legend(), kMargin, kMargin + 44, inner);
   for (int rank = 0; rank < recording.ranks; ++rank)
     picture.draw(svg, kMargin + rank % columns * wide, top + rank / columns * high, rank,
                  ~std::size_t{0});
@@ -114,22 +144,23 @@ std::string html_of(const Zero3Recording& recording) {
   const Picture picture(recording);
   std::size_t moments = 0;
   for (const auto& mine : recording.moments) moments = std::max(moments, mine.size());
-  std::string frames;
+  show::Page page{.title = name_of(recording),
+                  .about = "What each rank holds while a block computes.",
+                  .last = static_cast<int>(moments) - 1,
+                  .step = "moment",
+                  .first = 1,
+                  .legend = legend(),
+                  .notes = text_of(recording),
+                  .data = json_of(recording)};
   for (std::size_t moment = 0; moment < moments; ++moment) {
     Svg svg(picture.width() + 8, recording.ranks * (picture.height() + kGap),
             recording.moments[0][std::min(moment, recording.moments[0].size() - 1)].name);
     for (int rank = 0; rank < recording.ranks; ++rank)
       picture.draw(svg, 4, rank * (picture.height() + kGap), rank, moment + 1);
-    frames += "<div class=\"frame\"" + std::string(moment > 0 ? " hidden" : "") + ">\n" +
-              svg.finish() + "</div>\n";
+    page.pictures += show::frame_of(svg.finish(), moment == 0);
+    page.captions.push_back(caption(recording, moment));
   }
-  return show::html_of(show::Page{.title = name_of(recording),
-                                  .about = kLegend,
-                                  .last = static_cast<int>(moments) - 1,
-                                  .step = "moment",
-                                  .pictures = std::move(frames),
-                                  .notes = text_of(recording),
-                                  .data = json_of(recording)});
+  return show::html_of(page);
 }
 
 }  // namespace cli

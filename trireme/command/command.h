@@ -27,10 +27,11 @@ struct Invocation {
 using AddCommand = std::function<void(CLI::App& app, Invocation& invocation)>;
 
 void add_show(CLI::App& app, Invocation& invocation);
-/// `show schedule`, `show partition` and `show gossip`, below `show`.
+/// `show schedule`, `show partition`, `show gossip` and `show tree-sum`, below `show`.
 void add_show_schedule(CLI::App& show, Invocation& invocation);
 void add_show_partition(CLI::App& show, Invocation& invocation);
 void add_show_gossip(CLI::App& show, Invocation& invocation);
+void add_show_tree_sum(CLI::App& show, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 /// `bench scale`, below `bench`.

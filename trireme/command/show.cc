@@ -114,6 +114,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   add_show_schedule(*command, invocation);
   add_show_partition(*command, invocation);
   add_show_gossip(*command, invocation);
+  add_show_tree_sum(*command, invocation);
   // Runs after a subcommand's own callback, which then has the word.
   command->callback([options, command, &invocation] {
     if (!command->get_subcommands().empty()) return;

@@ -119,6 +119,18 @@ TEST(SchedulePicture, LabelsOfEveryScheduleStandApart) {
   }
 }
 
+// From micro-batch 10 on a forward pass lost its stage, while those before it kept theirs.
+TEST(SchedulePicture, PassesOfAKindHaveLabelsOfAKind) {
+  for (int microbatches = 8; microbatches <= 24; ++microbatches) {
+    SCOPED_TRACE(microbatches);
+    const std::string svg = svg_of(drawn("1f1b", 4, microbatches));
+    const bool whole = svg.find(">F0.0<") != std::string::npos;
+    const std::string last = std::to_string(microbatches - 1);
+    EXPECT_EQ(svg.find(">F0." + last + "<") != std::string::npos, whole);
+    EXPECT_EQ(svg.find(">" + last + "<") != std::string::npos, !whole);
+  }
+}
+
 TEST(SchedulePicture, PageNeedsNothingButItself) {
   std::string page = html_of(draw("</script>", "", plan::make_schedule("1f1b", {0, 2, 2}), {}));
   page = std::regex_replace(page, std::regex("xmlns=\"http://www.w3.org/2000/svg\""), "");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/show/gossip.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
@@ -80,7 +81,8 @@ void draw_round(Svg& svg, const GossipRecording& recording, std::size_t round, d
     const double value = recording.rounds[round].values[static_cast<std::size_t>(rank)];
     const Point at = place(rank);
     svg.circle(at.x, at.y, kNode, {.stroke = "#333333", .fill = colour_of_value(recording, value)});
-    svg.text(at.x, at.y + 4, short_number(value), {.size = kLabel, .anchor = "middle"});
+    svg.text(at.x, at.y + 4, short_number(value),
+             {.size = kLabel, .fill = "#111111", .anchor = "middle"});
   }
 }
 
@@ -110,6 +112,18 @@ void draw_curves(Svg& svg, const GossipRecording& recording, double x, double y,
   }
 }
 
+std::vector<LegendEntry> legend_of(int ranks) {
+  using Sample = LegendEntry::Sample;
+  return {{Sample::Box, {.stroke = "#333333", .fill = "#4a90d9"}, "a rank with the least value"},
+          {Sample::Box, {.stroke = "#333333", .fill = "#ffffff"}, "with the mean"},
+          {Sample::Box, {.stroke = "#333333", .fill = "#f08c2e"}, "with the greatest"},
+          {Sample::None,
+           {},
+           "rank 0 is on top, ranks " + std::string(ranks > 2 ? "1, 2, ... " : "1 ") +
+               "follow clockwise; the number in each is its value"},
+          {Sample::Line, {.stroke = "#777777", .width = 1.2}, "arrow: sends its value"}};
+}
+
 }  // namespace
 
 std::string svg_of(const GossipRecording& recording) {
@@ -121,35 +135,43 @@ std::string svg_of(const GossipRecording& recording) {
   const double curves = 150;
   const double inner = std::max(columns * wide - kGap, text_width(recording.about, 12));
   const double width = 2 * kMargin + inner;
-  const double top = kMargin + 50, below = top + rows * high;
+  const auto legend = legend_of(recording.ranks);
+  const double top = kMargin + 50 + legend_height(legend, inner) + 4, below = top + rows * high;
   Svg svg(width, below + 20 + curves + 34, name_of(recording));
   svg.rectangle(0, 0, width, below + 20 + curves + 34, {.fill = "#ffffff"});
   svg.text(kMargin, kMargin + 14, name_of(recording), {.size = 16, .bold = true});
   svg.text(kMargin, kMargin + 33, recording.about, {.size = 12, .fill = "#555555"});
+  draw_legend(svg, legend, kMargin, kMargin + 44, inner);
   for (int i = 0; i < panels; ++i)
     draw_round(svg, recording, static_cast<std::size_t>(i), kMargin + i % columns * wide,
                top + i / columns * high);
-  svg.text(kMargin, below + 8, "value of every rank after each round", {.size = 12, .bold = true});
+  svg.text(kMargin, below + 8, "value of every rank after each round; dashed: their mean",
+           {.size = 12, .bold = true});
   draw_curves(svg, recording, kMargin, below + 16, inner, curves);
   return svg.finish();
 }
 
 std::string html_of(const GossipRecording& recording) {
-  std::string frames;
+  Page page{.title = name_of(recording),
+            .about = recording.about,
+            .last = static_cast<int>(recording.rounds.size()) - 1,
+            .legend = legend_of(recording.ranks),
+            .notes = text_of(recording),
+            .data = json_of(recording)};
   const double width = panel_width(recording.ranks) + 8;
   for (std::size_t round = 0; round < recording.rounds.size(); ++round) {
     Svg svg(width, panel_height(recording.ranks) + 4,
             round == 0 ? "before" : "round " + std::to_string(round));
     draw_round(svg, recording, round, 4, 0);
-    frames += "<div class=\"frame\"" + std::string(round > 0 ? " hidden" : "") + ">\n" +
-              svg.finish() + "</div>\n";
+    page.pictures += frame_of(svg.finish(), round == 0);
+    page.captions.push_back(round == 0
+                                ? "Before the first round: each rank has its own number."
+                                : std::to_string(recording.rounds[round].messages.size()) +
+                                      " messages; then the ranks are at most " +
+                                      short_number(recording.farthest(round)) +
+                                      " away from the mean " + short_number(recording.mean) + ".");
   }
-  return html_of(Page{.title = name_of(recording),
-                      .about = recording.about,
-                      .last = static_cast<int>(recording.rounds.size()) - 1,
-                      .pictures = std::move(frames),
-                      .notes = text_of(recording),
-                      .data = json_of(recording)});
+  return html_of(page);
 }
 
 }  // namespace show

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/show/panel.h"
 
 namespace trireme {
@@ -234,6 +235,23 @@ class Layout {
   double top_ = 0, width_ = 0;
 };
 
+std::vector<LegendEntry> legend_of(const plan::GraphPartition& partition) {
+  using Sample = LegendEntry::Sample;
+  std::vector<LegendEntry> entries = {
+      {Sample::Box,
+       {.stroke = "#444444", .width = 0.9, .fill = "#ffffff"},
+       "a block and its forward and backward time"},
+      {Sample::Line, {.stroke = "#666666", .width = 1.1}, "a value, to the blocks that read it"},
+      {Sample::Line,
+       {.stroke = "#888888", .width = 1, .dashes = "4 3"},
+       "a cut, and the bytes that cross it"}};
+  if (!partition.suggestions.empty())
+    entries.push_back({Sample::Box,
+                       {.stroke = "#d62728", .width = 2.2, .fill = "#ffffff"},
+                       "a block that should be split"});
+  return entries;
+}
+
 }  // namespace
 
 std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partition) {
@@ -245,13 +263,15 @@ std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partiti
   for (const plan::SplitAdvice& one : partition.suggestions) {
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));
   }
-  const double height =
-      layout.height() + 18 * static_cast<double>(partition.suggestions.size()) + 4;
+  const auto legend = legend_of(partition);
+  const double below = layout.height() + legend_height(legend, width - 2 * kMargin);
+  const double height = below + 18 * static_cast<double>(partition.suggestions.size()) + 8;
   Svg svg(width, height, text);
   svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
   svg.text(kMargin, 26, text, {.size = 16, .bold = true});
   layout.draw(svg);
-  double y = layout.height();
+  draw_legend(svg, legend, kMargin, layout.height(), width - 2 * kMargin);
+  double y = below;
   for (const plan::SplitAdvice& one : partition.suggestions) {
     y += 18;
     svg.text(kMargin, y - 6, one.why, {.size = 11, .fill = "#d62728"});

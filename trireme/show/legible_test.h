@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <regex>
 #include <string>
 #include <vector>
 
-#include "trireme/show/panel.h"
+#include "trireme/base/svg.h"
 
 namespace trireme {
 namespace {
@@ -17,18 +18,44 @@ struct Box {
   std::string text;
 };
 
-std::vector<Box> labels_of(const std::string& svg) {
-  static const std::regex label(
-      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" font-size=\"([0-9.]+)\"[^>]*text-anchor=\"(\\w+)\""
-      "[^>]*>([^<]*)</text>");
-  std::vector<Box> boxes;
-  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), label); it != std::sregex_iterator();
-       ++it) {
-    const double x = std::stod((*it)[1]), y = std::stod((*it)[2]), size = std::stod((*it)[3]);
-    const double width = show::text_width((*it)[5].str(), size);
-    const double left = (*it)[4] == "middle" ? x - width / 2 : x;
-    if (width > 0) boxes.push_back({left, left + width, y - 0.8 * size, y + 0.2 * size, (*it)[5]});
+double attribute_of(const std::string& element, const char* name) {
+  std::smatch found;
+  const std::regex pattern(std::string(" ") + name + "=\"(-?[0-9.]+)\"");
+  return std::regex_search(element, found, pattern) ? std::stod(found[1]) : 0;
+}
+
+// Labels of a piece of a document, which is drawn at x, y.
+void append_labels(const std::string& svg, double dx, double dy,
+                   const std::map<std::string, std::string>& symbols, std::vector<Box>& boxes) {
+  static const std::regex element(
+      "<text [^>]*text-anchor=\"(\\w+)\"[^>]*>([^<]*)</text>|"
+      "<use href=\"#([^\"]+)\"[^>]*/>");
+  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), element);
+       it != std::sregex_iterator(); ++it) {
+    const std::string one = it->str();
+    const double x = dx + attribute_of(one, "x"), y = dy + attribute_of(one, "y");
+    if ((*it)[3].matched) {
+      append_labels(symbols.at((*it)[3]), x, y, symbols, boxes);
+      continue;
+    }
+    const double size = attribute_of(one, "font-size"), width = text_width((*it)[2].str(), size);
+    const double left = (*it)[1] == "middle" ? x - width / 2 : (*it)[1] == "end" ? x - width : x;
+    if (width > 0 && one.find("rotate") == std::string::npos)
+      boxes.push_back({left, left + width, y - 0.8 * size, y + 0.2 * size, (*it)[2]});
   }
+}
+
+std::vector<Box> labels_of(std::string svg) {
+  const std::string begin = "<defs><g id=\"", end = "</g></defs>\n";
+  std::map<std::string, std::string> symbols;
+  for (std::size_t at = 0; (at = svg.find(begin, at)) != std::string::npos;) {
+    const std::size_t name = at + begin.size(), inside = svg.find('"', name);
+    const std::size_t last = svg.find(end, inside);
+    symbols[svg.substr(name, inside - name)] = svg.substr(inside + 2, last - inside - 2);
+    svg.erase(at, last + end.size() - at);
+  }
+  std::vector<Box> boxes;
+  append_labels(svg, 0, 0, symbols, boxes);
   return boxes;
 }
 

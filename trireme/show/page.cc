@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 
 #include "trireme/base/svg.h"
 
@@ -11,14 +12,22 @@ namespace show {
 namespace {
 
 constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; }
 body { font: 15px/1.5 Helvetica, Arial, "DejaVu Sans", sans-serif; margin: 24px; color: #222;
        background: #fff; }
 h1 { font-size: 19px; margin: 0 0 4px; }
 button { font: inherit; padding: 4px 14px; margin-right: 6px; }
-input { vertical-align: middle; width: 240px; }
+input { vertical-align: middle; width: 240px; margin-right: 12px; }
+#where { min-height: 3em; margin: 0; }
+#count { font-weight: 600; }
 .frame { margin: 14px 0; overflow-x: auto; }
-.frame svg { max-width: 100%; height: auto; }
+.frame svg, .legend svg { max-width: 100%; height: auto; }
+.symbols { position: absolute; width: 0; height: 0; overflow: hidden; }
 pre { background: #f5f5f5; padding: 10px; overflow-x: auto; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e2e2e2; background: #1c1c1c; }
+  pre { background: #2a2a2a; }
+}
 )";
 
 constexpr const char* kScript = R"(
@@ -26,6 +35,8 @@ const frames = [...document.querySelectorAll(".frame")];
 const since = [...document.querySelectorAll("[data-since]")];
 const at = [...document.querySelectorAll("[data-at]")];
 const last = Number(document.getElementById("round").max);
+const captions = JSON.parse(document.getElementById("captions").textContent);
+const first = Number(document.getElementById("round").dataset.first);
 const slider = document.getElementById("round"), playing = document.getElementById("play");
 let now = 0, timer = null;
 function show(k) {
@@ -35,6 +46,8 @@ function show(k) {
   since.forEach(e => see(e, Number(e.dataset.since) <= now));
   at.forEach(e => see(e, Number(e.dataset.at) === now));
   slider.value = now;
+  document.getElementById("count").textContent = `${slider.dataset.step} ${now + first} of ${last + first}`;
+  document.getElementById("where").textContent = captions[now] ?? "";
   document.body.dataset.round = now;
 }
 function pause() {
@@ -66,10 +79,6 @@ pause();
 show(0);
 )";
 
-}  // namespace
-
-namespace {
-
 // In JSON \/ is /: a name like "</script>" must not end the element.
 std::string inside_script(std::string data) {
   for (std::size_t at = 0; (at = data.find("</", at)) != std::string::npos; at += 3) {
@@ -78,7 +87,19 @@ std::string inside_script(std::string data) {
   return data;
 }
 
+std::string legend_of(const Page& page) {
+  if (page.legend.empty()) return {};
+  constexpr double kWidth = 900;
+  Svg svg(kWidth, legend_height(page.legend, kWidth), "legend");
+  draw_legend(svg, page.legend, 0, 0, kWidth);
+  return "<div class=\"legend\">\n" + svg.finish() + "</div>\n";
+}
+
 }  // namespace
+
+std::string frame_of(const std::string& svg, bool shown) {
+  return "<div class=\"frame\"" + std::string(shown ? "" : " hidden") + ">\n" + svg + "</div>\n";
+}
 
 std::string html_of(const Page& page) {
   const std::string title = svg_escaped(page.title), last = std::to_string(page.last);
@@ -89,14 +110,19 @@ std::string html_of(const Page& page) {
           "</p>\n<p><button id=\"back\">Back</button>";
   html += "<button id=\"play\">Play</button><button id=\"step\">Step</button>";
   html += "<input id=\"round\" type=\"range\" min=\"0\" max=\"" + last +
-          "\" value=\"0\" aria-label=\"" + svg_escaped(page.step) + "\"></p>\n" + page.pictures;
+          "\" value=\"0\" data-first=\"" + std::to_string(page.first) + "\" data-step=\"" +
+          svg_escaped(page.step) + "\" aria-label=\"" + svg_escaped(page.step) +
+          "\"><span id=\"count\"></span></p>\n";
+  html += "<p id=\"where\" aria-live=\"polite\"></p>\n" + legend_of(page) + page.pictures;
   html += "<pre>";
   for (std::size_t begin = 0; begin < page.notes.size();) {
     const std::size_t end = std::min(page.notes.find('\n', begin), page.notes.size());
     html += svg_escaped(page.notes.substr(begin, end - begin)) + "\n";
     begin = end + 1;
   }
-  html += "</pre>\n<script type=\"application/x-ndjson\" id=\"recording\">\n" +
+  html += "</pre>\n<script type=\"application/json\" id=\"captions\">" +
+          inside_script(nlohmann::json(page.captions).dump()) +
+          "</script>\n<script type=\"application/x-ndjson\" id=\"recording\">\n" +
           inside_script(page.data) + "</script>\n<script>" + kScript + "</script>\n";
   return html + "</body>\n</html>\n";
 }

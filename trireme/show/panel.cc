@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -21,6 +20,21 @@ namespace {
 
 constexpr double kSize = 11;
 constexpr double kRow = 34, kCell = 30, kTop = 44, kLane = 17;
+
+constexpr int kMostWritten = 8;      // ranks whose sums are written out
+constexpr double kWidestLabel = 48;  // of a cell, where there are more
+constexpr const char *kDone = "#e6f4e6", *kChanged = "#222222", *kSame = "#cccccc";
+
+// The frame of a cell: dark where it changed, green where it is as it must be in the end.
+SvgStyle frame_of(bool changed, bool done) {
+  return {.stroke = changed ? kChanged : kSame,
+          .width = changed ? 1.6 : 0.8,
+          .fill = done ? kDone : "#ffffff"};
+}
+
+std::string frame_id(bool changed, bool done) {
+  return std::string("frame") + (changed ? "-changed" : "") + (done ? "-done" : "");
+}
 
 /// A sender's line in a step: it covers rows first ... last in its lane.
 struct Bus {
@@ -59,23 +73,6 @@ std::string rank_label(const Recording& recording, int rank) {
 
 }  // namespace
 
-// Of DejaVu Sans, the widest of the faces that a viewer may pick.
-double text_width(std::string_view text, double size) {
-  double width = 0;
-  for (const char c : text) {
-    if (c == '+') {
-      width += 0.84;
-    } else if (std::string_view(",.;:()i lj'").find(c) != std::string_view::npos) {
-      width += 0.36;
-    } else if (std::isupper(static_cast<unsigned char>(c)) || c == 'm' || c == 'w') {
-      width += 0.8;
-    } else {
-      width += 0.637;
-    }
-  }
-  return width * size;
-}
-
 // Ten that differ well (Tableau), then hues around the circle.
 std::string colour_of(int rank, int ranks) {
   static constexpr std::array<const char*, 10> kTen = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
@@ -100,7 +97,8 @@ Panel::Panel(const Recording& recording) : recording_(recording) {
   for (const Step& step : recording.steps) {
     for (int rank = 0; rank < recording.ranks; ++rank) {
       for (const Cell& cell : step.cells[static_cast<std::size_t>(rank)]) {
-        cell_ = std::max(cell_, text_width(text_of(cell), kSize) + 12);
+        if (!cell.empty()) contents_.try_emplace(cell, "h" + std::to_string(contents_.size()));
+        cell_ = std::max(cell_, text_width(label_of(cell), kSize) + 12);
       }
       text_ = std::max(text_, text_width(sends_text(step, rank), kSize));
     }
@@ -111,28 +109,71 @@ Panel::Panel(const Recording& recording) : recording_(recording) {
   height_ = kTop + kRow * recording.ranks;
 }
 
+// As text_of(), or shorter where there are many ranks.
+std::string Panel::label_of(const Cell& cell) const {
+  if (recording_.ranks <= kMostWritten) return text_of(cell);
+  std::string text;
+  for (const Parts& parts : cell) {
+    std::string term;
+    for (std::size_t i = 0; i < parts.size();) {
+      std::size_t end = i + 1;
+      while (end < parts.size() && parts[end] == parts[end - 1] + 1) ++end;
+      term += (term.empty() ? "" : "+") + std::to_string(parts[i]);
+      if (end - i > 1) term += "-" + std::to_string(parts[end - 1]);
+      i = end;
+    }
+    text += (text.empty() ? "" : ", ") + term;
+  }
+  if (text_width(text, kSize) <= kWidestLabel) return text;
+  std::size_t count = 0;
+  for (const Parts& parts : cell) count += parts.size();
+  return std::to_string(count) + " parts";
+}
+
 bool Panel::done(int rank, int chunk, const Cell& cell) const {
   const Parts& want =
       recording_.want[static_cast<std::size_t>(rank)][static_cast<std::size_t>(chunk)];
   return !want.empty() && cell == Cell{want};
 }
 
-void Panel::draw_cell(Svg& svg, double x, double y, const Cell& cell, bool changed,
-                      bool is_done) const {
-  const double wide = cell_ - 4;
-  svg.rectangle(x, y, wide, kCell,
-                {.stroke = changed ? "#222222" : "#cccccc",
-                 .width = changed ? 1.6 : 0.8,
-                 .fill = is_done ? "#e6f4e6" : "#ffffff"},
-                3);
-  svg.text(x + wide / 2, y + 16, text_of(cell), {.size = kSize, .anchor = "middle"});
-  const double part = (wide - 8) / recording_.ranks;
-  for (const Parts& parts : cell) {
-    for (int rank : parts) {
-      svg.rectangle(x + 4 + part * rank, y + kCell - 8, part - 1, 5,
-                    {.fill = colour_of(rank, recording_.ranks)});
+void Panel::define(Svg& svg, const std::vector<int>& steps) const {
+  for (const bool changed : {false, true}) {
+    for (const bool is_done : {false, true}) {
+      svg.begin_symbol(frame_id(changed, is_done));
+      svg.rectangle(0, 0, cell_ - 4, kCell, frame_of(changed, is_done), 3);
+      svg.end_symbol();
     }
   }
+  const double part = (cell_ - 12) / recording_.ranks;
+  for (int rank = 0; rank < recording_.ranks; ++rank) {
+    svg.begin_symbol("part" + std::to_string(rank));
+    svg.rectangle(4 + part * rank, kCell - 8, part - 1, 5,
+                  {.fill = colour_of(rank, recording_.ranks)});
+    svg.end_symbol();
+  }
+  std::set<Cell> drawn = {{}};
+  for (const int step : steps) {
+    for (const auto& row : recording_.steps[static_cast<std::size_t>(step)].cells) {
+      for (const Cell& cell : row) {
+        if (drawn.insert(cell).second) define_content(svg, cell, contents_.at(cell));
+      }
+    }
+  }
+}
+
+void Panel::define_content(Svg& svg, const Cell& cell, const std::string& id) const {
+  svg.begin_symbol(id);
+  svg.text((cell_ - 4) / 2, 16, label_of(cell), {.size = kSize, .anchor = "middle"});
+  for (const Parts& parts : cell) {
+    for (const int rank : parts) svg.use("part" + std::to_string(rank));
+  }
+  svg.end_symbol();
+}
+
+void Panel::draw_cell(Svg& svg, double x, double y, const Cell& cell, bool changed,
+                      bool is_done) const {
+  svg.use(frame_id(changed, is_done), x, y);
+  if (!cell.empty()) svg.use(contents_.at(cell), x, y);
 }
 
 void Panel::draw_sends(Svg& svg, double x, double y, const Step& step) const {
@@ -155,10 +196,29 @@ void Panel::draw_sends(Svg& svg, double x, double y, const Step& step) const {
   }
 }
 
-void Panel::draw(Svg& svg, double x, double y, int index) const {
+std::vector<LegendEntry> Panel::legend() const {
+  using Sample = LegendEntry::Sample;
+  std::vector<LegendEntry> entries = {
+      {Sample::Box, frame_of(true, false), "thick frame: changed in this round"},
+      {Sample::Box, frame_of(false, true), "green: as it must be in the end"},
+      {Sample::Box,
+       {.fill = "#4e79a7"},
+       "coloured strip: whose parts the cell holds, rank 0 leftmost"},
+      {Sample::Arrow, {.stroke = "#4e79a7", .width = 1.8}, "from the sender to each receiver"}};
+  if (recording_.ranks > kMostWritten)
+    entries.push_back({Sample::None, {}, "0-3: 0+1+2+3; 9 parts: the strip shows whose"});
+  return entries;
+}
+
+void Panel::draw(Svg& svg, double x, double y, int index, std::string_view note) const {
   const auto at = static_cast<std::size_t>(index);
   const Step& step = recording_.steps[at];
-  svg.text(x, y + 16, step_title(recording_, index), {.size = 14, .bold = true});
+  const std::string title = step_title(recording_, index);
+  svg.text(x, y + 16, title, {.size = 14, .bold = true});
+  if (!note.empty()) {
+    svg.text(x + 1.1 * text_width(title, 14) + 12, y + 16, note,
+             {.size = kSize, .fill = "#555555"});
+  }
   for (int chunk = 0; chunk < recording_.num_chunks; ++chunk) {
     svg.text(x + label_ + cell_ * chunk + (cell_ - 4) / 2, y + kTop - 7,
              "chunk " + std::to_string(chunk),

@@ -1,10 +1,13 @@
 // One round of a recording as a drawing of known size, which a page may hold several of. Pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/show/recording.h"
 
 namespace trireme {
@@ -17,19 +20,25 @@ class Panel {
   explicit Panel(const Recording& recording);
   double width() const noexcept { return width_; }
   double height() const noexcept { return height_; }
-  void draw(Svg& svg, double x, double y, int step) const;
+  /// What the marks of a panel mean.
+  std::vector<LegendEntry> legend() const;
+  /// What the panels of these steps have in common. Once in a document, before they are drawn.
+  void define(Svg& svg, const std::vector<int>& steps) const;
+  /// `note` stands beside the title.
+  void draw(Svg& svg, double x, double y, int step, std::string_view note = {}) const;
 
  private:
+  void define_content(Svg& svg, const Cell& cell, const std::string& id) const;
   void draw_cell(Svg& svg, double x, double y, const Cell& cell, bool changed, bool done) const;
   void draw_sends(Svg& svg, double x, double y, const Step& step) const;
+  std::string label_of(const Cell& cell) const;
   bool done(int rank, int chunk, const Cell& cell) const;
 
   const Recording& recording_;
+  std::map<Cell, std::string> contents_;  // what cells hold, and the symbol that draws it
   double label_ = 0, cell_ = 0, lanes_ = 0, text_ = 0, width_ = 0, height_ = 0;
 };
 
-/// About how wide `text` gets in a sans-serif of `size`; rather too much than too little.
-double text_width(std::string_view text, double size);
 /// "#1f77b4": the colour of a rank among `ranks`.
 std::string colour_of(int rank, int ranks);
 

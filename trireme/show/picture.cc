@@ -1,12 +1,16 @@
 #include "trireme/show/picture.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/show/json.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
@@ -50,28 +54,101 @@ int columns_for(const Panel& panel, int panels) {
   return columns;
 }
 
+// How many chunks each rank sends and receives, and how many of those replace what it held.
+std::vector<std::array<int, 3>> traffic_of(const Recording& recording, int step) {
+  std::vector<std::array<int, 3>> traffic(static_cast<std::size_t>(recording.ranks));
+  std::set<std::array<int, 3>> counted;  // a chunk may travel as several terms
+  for (const Message& one : recording.steps[static_cast<std::size_t>(step)].messages) {
+    if (!counted.insert({one.from, one.to, one.chunk}).second) continue;
+    ++traffic[static_cast<std::size_t>(one.from)][0];
+    ++traffic[static_cast<std::size_t>(one.to)][1];
+    traffic[static_cast<std::size_t>(one.to)][2] += one.copy ? 1 : 0;
+  }
+  return traffic;
+}
+
+// A panel of the sheet, and the last of the rounds behind it that are left out (itself: none).
+struct Shown {
+  int step = 0, until = 0;
+};
+
+// All steps of a small recording. Of a large one, the first two and the last of each run of rounds
+// with the same traffic.
+std::vector<Shown> shown_steps(const Recording& recording) {
+  constexpr int kMostCells = 1200;
+  const int last = recording.rounds();
+  std::vector<Shown> shown;
+  const bool all = (last + 1) * recording.ranks * recording.num_chunks <= kMostCells;
+  for (int step = 0; step <= last; ++step) {
+    shown.push_back({step, step});
+    if (all || step == 0) continue;
+    const auto traffic = traffic_of(recording, step);
+    int end = step;
+    while (end < last && traffic_of(recording, end + 1) == traffic) ++end;
+    if (traffic_of(recording, step - 1) != traffic || end - step < 3) continue;
+    shown.back().until = end - 1;
+    step = end - 1;
+  }
+  return shown;
+}
+
+std::string note_of(const Shown& shown) {
+  if (shown.until == shown.step) return {};
+  return "rounds " + std::to_string(shown.step + 1) + " to " + std::to_string(shown.until) +
+         " are left out: every rank sends as many chunks in them as here";
+}
+
+// "Rank 0 sends chunk 1 to rank 1. ...", of many ranks how many messages.
+std::string caption_of(const Recording& recording, int index) {
+  if (index == 0) return "Before the first round: what each rank brings.";
+  const Step& step = recording.steps[static_cast<std::size_t>(index)];
+  std::string text;
+  for (int rank = 0; recording.ranks <= 4 && rank < recording.ranks; ++rank) {
+    const std::string sends = sends_text(step, rank);
+    if (sends.empty()) continue;
+    text += (text.empty() ? "" : ". ") + std::string("Rank ") + std::to_string(rank) + " sends " +
+            sends;
+  }
+  if (text.empty()) {
+    const auto adding = std::count_if(step.added.begin(), step.added.end(),
+                                      [](std::size_t bytes) { return bytes > 0; });
+    text = std::to_string(step.messages.size()) +
+           (step.messages.size() == 1 ? " message, " : " messages, ") + std::to_string(adding) +
+           (adding == 1 ? " rank adds" : " ranks add");
+  }
+  return text + ".";
+}
+
 }  // namespace
 
 std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {
   const Panel panel(recording);
-  const int panels = recording.rounds() + 1;
+  const std::vector<Shown> shown = shown_steps(recording);
+  const int panels = static_cast<int>(shown.size());
   const int columns = columns_for(panel, panels), rows = (panels + columns - 1) / columns;
-  const auto notes = notes_of(footer(recording, link, bytes));
-  const double top = kMargin + 52, label = 72;
-  const double grid = columns * (panel.width() + kGap) - kGap;
-  double wide = std::max(grid, text_width(recording.about, 12));
+  auto notes = notes_of(footer(recording, link, bytes));
+  if (panels <= recording.rounds())
+    notes.push_back({"all", "trireme show with --html FILE writes a page that plays every round"});
+  const double label = 72;
+  double wide = std::max(columns * (panel.width() + kGap) - kGap, text_width(recording.about, 12));
   for (const Note& note : notes) wide = std::max(wide, label + text_width(note.text, 12));
-  const double width = 2 * kMargin + wide;
-  const double below = top + rows * (panel.height() + kGap);
+  const double width = 2 * kMargin + wide, top = kMargin + 46;
+  const double grids = top + legend_height(panel.legend(), wide) + 10;
+  const double below = grids + rows * (panel.height() + kGap);
   const double height = below + kLine * static_cast<double>(notes.size()) + kMargin;
   Svg svg(width, height, name_of(recording));
   svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
   svg.text(kMargin, kMargin + 14, name_of(recording), {.size = 16, .bold = true});
   svg.text(kMargin, kMargin + 33, recording.about, {.size = 12, .fill = "#555555"});
+  draw_legend(svg, panel.legend(), kMargin, top, wide);
+  std::vector<int> steps;
+  for (const Shown& one : shown) steps.push_back(one.step);
+  panel.define(svg, steps);
   // Down the columns: the eye follows the rounds from top to bottom.
-  for (int step = 0; step < panels; ++step) {
-    panel.draw(svg, kMargin + (step / rows) * (panel.width() + kGap),
-               top + (step % rows) * (panel.height() + kGap), step);
+  for (int i = 0; i < panels; ++i) {
+    const Shown& one = shown[static_cast<std::size_t>(i)];
+    panel.draw(svg, kMargin + (i / rows) * (panel.width() + kGap),
+               grids + (i % rows) * (panel.height() + kGap), one.step, note_of(one));
   }
   for (std::size_t i = 0; i < notes.size(); ++i) {
     const double y = below + kLine * static_cast<double>(i + 1) - 4;
@@ -83,19 +160,24 @@ std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::
 
 std::string html_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {
   const Panel panel(recording);
-  std::string frames;
-  for (int step = 0; step <= recording.rounds(); ++step) {
+  Page page{.title = name_of(recording),
+            .about = recording.about,
+            .last = recording.rounds(),
+            .legend = panel.legend(),
+            .notes = footer(recording, link, bytes),
+            .data = json_of(recording, link, bytes)};
+  std::vector<int> steps(static_cast<std::size_t>(recording.rounds()) + 1);
+  std::iota(steps.begin(), steps.end(), 0);
+  Svg symbols(0, 0, "");
+  panel.define(symbols, steps);
+  page.pictures = "<div class=\"symbols\">\n" + symbols.finish() + "</div>\n";
+  for (const int step : steps) {
     Svg svg(panel.width() + 4, panel.height() + 4, step_title(recording, step));
     panel.draw(svg, 2, 0, step);
-    frames += "<div class=\"frame\"" + std::string(step > 0 ? " hidden" : "") + ">\n" +
-              svg.finish() + "</div>\n";
+    page.pictures += frame_of(svg.finish(), step == 0);
+    page.captions.push_back(caption_of(recording, step));
   }
-  return html_of(Page{.title = name_of(recording),
-                      .about = recording.about,
-                      .last = recording.rounds(),
-                      .pictures = std::move(frames),
-                      .notes = footer(recording, link, bytes),
-                      .data = json_of(recording, link, bytes)});
+  return html_of(page);
 }
 
 }  // namespace show

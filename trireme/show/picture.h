@@ -3,7 +3,8 @@
 // A round is a grid (rows are ranks, columns chunks; a cell's text says whose parts it holds, the
 // strip below it shows them as colours; a dark border: changed in this round; green: as it must be
 // in the end) and, beside it, one line per sender: a dot where it starts, an arrow head at each
-// receiver. Pure functions.
+// receiver. The legend in the picture says so. Of many rounds in a row that send alike the SVG has
+// the first two and the last; the page has them all. Pure functions.
 #pragma once
 
 #include <cstddef>

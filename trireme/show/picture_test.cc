@@ -15,6 +15,7 @@
 #include "trireme/show/json.h"
 #include "trireme/show/legible_test.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/text.h"
 
 namespace trireme {
 namespace {
@@ -34,6 +35,52 @@ TEST(Picture, LabelsOfEveryAlgorithmStandApart) {
       }
     }
   }
+}
+
+// A ring of 16 was 7.5 MB: every cell of every round with its strip.
+TEST(Picture, LargeOnesAreSmallFilesWithTheFirstAndLastOfEqualRounds) {
+  for (comm::OpKind kind : drawn_kinds()) {
+    for (const auto* entry : comm::algorithms_of(kind)) {
+      for (int ranks : {16, 20}) {
+        SCOPED_TRACE(title_of(kind) + " " + entry->name + " " + std::to_string(ranks));
+        const Recording recording =
+            record({.kind = kind, .algorithm = entry->name, .ranks = ranks, .hosts = 4});
+        const std::string svg = svg_of(recording, plan::kDefaultLink, 1 << 20);
+        EXPECT_LT(svg.size(), 500'000u);
+        for (const int step : {1, recording.rounds()})
+          EXPECT_NE(svg.find(step_title(recording, step)), std::string::npos);
+      }
+    }
+  }
+  const Recording ring =
+      record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 16});
+  const std::string svg = svg_of(ring, plan::kDefaultLink, 1 << 20);
+  for (const char* part : {"rounds 3 to 14 are left out", "round 15 of 30", "round 16 of 30"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  expect_legible(svg);
+  EXPECT_LT(html_of(ring, plan::kDefaultLink, 1 << 20).size(), 1'500'000u);
+}
+
+TEST(Picture, SaysWhatItsMarksMean) {
+  const Recording ring = record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 3});
+  for (const std::string& text :
+       {svg_of(ring, plan::kDefaultLink, 1 << 20), html_of(ring, plan::kDefaultLink, 1 << 20)}) {
+    EXPECT_THAT(text, HasSubstr("thick frame: changed in this round"));
+    EXPECT_THAT(text, HasSubstr("green: as it must be in the end"));
+    EXPECT_THAT(text, HasSubstr("a message costs α = 25 us"));
+  }
+}
+
+TEST(Picture, PageSaysWhatHappensInEachRound) {
+  const Recording ring = record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 3});
+  const std::string page = html_of(ring, plan::kDefaultLink, 1 << 20);
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(page, found, std::regex("id=\"captions\">([^\n]*)</script>")));
+  const auto captions = nlohmann::json::parse(found[1].str());
+  ASSERT_EQ(captions.size(), 5u);
+  EXPECT_EQ(captions[1],
+            "Rank 0 sends chunk 0 to rank 1. Rank 1 sends chunk 1 to rank 2. Rank 2 "
+            "sends chunk 2 to rank 0.");
 }
 
 TEST(Picture, ColoursOfRanksDiffer) {

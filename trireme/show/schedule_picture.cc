@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "trireme/base/svg.h"
+#include "trireme/base/svg_legend.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
 
@@ -39,6 +41,32 @@ const char* colour_of(ActionKind kind) {
   return kLooks[0].colour;  // of an F+B: its left half
 }
 
+bool has(const DrawnSchedule& drawn, ActionKind kind) {
+  for (const auto& passes : drawn.timeline.ranks) {
+    for (const auto& one : passes) {
+      const bool pair = one.action.kind == ActionKind::ForwardBackward;
+      if (one.action.kind == kind || (pair && kind == ActionKind::Backward)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<LegendEntry> legend_of(const DrawnSchedule& drawn) {
+  std::vector<LegendEntry> entries;
+  for (const Look& look : kLooks) {
+    if (!has(drawn, look.kind)) continue;
+    entries.push_back(
+        {.style = {.stroke = "#888888", .width = 0.6, .fill = look.colour}, .text = look.what});
+  }
+  entries.push_back(
+      {.style = {.stroke = "#cccccc", .width = 0.6, .fill = "#ffffff"}, .text = "idle"});
+  entries.push_back({.style = {.stroke = "#8c6bb1", .width = 0.8, .fill = "#dadaeb"},
+                     .text = "live: micro-batches whose activations the rank keeps, and the most"});
+  entries.push_back(
+      {.sample = LegendEntry::Sample::None, .text = "F1.2, or 2 alone: stage 1, micro-batch 2"});
+  return entries;
+}
+
 class Picture {
  public:
   /// `moments`: empty, or when the page's steps are; boxes are then marked with theirs.
@@ -63,44 +91,39 @@ class Picture {
   double scale() const { return scale_; }
   void set_scale(double scale) { scale_ = scale; }
   double width() const { return label_ + end_ * scale_ + live_; }
-  double height() const { return kLegend + kRow * drawn_.schedule.ranks(); }
+  double height() const { return kRow * drawn_.schedule.ranks(); }
 
   void draw(Svg& svg, double x, double y) const {
-    draw_legend(svg, x, y);
+    const std::set<ActionKind> short_kinds = shortened();
     for (int rank = 0; rank < drawn_.schedule.ranks(); ++rank) {
-      const double top = y + kLegend + kRow * rank;
+      const double top = y + kRow * rank;
       svg.text(x, top + kBox / 2 + 4, "rank " + std::to_string(rank), {.size = 11});
-      draw_passes(svg, x + label_, top, rank);
+      draw_passes(svg, x + label_, top, rank, short_kinds);
       draw_live(svg, x + label_, top + kBox + 2, rank);
     }
     for (std::size_t k = 0; k < moments_.size(); ++k) {
       const double at = x + label_ + moments_[k] * scale_;
       svg.begin_group("data-at", static_cast<int>(k));
-      svg.line(at, y + kLegend - 4, at, y + height(), {.stroke = "#e15759", .width = 1.5});
+      svg.line(at, y - 4, at, y + height(), {.stroke = "#e15759", .width = 1.5});
       svg.end_group();
     }
   }
 
  private:
-  static constexpr double kLegend = 30;
-
-  void draw_legend(Svg& svg, double x, double y) const {
-    for (const Look& look : kLooks) {
-      const bool used = std::any_of(
-          drawn_.timeline.ranks.begin(), drawn_.timeline.ranks.end(), [&](const auto& passes) {
-            return std::any_of(passes.begin(), passes.end(), [&](const plan::TimedAction& one) {
-              const bool pair = one.action.kind == ActionKind::ForwardBackward;
-              return one.action.kind == look.kind || (pair && look.kind == ActionKind::Backward);
-            });
-          });
-      if (!used) continue;
-      svg.rectangle(x, y + 2, 14, 12, {.stroke = "#888888", .width = 0.6, .fill = look.colour});
-      svg.text(x + 19, y + 12, look.what, {.size = 11});
-      x += 19 + text_width(look.what, 11) + 14;
+  // Kinds of passes of which one's whole name does not fit: all of them have their number alone.
+  std::set<ActionKind> shortened() const {
+    std::set<ActionKind> kinds;
+    for (const auto& passes : drawn_.timeline.ranks) {
+      for (const auto& [action, begin, end] : passes) {
+        if (text_width(plan::text_of(action), kSize) > (end - begin) * scale_ - 2)
+          kinds.insert(action.kind);
+      }
     }
+    return kinds;
   }
 
-  void draw_passes(Svg& svg, double x, double y, int rank) const {
+  void draw_passes(Svg& svg, double x, double y, int rank,
+                   const std::set<ActionKind>& shortened) const {
     for (const auto& [action, begin, end] : drawn_.timeline.ranks[static_cast<std::size_t>(rank)]) {
       const double left = x + begin * scale_, wide = (end - begin) * scale_;
       if (wide <= 0) continue;
@@ -118,15 +141,16 @@ class Picture {
         colour = "none";
       }
       svg.rectangle(left, y, wide, kBox, {.stroke = "#888888", .width = 0.6, .fill = colour});
-      draw_label(svg, left + wide / 2, y + kBox / 2 + 4, wide, action);
+      draw_label(svg, left + wide / 2, y + kBox / 2 + 4, wide, action,
+                 !shortened.contains(action.kind));
       if (!moments_.empty()) svg.end_group();
     }
   }
 
-  // Its whole name, the micro-batch alone, or nothing: what fits.
-  void draw_label(Svg& svg, double x, double y, double wide, const plan::Action& action) const {
-    std::string label = plan::text_of(action);
-    if (text_width(label, kSize) > wide - 2) label = std::to_string(action.microbatch);
+  // Its whole name, the micro-batch alone, or nothing where that does not fit.
+  void draw_label(Svg& svg, double x, double y, double wide, const plan::Action& action,
+                  bool whole) const {
+    const std::string label = whole ? plan::text_of(action) : std::to_string(action.microbatch);
     if (text_width(label, kSize) > wide - 2) return;
     svg.text(x, y, label, {.size = kSize, .fill = "#222222", .anchor = "middle"});
   }
@@ -169,27 +193,29 @@ Notes notes_of(const std::string& text) {
   return notes;
 }
 
-// A sheet with a title, pictures below one another, each under its line, and notes.
+// A sheet with a title, the legend, pictures below one another, each under its line, and notes.
 std::string sheet(const std::string& title,
                   const std::vector<std::pair<std::string, const Picture*>>& pictures,
-                  const Notes& notes) {
+                  const std::vector<LegendEntry>& legend, const Notes& notes) {
   const double label = 76;
-  double wide = std::max(text_width(title, 16), 520.0), height = kMargin + 28;
+  double wide = std::max(text_width(title, 16), 520.0);
   for (const auto& [about, picture] : pictures) {
     wide = std::max({wide, picture->width(), text_width(about, 12)});
-    height += 20 + picture->height();
   }
   for (const auto& note : notes) wide = std::max(wide, label + text_width(note.second, 12));
-  height += 6 + kLine * static_cast<double>(notes.size()) + kMargin;
+  double height = kMargin + 28 + legend_height(legend, wide) + 6 +
+                  kLine * static_cast<double>(notes.size()) + kMargin;
+  for (const auto& [about, picture] : pictures) height += 24 + picture->height();
   const double width = 2 * kMargin + wide;
   Svg svg(width, height, title);
   svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
   svg.text(kMargin, kMargin + 14, title, {.size = 16, .bold = true});
-  double y = kMargin + 28;
+  draw_legend(svg, legend, kMargin, kMargin + 24, wide);
+  double y = kMargin + 28 + legend_height(legend, wide);
   for (const auto& [about, picture] : pictures) {
-    svg.text(kMargin, y + 5, about, {.size = 12, .fill = "#555555"});
-    picture->draw(svg, kMargin, y + 20);
-    y += 20 + picture->height();
+    svg.text(kMargin, y + 9, about, {.size = 12, .fill = "#555555"});
+    picture->draw(svg, kMargin, y + 24);
+    y += 24 + picture->height();
   }
   y += 6;
   for (std::size_t i = 0; i < notes.size(); ++i) {
@@ -204,7 +230,8 @@ std::string sheet(const std::string& title,
 
 std::string svg_of(const DrawnSchedule& drawn) {
   const Picture picture(drawn, {});
-  return sheet(name_of(drawn), {{drawn.about, &picture}}, notes_of(footer(drawn)));
+  return sheet(name_of(drawn), {{drawn.about, &picture}}, legend_of(drawn),
+               notes_of(footer(drawn)));
 }
 
 std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
@@ -214,22 +241,27 @@ std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
   const double scale = std::min(first.scale(), second.scale());
   first.set_scale(scale);
   second.set_scale(scale);
-  return sheet(name_of(above), {{above.about, &first}, {below.about, &second}}, notes_of(notes));
+  return sheet(name_of(above), {{above.about, &first}, {below.about, &second}}, legend_of(above),
+               notes_of(notes));
 }
 
 std::string html_of(const DrawnSchedule& drawn) {
   const auto steps = moments(drawn);
   const Picture picture(drawn, steps);
-  Svg svg(picture.width() + 4, picture.height() + 4, name_of(drawn));
-  picture.draw(svg, 2, 0);
-  return html_of(Page{.title = name_of(drawn),
-                      .about = drawn.about,
-                      .last = static_cast<int>(steps.size()) - 1,
-                      .step = "moment",
-                      .pictures = "<div class=\"frame\">\n" + svg.finish() + "</div>\n",
-                      .notes = footer(drawn),
-                      .data = json_of(drawn),
-                      .milliseconds = 400});
+  Svg svg(picture.width() + 4, picture.height() + 8, name_of(drawn));
+  picture.draw(svg, 2, 4);
+  Page page{.title = name_of(drawn),
+            .about = drawn.about,
+            .last = static_cast<int>(steps.size()) - 1,
+            .step = "moment",
+            .first = 1,
+            .legend = legend_of(drawn),
+            .pictures = frame_of(svg.finish(), true),
+            .notes = footer(drawn),
+            .data = json_of(drawn),
+            .milliseconds = 400};
+  for (const double moment : steps) page.captions.push_back(moment_text(drawn, moment));
+  return html_of(page);
 }
 
 }  // namespace show

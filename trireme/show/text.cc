@@ -143,8 +143,10 @@ std::string footer(const Recording& recording, const plan::LinkCost& link, std::
           buffers(all) + " S\n";
   text += "formula   " + formula_of(shape) + "\n";
   text += "time      " + seconds_text(shape.seconds(link, static_cast<double>(bytes))) +
-          " for S = " + size_text(bytes) + " where α = " + seconds_text(link.alpha) +
-          ", 1/β = " + rate_text(link.beta) + ", 1/γ = " + rate_text(link.gamma) + "\n";
+          " for S = " + size_text(bytes) +
+          " where a message costs α = " + seconds_text(link.alpha) +
+          ", the link carries 1/β = " + rate_text(link.beta) +
+          ", a rank adds 1/γ = " + rate_text(link.gamma) + "\n";
   if (holds_terms_apart(recording)) {
     text +=
         "0, 2      two terms that are not added yet: only siblings of the tree sum are "
