@@ -75,32 +75,6 @@ inline std::ostream& operator<<(std::ostream& out, const Killing& killing) {
   return out << killing.name() << ", rank " << killing.victim << " at place " << killing.place;
 }
 
-inline std::vector<std::string> all_reduces() {
-  return {"naive", "ring",        "all_pairs",        "central",
-          "tree",  "double_tree", "halving_doubling", "hierarchical"};
-}
-
-/// Whose ranks reach one another's memory directly where the transport allows it.
-inline std::vector<std::string> movers() {
-  return {"broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"};
-}
-
-/// Those that read memory which is not mapped; the other movers stage it.
-inline std::vector<std::string> readers() { return {"reduce_scatter", "reduce", "all_to_all_v"}; }
-
-/// Each algorithm of the collectives beside all_reduce, and what is made of several of them.
-inline std::vector<std::string> other_rounds() {
-  return {"broadcast.binomial", "broadcast.chain", "all_gather.pairwise",
-          "reduce.tree",        "reduce.pairwise", "reduce_scatter.pairwise",
-          "gather.central",     "scatter.central", "all_to_all.pairwise",
-          "all_to_all.naive",   "all_reduce_many", "all_to_all_v",
-          "send_recv",          "barrier"};
-}
-
-inline std::vector<std::string> shared_results() {
-  return {"allocate_shared", "all_reduce_shared", "broadcast_shared", "all_gather_shared"};
-}
-
 // Kills the victim at the planned place.
 class Killer {
  public:

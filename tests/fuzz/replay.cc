@@ -1,6 +1,6 @@
 // Runs one fuzzer without libFuzzer: over its corpus and seeded corruptions of it. What every build
 // can do in a second or two, also under g++'s sanitizers; the search itself is `make soak`'s.
-// usage: replay.NAME CORPUS-FOLDER [SEED]
+// usage: replay.NAME CORPUS-FOLDER [SEED [ROUNDS]]
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   std::printf("%zu inputs, seed %lu\n", corpus.size(), seed);
   for (const auto& input : corpus) LLVMFuzzerTestOneInput(input.data(), input.size());
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 3000; ++round) {
+  const long rounds = argc > 3 ? std::atol(argv[3]) : 3000;
+  for (long round = 0; round < rounds; ++round) {
     auto input = corpus[random() % corpus.size()];
     for (std::uint64_t change = random() % 8; change > 0; --change) {
       const std::size_t at = input.empty() ? 0 : random() % input.size();

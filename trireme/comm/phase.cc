@@ -13,8 +13,11 @@ std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
 void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
   const Work work = engine_->transport().send(peer, tag, bytes);
   ++open_;
-  work.on_settled(
-      [self = shared_from_this(), peer](const auto& error) { self->settle(peer, error); });
+  engine_->expect(peer, 1);  // to take it
+  work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
+    if (!error) self->engine_->expect(peer, -1);
+    self->settle(peer, error);
+  });
 }
 
 void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,

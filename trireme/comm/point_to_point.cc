@@ -52,9 +52,13 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
         self->trace_->agreed(call->times);
       });
     }
-    Work::all(works).on_settled([guard, end](const std::exception_ptr& error) {
-      if (guard(error)) end();
-    });
+    expect(peer, 1);  // to take them
+    Work::all(works).on_settled(
+        [self = shared_from_this(), guard, end, peer](const std::exception_ptr& error) {
+          if (!guard(error)) return;
+          self->expect(peer, -1);
+          end();
+        });
     return;
   }
   expect(peer, 1);

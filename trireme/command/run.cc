@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/command/command.h"
+#include "trireme/command/parse.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -51,7 +52,9 @@ void rename_examples(CLI::App& app, const std::string& name) {
   for (CLI::App* below : app.get_subcommands({})) rename_examples(*below, name);
 }
 
-int parse_and_run(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+std::optional<int> parse(CLI::App& app, const Invocation& invocation) {
   try {
     std::vector<std::string> arguments = arguments_of(invocation.argc, invocation.argv);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
@@ -61,10 +64,8 @@ int parse_and_run(CLI::App& app, Invocation& invocation) {
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error);
   }
-  return invocation.action();
+  return std::nullopt;
 }
-
-}  // namespace
 
 void say(bool json, std::string_view text) {
   std::fprintf(json ? stderr : stdout, "%.*s\n", static_cast<int>(text.size()), text.data());
@@ -82,7 +83,8 @@ int run(int argc, char** argv, const std::string& name, const std::string& about
     Invocation invocation{.argc = argc, .argv = argv, .action = nullptr};
     for (const AddCommand& add : commands) add(app, invocation);
     rename_examples(app, name);
-    return parse_and_run(app, invocation);
+    if (const std::optional<int> code = parse(app, invocation)) return *code;
+    return invocation.action();
   } catch (...) {
     const ErrorReport report = describe(std::current_exception());
     std::fprintf(stderr, "error: %s\n", report.sentence.c_str());

@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <system_error>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
-#include "trireme/format/gzip.h"
 #include "trireme/input/random_below.h"
 #include "trireme/input/sampler.h"
 
@@ -18,9 +14,6 @@ inline namespace v0 {
 namespace input {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 constexpr std::int64_t kPlane = kImageSide * kImageSide;
 constexpr std::int64_t kPad = 4;
 constexpr std::uint64_t kCropStream = 2;  // apart from the streams of epoch_order and text windows
@@ -41,74 +34,7 @@ const Tables& normalized() {
   return tables;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "data", .advice = advice});
-}
-
-std::string read_records(const std::string& path) {
-  std::string records = format::read_gzip(path, kMostBytes);
-  const auto bytes = static_cast<std::int64_t>(records.size());
-  const std::string advice = "data.path takes CIFAR-10's binary version.";
-  if (bytes == 0 || bytes % kImageRecord != 0)
-    refuse(path + " has " + std::to_string(bytes) + " bytes, no whole number of records of " +
-               std::to_string(kImageRecord),
-           advice);
-  for (std::int64_t at = 0; at < bytes; at += kImageRecord) {
-    const auto label = static_cast<unsigned char>(records[static_cast<std::size_t>(at)]);
-    if (label >= kImageClasses)
-      refuse(path + ": record " + std::to_string(at / kImageRecord) + " has the label " +
-                 std::to_string(label),
-             advice);
-  }
-  return records;
-}
-
-bool is_records(const std::string& name) {
-  return name.ends_with(".bin") || name.ends_with(".bin.gz");
-}
-
-void read_folder(const std::string& path, Corpus& corpus) {
-  std::vector<std::string> names;
-  std::error_code failure;
-  for (fs::directory_iterator entry(path, failure); !failure && entry != fs::directory_iterator();
-       entry.increment(failure))
-    if (is_records(entry->path().filename().string()))
-      names.push_back(entry->path().filename().string());
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
-    const bool train = name.starts_with("data_batch"), test = name.starts_with("test");
-    if (!train && !test) continue;
-    (train ? corpus.train : corpus.validation) += read_records(path + "/" + name);
-    ++corpus.num_files;
-  }
-  if (corpus.train.empty() || corpus.validation.empty())
-    refuse(path + " lacks " + (corpus.train.empty() ? "data_batch*.bin" : "test*.bin"),
-           "data.path takes the folder of CIFAR-10's binary version (.bin or .bin.gz).");
-}
-
-void read_file(const std::string& path, Corpus& corpus) {
-  const std::string records = read_records(path);
-  const auto count = static_cast<std::int64_t>(records.size()) / kImageRecord;
-  if (count < 2) refuse(path + " has one record", "Give a file with more.");
-  const auto train = static_cast<std::size_t>((count - (count + 9) / 10) * kImageRecord);
-  corpus.train = records.substr(0, train);
-  corpus.validation = records.substr(train);
-  corpus.num_files = 1;
-}
-
 }  // namespace
-
-Corpus load_images(const std::string& path) {
-  if (path.empty())
-    refuse("no images were given", "Set data.path (--data) to a folder or file of CIFAR-10.");
-  Corpus corpus;
-  corpus.source = path;
-  std::error_code failure;
-  if (!fs::exists(path, failure)) refuse("there is no file or folder " + path, "Check data.path.");
-  fs::is_directory(path, failure) ? read_folder(path, corpus) : read_file(path, corpus);
-  set_hash(corpus);
-  return corpus;
-}
 
 ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void> owner,
                            Options options)

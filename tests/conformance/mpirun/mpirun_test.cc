@@ -6,11 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -23,7 +27,9 @@
 namespace trireme {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int exit_code = -1;
@@ -97,6 +103,55 @@ TEST_P(Mpirun, RanksAreOneJobOverEveryTransport) {
       EXPECT_THAT(outcome.text, HasSubstr("rank " + std::to_string(rank) + " of " +
                                           std::to_string(one.ranks) + " is done"));
     }
+  }
+}
+
+// The sockets of this process that listen beyond loopback, as the kernel names them.
+std::vector<std::string> listening() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    own.insert(std::filesystem::read_symlink(entry.path(), closed).string());
+  }
+  std::vector<std::string> found;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line, number, address, remote, state, skipped, inode;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      words >> number >> address >> remote >> state;
+      for (int i = 0; i < 5; ++i) words >> skipped;
+      words >> inode;
+      const std::string host = address.substr(0, address.find(':'));
+      const bool loopback = host.ends_with("0100007F") ||  // also as ::ffff:127.0.0.1
+                            host == "00000000000000000000000001000000";
+      if (state == "0A" && !loopback && own.contains("socket:[" + inode + "]"))
+        found.push_back(address + " " + inode);
+    }
+  }
+  return found;
+}
+
+TRIREME_PROCESS(listens) {
+  const auto before = listening();  // what mpirun left open
+  Job job(argc, argv);
+  barrier(job.world());
+  for (const std::string& one : listening()) {
+    if (std::find(before.begin(), before.end(), one) == before.end())
+      std::printf("listens on %s\n", one.c_str());
+  }
+  std::printf("looked\n");
+  barrier(job.world());
+  return 0;
+}
+
+TEST_P(Mpirun, RanksOfOneHostListenOnLoopbackAlone) {
+  for (const char* transport : {"shm", "tcp", "mpi"}) {
+    const Outcome outcome =
+        mpirun(GetParam(), 2, "listens", std::string("TRIREME_COMM_TRANSPORT=") + transport);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, AllOf(HasSubstr("looked"), Not(HasSubstr("listens on"))));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -107,11 +108,31 @@ Loaded load() {
          "Build it with the mpicc of your MPI (make mpi MPICC=mpicc), or use `trireme launch`.");
 }
 
+bool equal_variables(const char* one, const char* other) {
+  const char* const a = std::getenv(one);
+  const char* const b = std::getenv(other);
+  return a && b && std::strcmp(a, b) == 0;
+}
+
+// Where all ranks are on this host they reach one another through its memory. MPI would listen on
+// every interface all the same. What the user has chosen stays.
+void keep_on_one_host() {
+  if (equal_variables("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE")) {
+    const bool chosen = std::getenv("OMPI_MCA_pml") || std::getenv("OMPI_MCA_btl");
+    if (chosen) return;
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+  } else if (equal_variables("MPI_LOCALNRANKS", "PMI_SIZE")) {
+    setenv("UCX_TLS", "self,sm", 0);
+  }
+}
+
 std::atomic<const TriremeMpi*> in_use{nullptr};
 
 const Loaded& loaded() {
   static const Loaded one = [] {
     Loaded result = load();
+    keep_on_one_host();
     in_use = result.functions;
     if (result.functions->start() != 0) {
       refuse(std::string(result.functions->library()) + ": " + result.functions->error(),

@@ -12,6 +12,9 @@ inline namespace v0 {
 namespace net {
 namespace {
 
+// The most that computing takes in the place of a delivery that comes early.
+constexpr Duration kLongestComputing = std::chrono::milliseconds(100);
+
 // splitmix64 (Steele, Lea, Flood 2014): one 64-bit word of state.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = state += 0x9e3779b97f4a7c15ull;
@@ -137,8 +140,9 @@ std::vector<Scheduler::Choice> Scheduler::choices() {
                                      [](const auto& source) { return source->pending(); });
     if (waiting && one.polled_at != changes_) open.push_back({Choice::Poll, rank});
   }
-  const bool early = anybody && options_.early_deliveries;
-  if (early && !events_.empty() && events_.begin()->second.delivery) {
+  const bool early = anybody && options_.early_deliveries && !events_.empty() &&
+                     events_.begin()->first <= now() + kLongestComputing;
+  if (early && events_.begin()->second.delivery) {
     open.push_back({Choice::Delivery, events_.begin()->second.rank});
   }
   return open;

@@ -13,6 +13,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
+#include "trireme/net/moving.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -70,8 +71,10 @@ struct SimNetwork::State {
     std::map<Key, std::shared_ptr<Memory>> given;
   };
 
+  State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options, int size);
   std::shared_ptr<Scheduler> scheduler;
   SimOptions options;
+  SimWays ways;
   std::vector<Endpoint> ends;
 
   TimePoint arrival(int from, int to, Tag tag, std::size_t bytes);
@@ -87,7 +90,7 @@ namespace {
 
 using State = SimNetwork::State;
 
-class SimTransport final : public Transport {
+class SimTransport final : public MovingTransport {
  public:
   SimTransport(std::shared_ptr<State> state, std::shared_ptr<Waiter> waiter, int rank)
       : state_(std::move(state)), waiter_(std::move(waiter)), rank_(rank) {
@@ -114,6 +117,9 @@ class SimTransport final : public Transport {
   bool can_map(int) const noexcept override { return state_->options.shared_memory; }
   void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
+  TimePoint last_moved(int peer) const noexcept override {
+    return state_->ways.last_moved(rank_, peer);
+  }
   void abort(std::exception_ptr error) noexcept override {
     if (!end().failure) state_->fail_everything(rank_, error);
   }
@@ -148,8 +154,8 @@ Work SimTransport::send(int peer, Tag tag, std::span<const std::byte> bytes) {
     work = message->source->work();
   }
   const TimePoint when = state_->arrival(rank_, peer, tag, bytes.size());
-  state_->scheduler->at(
-      peer, when, [state = state_, peer, message] { state->arrive(peer, message); }, true);
+  const auto arrive = [state = state_, peer, message] { state->arrive(peer, message); };
+  if (when != TimePoint::max()) state_->scheduler->at(peer, when, arrive, true);
   return work;
 }
 
@@ -209,13 +215,23 @@ void SimTransport::leave() {
   auto& scheduler = *state_->scheduler;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
-    const TimePoint when = std::max(scheduler.now() + state_->options.alpha, end().last_sent);
-    scheduler.at(
-        peer, when, [state = state_, peer, rank = rank_] { state->peer_left(peer, rank); }, true);
+    const TimePoint end_sent = std::max(scheduler.now() + state_->options.alpha, end().last_sent);
+    const TimePoint when = state_->ways.through(rank_, peer, end_sent);
+    const auto left = [state = state_, peer, rank = rank_] { state->peer_left(peer, rank); };
+    if (when != TimePoint::max()) scheduler.at(peer, when, left, true);
   }
 }
 
 }  // namespace
+
+SimNetwork::State::State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options,
+                         int size)
+    : scheduler(std::move(its_scheduler)),
+      options(its_options),
+      ways(*scheduler, options.faults),
+      ends(static_cast<std::size_t>(size)) {
+  for (auto& end : ends) end.gone.resize(static_cast<std::size_t>(size));
+}
 
 TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t bytes) {
   auto& end = ends[static_cast<std::size_t>(from)];
@@ -233,6 +249,8 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
     end.out_free = std::max(end.out_free, scheduler->now()) + transfer;
     arrives = in_free = std::max(end.out_free + options.alpha + extra, in_free + transfer);
   }
+  arrives = ways.arrival(from, to, bytes, transfer, arrives);
+  if (arrives == TimePoint::max()) return arrives;
   auto& last = end.last_arrival[{to, tag.value}];
   last = std::max(last, arrives);
   end.last_sent = std::max(end.last_sent, last);
@@ -274,13 +292,12 @@ void SimNetwork::State::arrive(int to, const std::shared_ptr<Message>& message) 
 void SimNetwork::State::match(int to, const Posted& posted,
                               const std::shared_ptr<Message>& message) {
   if (message->source) {
-    scheduler->at(
-        message->from, scheduler->now() + options.alpha,
-        [this, message] {
-          std::erase(ends[static_cast<std::size_t>(message->from)].waiting, message);
-          message->source->complete();
-        },
-        true);
+    const TimePoint when = ways.through(to, message->from, scheduler->now() + options.alpha);
+    const auto taken = [this, message] {
+      std::erase(ends[static_cast<std::size_t>(message->from)].waiting, message);
+      message->source->complete();
+    };
+    if (when != TimePoint::max()) scheduler->at(message->from, when, taken, true);
   }
   if (posted.bytes.size() != message->bytes.size()) {
     posted.source.fail(length_mismatch(to, message->from, message->tag, posted.bytes.size(),
@@ -358,11 +375,12 @@ SimNetwork::SimNetwork(int size, SimOptions options)
           size, Scheduler::Options{.seed = options.seed,
                                    .charge_computing = options.charge_computing,
                                    .early_deliveries = !options.one_link})),
-      state_(std::make_shared<State>()) {
-  state_->scheduler = scheduler_;
-  state_->options = options;
-  state_->ends.resize(static_cast<std::size_t>(size));
-  for (auto& end : state_->ends) end.gone.resize(static_cast<std::size_t>(size));
+      state_(std::make_shared<State>(scheduler_, options, size)) {
+  for (const SimWays::Break& one : state_->ways.breaks()) {
+    scheduler_->at(
+        one.rank, one.when, [state = state_.get(), one] { state->peer_left(one.rank, one.peer); },
+        true);
+  }
   scheduler_->set_describe([state = std::weak_ptr(state_)](int rank) {
     const auto alive = state.lock();
     return alive ? alive->describe(rank) : std::string();

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "trireme/net/sim/scheduler.h"
+#include "trireme/net/sim/sim_faults.h"
 #include "trireme/net/transport.h"
 
 namespace trireme {
@@ -30,6 +31,7 @@ struct SimOptions {
   /// What a rank computes takes the processor time that it took here, all ranks side by side on the
   /// virtual clock. Then no two runs are alike. (What progress tasks do takes none.)
   bool charge_computing = false;
+  SimFaults faults = {};
 };
 /// A cluster's: no shared memory, one link a rank, no jitter, and computing takes time.
 SimOptions cluster(Duration alpha, double bytes_per_second);

@@ -1,0 +1,134 @@
+// Messages to a job's coordinator, from ranks that proved the secret and from strangers, in any
+// order and with any contents: every call is answered or waits for the other ranks, no exception
+// leaves the service, and nobody without a session is heard.
+//
+// The input is a list of calls: which one, from whom, and the message's own bytes.
+#include <grpcpp/test/default_reactor_test_peer.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "tests/fuzz/poll_waiter.h"
+#include "trireme/launch/coordinator_service.h"
+
+namespace {
+
+using namespace trireme;
+namespace wire = launch::wire;
+using grpc::CallbackServerContext;
+using grpc::testing::DefaultReactorTestPeer;
+
+constexpr int kRanks = 3;
+const std::string kSecret = "a secret of the job";
+
+class Coordinator {
+ public:
+  Coordinator() : service_({.size = kRanks, .secret = kSecret, .lost_with_stream = true}) {}
+  ~Coordinator() { service_.close(); }
+
+  void one(fuzz::Bytes& input) {
+    const std::uint8_t what = input.byte();
+    const std::uint8_t who = input.byte();
+    const auto given = input.take(std::size_t{input.byte()} * (what < 0x80 ? 1 : 16));
+    text_.assign(reinterpret_cast<const char*>(given.data()), given.size());
+    switch (what % 7) {
+      case 0:
+        return greet(who);
+      case 1:
+        return call<wire::HelloRequest, wire::HelloReply>(&launch::Service::Hello, std::nullopt);
+      case 2:
+        return call<wire::ExchangeRequest, wire::ExchangeReply>(&launch::Service::Exchange, who);
+      case 3:
+        return call<wire::HeartbeatRequest, wire::HeartbeatReply>(&launch::Service::Heartbeat, who);
+      case 4:
+        return call<wire::FailureReport, wire::Empty>(&launch::Service::ReportFailure, who);
+      case 5:
+        return call<wire::WatchRequest, wire::Empty>(&launch::Service::StopWatching, who);
+      default:
+        return call<wire::LeaveRequest, wire::Empty>(&launch::Service::Leave, who);
+    }
+  }
+
+ private:
+  struct Open {
+    Open() : peer(&context) {}
+    CallbackServerContext context;
+    DefaultReactorTestPeer peer;
+  };
+
+  // A join as a rank does it, with the input as host and identity; sometimes without the secret.
+  void greet(std::uint8_t who) {
+    wire::HelloRequest hello;
+    hello.set_client_nonce(std::string(32, 'n'));
+    hello.set_job("job");
+    hello.set_rank(who % (kRanks + 1));
+    hello.set_version(std::string(launch::kWireVersion));
+    wire::HelloReply welcome;
+    service_.Hello(&open().context, &hello, &welcome);
+    wire::JoinRequest join;
+    join.ParseFromString(text_);
+    join.set_server_nonce(welcome.server_nonce());
+    const launch::JoinTranscript said{hello.client_nonce(), welcome.server_nonce(),
+                                      hello.job(),          hello.epoch(),
+                                      hello.rank(),         hello.version()};
+    const bool knows = who < 0xe0;
+    if (knows) join.set_client_proof(launch::prove_join(kSecret, "rank", said));
+    wire::JoinReply reply;
+    Open& answered = open();
+    service_.Join(&answered.context, &join, &reply);
+    if (!answered.peer.test_status_set()) std::abort();
+    if (!answered.peer.test_status().ok()) return;
+    if (!knows || hello.rank() >= kRanks) std::abort();
+    tokens_[hello.rank()] = reply.token();
+  }
+
+  // `who`: one of the ranks that have joined, or nobody.
+  template <class Request, class Reply, class Method>
+  void call(Method method, std::optional<std::uint8_t> who) {
+    Request request;
+    request.ParseFromString(text_);
+    bool known = false;
+    if constexpr (requires { request.mutable_session(); }) {
+      if (who && *who < 0xe0) {
+        const std::size_t rank = *who % kRanks;
+        request.mutable_session()->set_rank(static_cast<std::uint32_t>(rank));
+        request.mutable_session()->set_token(tokens_[rank]);
+        known = !tokens_[rank].empty();
+      }
+    }
+    Reply& reply = keep<Reply>();
+    Open& one = open();
+    (service_.*method)(&one.context, &request, &reply);
+    if (!who || known) return;
+    if (!one.peer.test_status_set()) std::abort();
+    if (one.peer.test_status().error_code() != grpc::StatusCode::UNAUTHENTICATED) std::abort();
+  }
+
+  Open& open() { return calls_.emplace_back(); }
+  // An exchange answers when all ranks have called it.
+  template <class Reply>
+  Reply& keep() {
+    auto reply = std::make_shared<Reply>();
+    replies_.push_back(reply);
+    return *reply;
+  }
+
+  std::deque<Open> calls_;
+  std::deque<std::shared_ptr<void>> replies_;
+  std::array<std::string, kRanks> tokens_;
+  std::string text_;
+  launch::Service service_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Bytes input(data, size);
+  Coordinator coordinator;
+  for (int calls = 0; !input.empty() && calls < 200; ++calls) coordinator.one(input);
+  return 0;
+}
