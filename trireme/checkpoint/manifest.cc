@@ -11,7 +11,7 @@ namespace checkpoint {
 namespace {
 
 using nlohmann::json;
-constexpr std::int64_t kMost = 1'000'000'000'000'000;  // and bytes
+constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // and bytes
 constexpr const char* kFormat = "trireme-checkpoint";
 
 [[noreturn]] void refuse(const std::string& title, const std::string& what,
@@ -56,8 +56,9 @@ class Reader {
   }
   std::int64_t number(const char* key) const {
     const json& value = at(key);
-    if (!value.is_number_integer() || value < 0) bad(key);
-    if (value > kMost) refuse_damage(title_, std::string("\"") + key + "\" is too large");
+    const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > kMost;
+    if (!huge && (!value.is_number_integer() || value < 0)) bad(key);
+    if (huge) refuse_damage(title_, std::string("\"") + key + "\" is too large");
     return value.get<std::int64_t>();
   }
   std::string text(const char* key) const {

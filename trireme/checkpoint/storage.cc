@@ -129,7 +129,8 @@ class LocalStorage final : public Storage {
          entry.increment(error)) {
       names.push_back(entry->path().filename().string());
     }
-    if (error && error != std::errc::no_such_file_or_directory) {
+    if (error && error != std::errc::no_such_file_or_directory &&
+        error != std::errc::not_a_directory) {
       fail("list", path, error.value());
     }
     std::sort(names.begin(), names.end());

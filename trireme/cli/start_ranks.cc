@@ -39,7 +39,8 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   std::string variable = kWorkerVariable;
   variable.append("=").append(spec.to_text());
   options.environment.push_back(variable);
-  if (spec.corpus >= 0) options.inherit.push_back(spec.corpus);
+  for (const int descriptor : {spec.corpus, spec.lock})
+    if (descriptor >= 0) options.inherit.push_back(descriptor);
   options.rank0_direct = true;
   return launch::run(options);
 }
@@ -55,13 +56,13 @@ std::optional<launch::RankEnvironment> under_launcher() {
 int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
-  told.corpus = -1;  // a descriptor of rank 0's
+  told.corpus = told.lock = -1;  // descriptors of rank 0's
   const std::string mine = place.rank == 0 ? told.to_text() : "";
   const auto specs = place.meeting
                          ? job::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
                          : job::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
-  if (place.rank == 0) told.corpus = spec.corpus;
+  if (place.rank == 0) told = spec;
   return [&]() noexcept { return train::run_training(argc, argv, told); }();
 }
 

@@ -20,7 +20,8 @@
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
 #include "trireme/train/job_plan.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/train/resume_changes.h"
+#include "trireme/train/run_claim.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -31,45 +32,36 @@ namespace {
 struct Options {
   TrainingJobOptions job;
   std::string out, resume, trace;
+  std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
   bool trial = false;  // of --fit: two steps, to measure them
 };
 
-// Which folder, and whether a run goes on there.
-struct Place {
-  std::string folder;  // empty: to be claimed
-  bool resume = false, overwrite_start = false;
-};
+// An option that a script gave nothing, such as --resume "$RUN".
+void refuse_empty(const CLI::App& command, const std::string& option, const std::string& value) {
+  if (command.count(option) == 0 || !value.empty()) return;
+  throw ConfigError(option + " is empty",
+                    {.operation = "train", .advice = "Give it a value, or leave it out."});
+}
 
-Place decide_place(const Options& options) {
-  if (options.resume == "auto") {
-    if (options.out.empty()) {
-      throw ConfigError("--resume auto needs --out DIR: the folder to continue in, or to start in",
-                        {.operation = "train", .advice = "Add --out DIR."});
-    }
-    const train::RunFolder folder(options.out);
-    if (folder.has_checkpoint()) return {options.out, true, false};
-    // A run that ended before its first checkpoint is started again in its own folder.
-    if (std::filesystem::exists(folder.config())) return {options.out, false, true};
-    train::RunFolder::check_free(options.out);
-    return {};
+void check_options(const CLI::App& command, const Options& options) {
+  refuse_empty(command, "--out", options.out);
+  refuse_empty(command, "--resume", options.resume);
+  refuse_empty(command, "--trace", options.trace);
+  train::check_printable("--trace", options.trace);
+  if (!options.changed.empty() && options.resume.empty())
+    throw ConfigError("--changed " + options.changed.front() + " without --resume",
+                      {.operation = "train", .advice = "A new run has nothing to change."});
+}
+
+// "--changed KEY=VALUE" is "--changed KEY --set KEY=VALUE".
+void split_changed(Options& options) {
+  for (std::string& key : options.changed) {
+    const auto equals = key.find('=');
+    if (equals == std::string::npos) continue;
+    options.job.set.push_back(key);
+    key.resize(equals);
   }
-  if (!options.resume.empty()) {
-    if (!options.out.empty() && options.out != options.resume) {
-      throw ConfigError("--resume " + options.resume + " continues in that folder, so --out " +
-                            options.out + " cannot hold it",
-                        {.operation = "train", .advice = "Leave --out away."});
-    }
-    const train::RunFolder folder = train::RunFolder::existing(options.resume);
-    if (!folder.has_checkpoint()) {
-      throw ConfigError(
-          folder.path() + " holds no checkpoint to continue from",
-          {.operation = "train", .advice = "Start anew: trireme train CONFIG --out ANOTHER."});
-    }
-    return {folder.path(), true, false};
-  }
-  if (!options.out.empty()) train::RunFolder::check_free(options.out);
-  return {};
 }
 
 // The timeline is written at the end: too late to say that it cannot be.
@@ -151,6 +143,28 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
                                "; `plan` says what needs it."});
 }
 
+// A resumed run has its plan already, and is told what it has otherwise from now on.
+void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
+                        const std::vector<train::Change>& changes, bool json) {
+  const std::string path = claim.folder().events();
+  observe::EventWriter plan, changed;
+  if (!claim.resumes()) plan.open(path);
+  plan.echo_to_stdout(json);
+  plan.write(train::plan_event(job.plan));
+  if (!changes.empty()) changed.open(path);
+  changed.echo_to_stdout(json);
+  for (const train::Change& change : changes) {
+    changed.write(observe::Event("changed")
+                      .set("step", static_cast<long>(claim.folder().newest_step()))
+                      .set("key", change.key)
+                      .set("before", change.before)
+                      .set("now", change.now)
+                      .set("source", change.source));
+    say(json, "changed  " + change.key + " = " + change.now + " (" + change.source + "), before " +
+                  change.before);
+  }
+}
+
 int train_command(Options options, const Invocation& invocation) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -164,14 +178,15 @@ int train_command(Options options, const Invocation& invocation) {
     if (launcher->rank > 0)
       return run_under_launcher(*launcher, invocation.argc, invocation.argv, {});
   }
-  const Place place = decide_place(options);
+  train::RunClaim claim({.out = options.out, .resume = options.resume});
   if (!options.trace.empty()) check_writable(options.trace);
-  if (place.resume && options.job.config.empty()) {
-    options.job.config = train::RunFolder(place.folder).config();
-    options.job.name = std::filesystem::path(place.folder).filename().string();
+  if (claim.resumes() && options.job.config.empty()) {
+    options.job.config = claim.folder().config();
+    options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
   }
+  split_changed(options);
   const FitOptions fitting{
-      .ranks = options.job.ranks, .new_job = !place.resume, .json = options.json};
+      .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
   Refine refine;
   if (options.fit) {
     refine = [&](config::Config& config, const train::Settings& settings,
@@ -181,20 +196,15 @@ int train_command(Options options, const Invocation& invocation) {
       fit(config, settings, corpus, how);
     };
   }
-  const TrainingJob job = prepare(options.job, refine);
+  TrainingJob job = prepare(options.job, refine);
   check_memory(job, fitting);
   if (launcher) check_transport(job, *launcher);
-  const train::RunFolder folder = place.folder.empty()
-                                      ? train::RunFolder::claim(options.out, job.plan.job.name)
-                                      : train::RunFolder(place.folder);
+  std::vector<train::Change> changes;
+  if (claim.resumes())
+    changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
+  const train::RunFolder folder = claim.take(job.plan.job.name);
   folder.write_config(job.config);
-  if (place.overwrite_start) std::filesystem::remove(folder.events());
-  {
-    observe::EventWriter events;
-    if (!place.resume) events.open(folder.events());
-    events.echo_to_stdout(options.json);
-    events.write(train::plan_event(job.plan));
-  }
+  write_first_events(job, claim, changes, options.json);
   if (!job.device_note.empty()) say(options.json, job.device_note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
@@ -202,12 +212,13 @@ int train_command(Options options, const Invocation& invocation) {
       .folder = folder.path(),
       .trace = options.trace,
       .recompute = job.plan.job.recompute,
-      .resume = place.resume,
+      .resume = claim.resumes(),
       .json = options.json,
       .trial = options.trial,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
-      .corpus = job.corpus->descriptor()};
+      .corpus = job.corpus->descriptor(),
+      .lock = claim.lock_descriptor()};
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
     if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);
@@ -230,6 +241,11 @@ void add_train(CLI::App& app, Invocation& invocation) {
                       "Folder of the run, new or empty (default: the next free runs/NAME)");
   command->add_option("--resume", options->resume,
                       "RUN: continue it; auto: continue in --out where it has a checkpoint");
+  command
+      ->add_option("--changed", options->changed,
+                   "KEY or KEY=VALUE: a value that decides bits and that the resumed run is to "
+                   "have otherwise, on purpose; as often as wanted")
+      ->allow_extra_args(false);
   command->add_option("--trace", options->trace,
                       "Write a timeline of all ranks to this file (Chrome, ui.perfetto.dev)");
   command->add_flag("--fit", options->fit,
@@ -241,7 +257,10 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
   command->callback([options, command, &invocation] {
     options->job.ranks_given = command->count("--ranks") > 0;
-    invocation.action = [options, &invocation] { return train_command(*options, invocation); };
+    invocation.action = [options, command, &invocation] {
+      check_options(*command, *options);
+      return train_command(*options, invocation);
+    };
   });
 }
 

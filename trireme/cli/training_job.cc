@@ -8,6 +8,7 @@
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/train/device.h"
 #include "trireme/train/job_plan.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -43,6 +44,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
+  train::restore_sources(config, options.config);
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
     if (!value.empty()) config.assign(key, value, source);
   };

@@ -1,14 +1,18 @@
 #include "trireme/train/run_folder.h"
 
-#include <sys/stat.h>
-
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/checkpoint/folder.h"
 #include "trireme/format/sha256.h"
+#include "trireme/observe/folder_lock.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -17,53 +21,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void cannot_make(const std::string& path, const std::string& reason) {
-  throw ResourceError("cannot make the run's folder " + path + ": " + reason,
-                      {.operation = "run folder", .advice = "Give another place with --out DIR."});
+constexpr std::string_view kConfigTitle =
+    "# The resolved configuration of this run; each value with where it came from.\n";
+constexpr const char* kConfig = "config.toml";
+constexpr const char* kEvents = "events.jsonl";
+constexpr const char* kUnfinished = ".new";  // while a file is written
+constexpr std::array<std::string_view, 6> kOutputs = {kEvents,      "loss.svg",    "passes.jsonl",
+                                                      "passes.svg", "tensorboard", "checkpoint"};
+
+// What a run writes after its configuration.
+bool is_output(std::string_view name) {
+  if (name.ends_with(kUnfinished)) name.remove_suffix(std::strlen(kUnfinished));
+  return std::find(kOutputs.begin(), kOutputs.end(), name) != kOutputs.end();
 }
 
-void make_parents(const std::string& path) {
-  std::error_code error;
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty()) fs::create_directories(parent, error);
-  if (error) cannot_make(path, error.message());
+// What is there until then; ".nfs…" is a file that NFS keeps for a process that has it open.
+bool is_start(std::string_view name) {
+  return name == kConfig || name == std::string(kConfig) + kUnfinished ||
+         name.starts_with(observe::kLockFile) || name.starts_with(".nfs");
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace
-
-void RunFolder::check_free(const std::string& out) {
-  std::error_code error;
-  if (!fs::exists(out, error)) return;
-  if (!fs::is_directory(out, error)) {
-    throw ConfigError("--out " + out + " is a file, not a folder",
-                      {.operation = "run folder", .advice = "Give the path of a new folder."});
-  }
-  if (fs::exists(out + "/config.toml") || fs::exists(out + "/checkpoint")) {
-    throw ConfigError("--out " + out + " already holds a run",
-                      {.operation = "run folder",
-                       .advice = "Continue it with --resume " + out + ", or give another --out."});
-  }
-  if (!fs::is_empty(out, error)) {
-    throw ConfigError("--out " + out + " is not empty",
-                      {.operation = "run folder", .advice = "Give the path of a new folder."});
-  }
-}
-
-RunFolder RunFolder::claim(const std::string& out, const std::string& name) {
-  if (!out.empty()) {
-    check_free(out);
-    make_parents(out);
-    if (mkdir(out.c_str(), 0777) != 0 && errno != EEXIST) cannot_make(out, std::strerror(errno));
-    return RunFolder(out);
-  }
-  const std::string first = "runs/" + name;
-  make_parents(first);
-  for (int number = 1;; ++number) {
-    const std::string path = number == 1 ? first : first + "-" + std::to_string(number);
-    if (mkdir(path.c_str(), 0777) == 0) return RunFolder(path);
-    if (errno != EEXIST) cannot_make(path, std::strerror(errno));
-  }
-}
 
 RunFolder RunFolder::existing(const std::string& path) {
   std::string clean = path;
@@ -78,28 +63,104 @@ RunFolder RunFolder::existing(const std::string& path) {
   return folder;
 }
 
-bool RunFolder::has_checkpoint() const { return fs::exists(checkpoint() + "/latest"); }
+std::int64_t RunFolder::newest_step() const {
+  const auto steps = checkpoint::CheckpointFolder(storage_, checkpoint()).steps();
+  return steps.empty() ? 0 : steps.back();
+}
+
+std::string RunFolder::foreign_name() const {
+  const bool begun = has(kConfig);
+  for (const std::string& name : storage_->list(path_))
+    if (!is_start(name) && !(begun && is_output(name))) return name;
+  return {};
+}
+
+bool RunFolder::has(std::string_view name) const {
+  const std::vector<std::string> names = storage_->list(path_);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+RunState RunFolder::state() const {
+  if (has_checkpoint()) return RunState::Run;
+  const bool clean = foreign_name().empty();
+  // A start writes config.toml first. Without it, whatever lies there is somebody else's.
+  if (!has(kConfig)) return clean ? RunState::Free : RunState::Foreign;
+  // A configuration that a person has put there is no rest of a start.
+  const bool ours = storage_->map(config()).text().starts_with(kConfigTitle);
+  const bool stepped = has(kEvents) && storage_->map(events()).text().find("{\"event\":\"step\"") !=
+                                           std::string_view::npos;
+  return ours && clean && !stepped ? RunState::Free : RunState::Begun;
+}
+
+void RunFolder::clear() const {
+  for (const std::string& name : storage_->list(path_))
+    if (is_output(name) || name == std::string(kConfig) + kUnfinished)
+      storage_->remove(path_ + "/" + name);
+}
 
 void RunFolder::write_config(const config::Config& config) const {
   const std::string identity = config.identity();
-  write_whole(this->config(),
-              "# The resolved configuration of this run; each value with where it came from.\n"
-              "# identity " +
-                  format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))) +
-                  "\n\n" + config.to_toml());
+  const std::string text =
+      std::string(kConfigTitle) + "# identity " +
+      format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))) + "\n\n" +
+      config.to_toml();
+  const std::string next = this->config() + std::string(kUnfinished);
+  try {
+    const auto file = storage_->create(next);
+    file->write(std::as_bytes(std::span(text)));
+    file->finish();
+    storage_->rename(next, this->config());
+    storage_->sync(path_);
+  } catch (const ResourceError&) {
+    storage_->remove(next);
+    throw;
+  }
+}
+
+// Both texts have their keys in one order, so each line is looked for after the one before it, and
+// within its table. One that a person has changed is not found, and keeps its own source.
+void restore_sources(config::Config& config, const std::string& path) {
+  std::ostringstream read;
+  read << std::ifstream(path, std::ios::binary).rdbuf();
+  if (!read.str().starts_with(kConfigTitle)) return;
+  const std::vector<std::string> saved = lines_of(read.str());
+  config::Config named = config;  // whose lines end with their key in the place of a source
+  for (const config::Key& key : config.schema().keys())
+    named.assign(key.name, config.value(key.name), key.name);
+  const std::string from = path.substr(path.rfind('/') + 1) + ":";
+  auto at = saved.begin();
+  for (const std::string& line : lines_of(named.to_toml())) {
+    if (line.starts_with("[")) {
+      at = std::find(at, saved.end(), line);
+      if (at == saved.end()) return;
+    }
+    const auto comment = line.rfind("# ");
+    if (comment == std::string::npos) continue;
+    const std::string left = line.substr(0, comment + 2), key = line.substr(comment + 2);
+    const auto table_end = std::find_if(at == saved.end() ? at : at + 1, saved.end(),
+                                        [](const auto& one) { return one.starts_with("["); });
+    const auto found =
+        std::find_if(at, table_end, [&](const auto& one) { return one.starts_with(left); });
+    if (found == table_end) continue;
+    at = found;
+    if (config.source(key).starts_with(from))
+      config.assign(key, config.value(key), found->substr(left.size()));
+  }
 }
 
 void write_whole(const std::string& path, const std::string& text) {
-  const std::string next = path + ".new";
+  const std::string next = path + std::string(kUnfinished);
+  std::error_code error;
   {
     std::ofstream file(next, std::ios::binary | std::ios::trunc);
     file << text;
     if (!file.flush()) {
-      throw ResourceError("cannot write " + next + ": " + std::strerror(errno),
+      const std::string reason = std::strerror(errno);
+      fs::remove(next, error);
+      throw ResourceError("cannot write " + next + ": " + reason,
                           {.operation = "run folder", .advice = "Free some space there."});
     }
   }
-  std::error_code error;
   fs::rename(next, path, error);
   if (error) {
     throw ResourceError("cannot write " + path + ": " + error.message(),

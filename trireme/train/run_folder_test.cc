@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/checkpoint/faulty_storage.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/train/run_claim.h"
 #include "trireme/train/schema.h"
 #include "trireme/train/worker_spec.h"
 
@@ -14,8 +18,14 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::FaultyStorage;
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using train::RunClaim;
 using train::RunFolder;
+using train::RunRequest;
+using train::RunState;
 
 // Every test works in an empty folder of its own.
 class RunFolderTest : public ::testing::Test {
@@ -30,36 +40,234 @@ class RunFolderTest : public ::testing::Test {
     fs::remove_all(place_);
   }
 
+  template <class Call>
+  static std::string refusal(Call call) {
+    try {
+      call();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "taken";
+  }
+  static std::string refusal_of(const std::string& out, const std::string& resume = "") {
+    return refusal([&] { RunClaim({.out = out, .resume = resume}).take("x"); });
+  }
+  static void started(const std::string& path, const std::vector<std::string>& events) {
+    fs::create_directories(path);
+    RunFolder(path).write_config(train::read_config("", [](const char*) { return nullptr; }, {}));
+    std::ofstream file(path + "/events.jsonl");
+    for (const std::string& event : events) file << event << "\n";
+  }
+  static void saved(const std::string& path, std::int64_t step) {
+    const checkpoint::FileWriter file = [](const auto& sink) {
+      sink(std::as_bytes(std::span(std::string_view("weights"))));
+    };
+    checkpoint::CheckpointFolder(checkpoint::local_storage(), path + "/checkpoint")
+        .write({.step = step}, {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}}, 1);
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
  private:
   fs::path before_, place_;
 };
 
 TEST_F(RunFolderTest, TakesTheNextFreeName) {
-  EXPECT_EQ(RunFolder::claim("", "gpt").path(), "runs/gpt");
-  EXPECT_EQ(RunFolder::claim("", "gpt").path(), "runs/gpt-2");
-  EXPECT_EQ(RunFolder::claim("", "gpt").path(), "runs/gpt-3");
+  RunClaim first({}), second({}), third({});
+  EXPECT_EQ(first.take("gpt").path(), "runs/gpt");
+  EXPECT_EQ(second.take("gpt").path(), "runs/gpt-2");
+  EXPECT_EQ(third.take("gpt").path(), "runs/gpt-3");
+  EXPECT_THAT(refusal([] { RunClaim({}).take("a\nb"); }), HasSubstr("a\\x0ab"));
+}
+
+TEST_F(RunFolderTest, NeverTakesAFolderThatHoldsSomethingElse) {
+  std::ofstream("file") << "x";
+  EXPECT_THAT(refusal_of("file"), HasSubstr("is a file"));
+  for (const char* name : {"notes.txt", "checkpoint", "tensorboard", "events.jsonl"}) {
+    fs::create_directories("full");
+    std::ofstream(std::string("full/") + name) << "x";
+    for (const char* resume : {"", "auto"})
+      EXPECT_THAT(refusal_of("full", resume),
+                  AllOf(HasSubstr("full is not empty"), HasSubstr(std::string("holds ") + name)));
+    EXPECT_TRUE(fs::exists(std::string("full/") + name));
+    fs::remove_all("full");
+  }
+  fs::create_directory("empty");
+  RunClaim claim({.out = "empty"});
+  EXPECT_EQ(claim.take("x").path(), "empty");
 }
 
 TEST_F(RunFolderTest, NeverTakesAFolderThatHoldsARun) {
-  RunFolder::claim("a/b", "x")
-      .write_config(train::read_config("", [](const char*) { return nullptr; }, {}));
-  try {
-    RunFolder::claim("a/b", "x");
-    FAIL() << "the folder of a run was taken";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--resume a/b"));
+  started("a/b", {"{\"event\":\"plan\"}", "{\"event\":\"step\",\"step\":1}"});
+  EXPECT_EQ(RunFolder("a/b").state(), RunState::Begun);
+  EXPECT_THAT(refusal_of("a/b"),
+              AllOf(HasSubstr("already holds a run"), HasSubstr("--resume a/b")));
+  EXPECT_THAT(refusal_of("", "a/b"), AllOf(HasSubstr("no checkpoint to continue from"),
+                                           HasSubstr("--out a/b --resume auto")));
+  saved("a/b", 20);
+  EXPECT_EQ(RunFolder("a/b").state(), RunState::Run);
+  EXPECT_THAT(refusal_of("a/b"), HasSubstr("--resume a/b"));
+  EXPECT_FALSE(fs::exists("a/b/.lock"));
+}
+
+// Killed while config.toml was written, or refused before the first step.
+TEST_F(RunFolderTest, AStartThatTookNoStepHoldsNothing) {
+  fs::create_directories("a");
+  std::ofstream("a/config.toml.new") << "# The resol";
+  EXPECT_EQ(RunFolder("a").state(), RunState::Free);
+  for (const char* resume : {"", "auto"}) {
+    RunClaim claim({.out = "a", .resume = resume});
+    EXPECT_EQ(claim.take("x").path(), "a");
+    EXPECT_FALSE(fs::exists("a/config.toml.new"));
+    std::ofstream("a/config.toml.new") << "x";
   }
-  std::ofstream("file") << "x";
-  EXPECT_THROW(RunFolder::claim("file", "x"), ConfigError);
-  fs::create_directory("full");
-  std::ofstream("full/file") << "x";
-  EXPECT_THROW(RunFolder::claim("full", "x"), ConfigError);
-  fs::create_directory("empty");
-  EXPECT_EQ(RunFolder::claim("empty", "x").path(), "empty");
+  started("a", {"{\"event\":\"plan\"}"});
+  fs::create_directories("a/tensorboard");
+  fs::create_directories("a/checkpoint/.tmp-step-00000005");
+  EXPECT_EQ(RunFolder("a").state(), RunState::Free);
+  RunClaim claim({.out = "a"});
+  claim.take("x");
+  EXPECT_FALSE(claim.resumes());
+  EXPECT_FALSE(fs::exists("a/events.jsonl"));
+  EXPECT_FALSE(fs::exists("a/checkpoint"));
+}
+
+TEST_F(RunFolderTest, AConfigurationOfAPersonIsNoRestOfAStart) {
+  fs::create_directories("a");
+  std::ofstream("a/config.toml") << "[train]\nsteps = 3\n";
+  EXPECT_EQ(RunFolder("a").state(), RunState::Begun);
+  EXPECT_THAT(refusal_of("a"), HasSubstr("already holds a run"));
+}
+
+// Killed between the name of the first checkpoint and `latest`.
+TEST_F(RunFolderTest, ACheckpointCountsWithoutLatest) {
+  started("a", {"{\"event\":\"step\",\"step\":1}"});
+  saved("a", 20);
+  fs::remove("a/checkpoint/latest");
+  EXPECT_EQ(RunFolder("a").newest_step(), 20);
+  for (const RunRequest& request : {RunRequest{.out = "a", .resume = "auto"}, {.resume = "a/"}}) {
+    RunClaim claim(request);
+    EXPECT_TRUE(claim.resumes());
+    EXPECT_EQ(claim.take("x").path(), "a");
+    EXPECT_TRUE(fs::exists("a/events.jsonl"));
+  }
+}
+
+TEST_F(RunFolderTest, OneJobAtATimeHasIt) {
+  saved("a", 20);
+  const std::string us = "process " + std::to_string(getpid());
+  RunClaim claim({.resume = "a"});
+  EXPECT_THAT(refusal_of("a", "auto"), AllOf(HasSubstr("a is in use by"), HasSubstr(us)));
+  EXPECT_THAT(refusal_of("", "a"), HasSubstr(us));
+  RunClaim first({.out = "new"}), second({.out = "new"});  // neither has made it
+  EXPECT_FALSE(fs::exists("new"));
+  first.take("x");
+  EXPECT_THAT(refusal([&] { second.take("x"); }), HasSubstr(us));
+}
+
+// It ended between the second one's look and its lock.
+TEST_F(RunFolderTest, AFolderThatAnotherJobFilledMeanwhileIsNotTaken) {
+  for (const char* resume : {"", "auto"}) {
+    RunClaim claim({.out = "a", .resume = resume});
+    saved("a", 20);
+    EXPECT_THAT(refusal([&] { claim.take("x"); }),
+                AnyOf(HasSubstr("already holds a run"), HasSubstr("Start this command again")));
+    fs::remove_all("a");
+  }
+}
+
+TEST_F(RunFolderTest, PathsThatCannotBePrintedAreRefused) {
+  for (const char* path : {"a\nb", "a\rb", "caf\xe9", "a\x1b[2J"}) {
+    EXPECT_THAT(refusal_of(path), AllOf(HasSubstr("--out"), HasSubstr("control character")));
+    EXPECT_THAT(refusal_of("", path), HasSubstr("--resume"));
+    EXPECT_FALSE(fs::exists(path));
+  }
+}
+
+TEST_F(RunFolderTest, AFullDiskLeavesNoUnfinishedConfiguration) {
+  fs::create_directory("a");
+  const auto none = [](const char*) { return nullptr; };
+  const auto full = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, 1);
+  EXPECT_THROW(RunFolder("a", full).write_config(train::read_config("", none, {})), ResourceError);
+  EXPECT_TRUE(fs::is_empty("a"));
+}
+
+// One life of a run under --resume auto, of six steps with a checkpoint every two. Its weights
+// depend on every step.
+std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::Storage>& storage) {
+  const RunFolder folder(path, storage);
+  storage->make_directory(path);
+  checkpoint::CheckpointFolder checkpoints(storage, folder.checkpoint());
+  std::int64_t done = folder.newest_step(), weights = 0;
+  const RunState state = folder.state();
+  EXPECT_TRUE(state == RunState::Free || state == RunState::Run);
+  if (state == RunState::Run) {
+    weights = std::stol(checkpoints.verify(done).parts.at("train"));
+  } else {
+    folder.clear();
+  }
+  static const config::Config config =
+      train::read_config("", [](const char*) { return nullptr; }, {});
+  folder.write_config(config);
+  while (done < 6) {
+    weights = 2 * weights + 1;
+    if (++done % 2 != 0) continue;
+    const checkpoint::FileWriter file = [](const auto& sink) {
+      sink(std::as_bytes(std::span(std::string_view("weights"))));
+    };
+    checkpoints.write({.step = done, .parts = {{"train", std::to_string(weights)}}},
+                      {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}}, 1);
+  }
+  return weights;
+}
+
+// The power goes, or the disk is full, at every act of a run, and again in the one after it.
+TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
+  const fs::path memory = "/dev/shm";  // it syncs some hundred thousand files
+  const fs::path root = (access(memory.c_str(), W_OK) == 0 ? memory : fs::current_path()) /
+                        ("trireme_lives_" + std::to_string(getpid()));
+  const std::string run = (root / "runs/a").string();
+  using Fault = FaultyStorage::Fault;
+  using Loss = FaultyStorage::Loss;
+  const auto ends = [&](Fault fault, int fail_at, Loss loss) {
+    try {
+      live(run, std::make_shared<FaultyStorage>(fault, fail_at, root.string(), loss));
+      return true;
+    } catch (const checkpoint::Crashed&) {
+    } catch (const ResourceError&) {
+    }
+    return false;
+  };
+  const std::vector<std::pair<Fault, Loss>> kinds = {{Fault::Crash, Loss::All},
+                                                     {Fault::Crash, Loss::Ends},
+                                                     {Fault::Crash, Loss::Some},
+                                                     {Fault::DiskFull, Loss::Ends}};
+  for (const auto& [fault, loss] : kinds) {
+    int first = 0;
+    for (bool ended = false; !ended; ++first) {
+      bool again = false;
+      for (int second = first % 8; !again && !ended; second += 8) {
+        SCOPED_TRACE(std::to_string(first) + ", then " + std::to_string(second) + ", kind " +
+                     std::to_string(static_cast<int>(fault)) +
+                     std::to_string(static_cast<int>(loss)));
+        fs::remove_all(root);
+        fs::create_directory(root);
+        ended = ends(fault, first, loss);
+        again = ends(fault, second, loss);
+        ASSERT_EQ(live(run, checkpoint::local_storage()), 63);
+        ASSERT_EQ(live(run, checkpoint::local_storage()), 63);  // nothing left to do
+      }
+    }
+    EXPECT_GT(first, 50);
+  }
+  fs::remove_all(root);
 }
 
 TEST_F(RunFolderTest, ConfigCanBeReadBack) {
-  const RunFolder folder = RunFolder::claim("", "gpt");
+  RunClaim claim({});
+  const RunFolder folder = claim.take("gpt");
   const auto none = [](const char*) { return nullptr; };
   const config::Config config = train::read_config("", none, {"train.steps=7"});
   folder.write_config(config);
@@ -71,13 +279,45 @@ TEST_F(RunFolderTest, ConfigCanBeReadBack) {
   EXPECT_EQ(RunFolder::existing("runs/gpt/").path(), "runs/gpt");
 }
 
+TEST_F(RunFolderTest, ConfigKeepsWhereItsValuesCameFrom) {
+  std::ofstream("my # job.toml") << "[train]\nsteps = 7\nseed = 3\n[data]\npath = \"a # b\"\n";
+  const auto variable = [](const char* name) {
+    return std::string_view(name) == "TRIREME_TIMEOUT_USER_CODE" ? "99" : nullptr;
+  };
+  const auto none = [](const char*) { return nullptr; };
+  config::Config config = train::read_config("my # job.toml", variable, {"train.clip=0.5"});
+  fs::create_directory("a");
+  RunFolder("a").write_config(config);
+  config::Config again = train::read_config("a/config.toml", none, {"train.seed=4"});
+  train::restore_sources(again, "a/config.toml");
+  for (const config::Key& key : again.schema().keys()) {
+    EXPECT_EQ(again.source(key.name), key.name == "train.seed" ? "--set" : config.source(key.name))
+        << key.name;
+  }
+  EXPECT_EQ(again.source("data.path"), "my # job.toml:5");
+  EXPECT_EQ(again.source("timeout.user_code"), "TRIREME_TIMEOUT_USER_CODE");
+  EXPECT_EQ(again.source("train.clip"), "--set");
+  EXPECT_EQ(again.source("train.precision"), "default");
+  // Edited by hand: that line's value is the file's; the others keep theirs.
+  std::string text = read("a/config.toml");
+  const auto at = text.find("steps = 7");
+  text.replace(at, text.find('\n', at) - at, "steps = 8\n# a word of mine");
+  std::ofstream("a/config.toml") << text;
+  config::Config edited = train::read_config("a/config.toml", none, {});
+  train::restore_sources(edited, "a/config.toml");
+  EXPECT_THAT(edited.source("train.steps"), HasSubstr("config.toml:"));
+  EXPECT_EQ(edited.source("train.seed"), "my # job.toml:3");
+  EXPECT_EQ(edited.source("train.clip"), "--set");
+}
+
 TEST(WorkerSpec, CrossesAsText) {
   const train::WorkerSpec spec{.folder = "runs/with space",
                                .trace = "a trace.json",
                                .resume = true,
                                .terminal = true,
                                .predicted_bytes = 12345,
-                               .corpus = 7};
+                               .corpus = 7,
+                               .lock = 9};
   const train::WorkerSpec again = train::WorkerSpec::from_text(spec.to_text());
   EXPECT_EQ(again.folder, spec.folder);
   EXPECT_EQ(again.resume, true);
@@ -86,6 +326,7 @@ TEST(WorkerSpec, CrossesAsText) {
   EXPECT_EQ(again.predicted_bytes, 12345);
   EXPECT_EQ(again.trace, spec.trace);
   EXPECT_EQ(again.corpus, 7);
+  EXPECT_EQ(again.lock, 9);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "trireme/train/trainer.h"
 
+#include <fcntl.h>
+
 #include <array>
 #include <cmath>
 #include <memory>
@@ -18,11 +20,13 @@
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
+#include "trireme/train/changed_input.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
+#include "trireme/train/resume_changes.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
 #include "trireme/train/trigram.h"
@@ -59,12 +63,6 @@ JobOptions job_options(const Settings& settings, const Data& data, const WorkerS
   options.identity += "data = " + data.corpus->hash() +
                       "\nprocessor = " + tensor::describe_processor() +
                       "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
-  return options;
-}
-
-CheckpointerOptions checkpoint_options(const Settings& settings, const Data& data) {
-  CheckpointerOptions options = settings.checkpoints;
-  options.identity += "data = " + data.corpus->hash() + "\n";
   return options;
 }
 
@@ -106,9 +104,13 @@ class Trainer {
         job_(entry.job(job_options(settings_, data_, spec_))),
         strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
-        checkpointer_(job_, folder_.checkpoint(), checkpoint_options(settings_, data_)),
+        changed_(recorded_changes(folder_)),
+        checkpointer_(job_, folder_.checkpoint(),
+                      checkpoint_options(settings_, data_.corpus->hash(), changed_)),
         early_stop_(settings_.patience, settings_.min_improvement) {
-    checkpointer_.add("train", strategy_).add("data", batches_).add("early_stop", early_stop_);
+    checkpointer_.add("train", strategy_)
+        .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
+        .add("early_stop", early_stop_);
   }
 
   // A step after the first, which pays for memory and kernels; rank 0 writes down what it took.
@@ -128,6 +130,7 @@ class Trainer {
   int run() {
     if (spec_.trial) return run_trial();
     const long first = spec_.resume ? checkpointer_.resume() : 0;
+    check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
     count_trigram();
     if (const std::string note = strategy_.stages_note(); !note.empty())
@@ -352,6 +355,8 @@ class Trainer {
   Job job_;
   Strategy strategy_;
   Batches batches_;
+  ChangedInput changed_input_{batches_};
+  const std::vector<std::string> changed_;  // lines of the identity, since the run began
   Checkpointer checkpointer_;
   EarlyStop early_stop_;
   Outcome outcome_;
@@ -378,6 +383,7 @@ void set_up_process(const Settings& settings) {
 }
 
 int run_training(int argc, char** argv, const WorkerSpec& spec) {
+  if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // not for what this rank starts
   set_up_training(spec);
   return Trainer({.argc = argc, .argv = argv}, spec).run();
 }

@@ -19,6 +19,7 @@ struct WorkerSpec {
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
   /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
   int corpus = -1;
+  int lock = -1;  // the run folder's, held as long as this rank has it open; -1: none
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

@@ -1,0 +1,34 @@
+// ChangedInput: the batches of a resumed run whose data, batch size or seed were changed on
+// purpose.
+//
+// Of what was saved, only the position holds: the run goes on with that batch of the new data. Does
+// not own the batches.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trireme/input/batches.h"
+#include "trireme/tensor/saved_count.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+class ChangedInput final : public Saveable {
+ public:
+  explicit ChangedInput(Batches& batches) : batches_(batches) {}
+  std::vector<NamedShard> state() override { return batches_.state(); }
+  std::string metadata() const override { return batches_.metadata(); }
+  void restored(const std::string& metadata) override {
+    batches_.seek(saved_count(nlohmann::json::parse(metadata), "position"));
+  }
+
+ private:
+  Batches& batches_;
+};
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

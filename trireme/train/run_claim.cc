@@ -1,0 +1,137 @@
+#include "trireme/train/run_claim.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "run folder", .advice = advice});
+}
+
+[[noreturn]] void cannot_make(const std::string& path, const std::string& reason) {
+  throw ResourceError("cannot make the run's folder " + path + ": " + reason,
+                      {.operation = "run folder", .advice = "Give another place with --out DIR."});
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+void check_printable(const char* what, const std::string& path) {
+  if (is_utf8(path) && escaped(path) == path) return;
+  refuse(std::string(what) + " " + escaped(path) + " has a control character, or is no UTF-8",
+         "Give a path of printable characters.");
+}
+
+RunClaim::RunClaim(RunRequest request)
+    : request_{without_slashes(std::move(request.out)), without_slashes(std::move(request.resume))},
+      folder_("") {
+  check_printable("--out", request_.out);
+  check_printable("--resume", request_.resume);
+  const bool by_name = !request_.resume.empty() && request_.resume != "auto";
+  if (by_name && !request_.out.empty() && request_.out != request_.resume)
+    refuse("--resume " + request_.resume + " continues in that folder, so --out " + request_.out +
+               " cannot hold it",
+           "Leave --out away.");
+  if (request_.resume == "auto" && request_.out.empty())
+    refuse("--resume auto needs --out DIR: the folder to continue in, or to start in",
+           "Add --out DIR.");
+  folder_ = RunFolder(by_name ? request_.resume : request_.out);
+  if (folder_.path().empty()) return;
+  std::error_code error;
+  if (!fs::exists(folder_.path(), error)) {
+    if (by_name) decide();  // refuses
+    return;
+  }
+  if (!fs::is_directory(folder_.path(), error))
+    refuse(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
+  decide();  // what is refused anyway gets no lock
+  lock();
+  decide();
+}
+
+void RunClaim::lock() { lock_ = std::make_unique<observe::FolderLock>(folder_.path()); }
+
+void RunClaim::decide() {
+  const RunState state = folder_.state();
+  resumes_ = false;
+  if (request_.resume.empty()) return decide_out(state);
+  resumes_ = state == RunState::Run;
+  decide_resume(state);
+}
+
+void RunClaim::decide_out(RunState state) {
+  const std::string& out = folder_.path();
+  if (state == RunState::Run || state == RunState::Begun)
+    refuse("--out " + out + " already holds a run",
+           "Continue it with --resume " + out + ", or give another --out.");
+  if (state == RunState::Foreign)
+    refuse("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
+           "Give the path of a new folder.");
+}
+
+void RunClaim::decide_resume(RunState state) {
+  const std::string& path = folder_.path();
+  if (state == RunState::Run) return;
+  if (request_.resume == "auto") {
+    if (state == RunState::Foreign)
+      refuse("--out " + path + " is not empty, and holds no run: it holds " +
+                 escaped(folder_.foreign_name()),
+             "Give the path of a new folder, or of a run.");
+    return;  // a run that ended before its first checkpoint begins again in its own folder
+  }
+  RunFolder::existing(path);
+  refuse(path + " holds no checkpoint to continue from",
+         "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
+}
+
+const RunFolder& RunClaim::take(const std::string& name) {
+  if (folder_.path().empty()) {
+    make_next_free(name);
+    lock();
+  } else if (!lock_) {
+    checkpoint::local_storage()->make_directory(folder_.path());
+    lock();
+    decide();  // another job may have been quicker
+    if (resumes_)
+      refuse(folder_.path() + " was filled by another job while this one was starting",
+             "Start this command again.");
+  }
+  if (!resumes_) folder_.clear();
+  return folder_;
+}
+
+void RunClaim::make_next_free(const std::string& name) {
+  check_printable("the run's name", name);
+  const auto storage = checkpoint::local_storage();
+  storage->make_directory("runs");
+  const std::string first = "runs/" + name;
+  for (int number = 1;; ++number) {
+    const std::string path = number == 1 ? first : first + "-" + std::to_string(number);
+    if (mkdir(path.c_str(), 0777) == 0) {
+      folder_ = RunFolder(path);
+      return storage->sync("runs");
+    }
+    if (errno != EEXIST) cannot_make(path, std::strerror(errno));
+  }
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
