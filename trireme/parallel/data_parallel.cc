@@ -225,7 +225,7 @@ struct DataParallel::Impl {
           refuse_foreign_step();
           if (!micro_open) open_micro();
           if (micro_open)
-            sync->gradient({0, static_cast<std::uint16_t>(index)}, micro.index,
+            sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
                            std::move(gradient));
         }) {
     seat.assign(plan.assignment);

@@ -46,7 +46,7 @@ PipelineRunner::PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid&
     ModelPart& model = *parts.parts()[i];
     ParameterSync& own = sync.of_part(i);
     std::unique_ptr<BlockPins> pins;
-    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint16_t>(i));
+    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint32_t>(i));
     StagePasses passes(model.blocks, pins ? pins->enter() : Stage::Enter());
     parts_.push_back(std::make_unique<Part>(
         Part{.model = &model, .sync = &own, .pins = std::move(pins), .passes = std::move(passes)}));
@@ -85,7 +85,7 @@ std::vector<Use> PipelineRunner::uses(std::span<const std::uint32_t> passes, boo
   std::vector<StageBlocks> stages;
   for (const auto& part : parts_)
     stages.push_back(
-        {part->model->stage, static_cast<std::uint16_t>(part->model->blocks.members().size())});
+        {part->model->stage, static_cast<std::uint32_t>(part->model->blocks.members().size())});
   const auto rank = static_cast<std::size_t>(grid_.pipeline->rank());
   std::uint32_t before = 0;
   for (const std::uint32_t count : passes) {
@@ -213,7 +213,7 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
     for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
-      const auto block = static_cast<std::uint16_t>(i);
+      const auto block = static_cast<std::uint32_t>(i);
       try {
         if (part.pins) part.pins->weight_gradients(block);
         if (ballot_->ok) compute_deferred(part, waiting.mapped(), block);
@@ -227,7 +227,7 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
 }
 
 // Several uses of a parameter in one block are added as autograd adds them: as they come.
-void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block) {
+void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : waiting.deferred) {
     if (!one.compute) continue;  // computed
@@ -241,7 +241,7 @@ void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::u
   }
 }
 
-void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block) {
+void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   for (auto& [leaf, gradient] : waiting.gradients)
     if (gradient.defined() && part.model->store.use_of_leaf()[leaf].block == block)
       take(part, leaf, std::exchange(gradient, {}));

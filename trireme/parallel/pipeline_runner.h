@@ -109,8 +109,8 @@ class PipelineRunner final : private Passes {
   Part& part_of(int stage);
   bool is_last(const Part& part) const;
   void take(Part& part, std::size_t leaf, at::Tensor gradient);
-  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block);
-  void hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block);
+  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block);
+  void hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block);
   void run(const plan::Schedule& schedule, std::uint32_t passes);
   void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
 

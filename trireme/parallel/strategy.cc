@@ -319,7 +319,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
   std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
   for (std::size_t i = 0; i < own.size(); ++i)
     syncs.push_back(
-        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint16_t>(i)));
+        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint32_t>(i)));
   auto all = std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
                                                       std::move(gather), std::move(syncs));
   stages = all.get();
@@ -335,7 +335,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
 // Where weights are whole, ranks of a stage are at different passes.
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
     parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
-    std::uint16_t number) {
+    std::uint32_t number) {
   const auto gate = enters_gate_first() ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
     const parallel::ShardedSyncOptions usual;

@@ -49,7 +49,7 @@ struct Strategy::Impl {
   std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part,
                                                            const parallel::ShardGroups& own,
                                                            parallel::UnitGather* gather = nullptr,
-                                                           std::uint16_t number = 0);
+                                                           std::uint32_t number = 0);
   void make_hooks();
   parallel::Replica replica();
   /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.

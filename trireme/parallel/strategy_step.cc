@@ -53,11 +53,11 @@ std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool bac
     return runner->uses(std::span(&passes, 1), backward);
   }
   std::vector<parallel::Use> order;
-  const auto blocks = static_cast<std::uint16_t>(stage().members().size());
+  const auto blocks = static_cast<std::uint32_t>(stage().members().size());
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    for (std::uint16_t block = 0; block < blocks; ++block)
+    for (std::uint32_t block = 0; block < blocks; ++block)
       order.push_back({block, round, parallel::Phase::Forward});
-    for (std::uint16_t block = blocks; backward && block-- > 0;)
+    for (std::uint32_t block = blocks; backward && block-- > 0;)
       order.push_back({block, round, parallel::Phase::Backward});
   }
   return order;
