@@ -289,39 +289,30 @@ Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in)
 void PipelineRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t passes,
                                   const Output& output) {
   const c10::AutoGradMode no_grad(false);
-  std::size_t outputs = 0;
-  const Output counting = [&](std::size_t micro, const models::Value& value) {
-    output(micro, value);
-    ++outputs;
-  };
   micros_ = micros;
   loss_ = nullptr;
   ballot_ = nullptr;
-  output_ = &counting;
+  output_ = &output;
   error_ = nullptr;
   make_keys(micros, micros.size(), "evaluate");
   run(plan_.forward_only(passes), passes);
-  executor_.sent().wait();
-  executor_.settle(error_ == nullptr);
   if (error_) std::rethrow_exception(error_);
-  if (grid_.last != nullptr && outputs != micros.size())
-    throw StepRefused(ExitCode::UserCode,
-                      "an earlier stage of the pipeline could not compute its values",
-                      {.rank = grid_.pipeline->rank(),
-                       .operation = "validation",
-                       .advice = "Its rank says why."});
+}
+
+models::Value PipelineRunner::last_value(const MicroBatch& micro) {
+  models::Value last;
+  forward_only(std::span(&micro, 1), 1,
+               [&](std::size_t, const models::Value& value) { last = value; });
+  return last;
 }
 
 // Tells first what there is to take.
-models::Value PipelineRunner::infer(const MicroBatch& micro) {
-  Parcel parcel;
-  forward_only(std::span(&micro, 1), 1, [&](std::size_t, const models::Value& value) {
-    parcel.counts = {value.size()};
-    for (const at::Tensor& tensor : value) {
-      parcel.layouts.push_back(layout_of(tensor, false));
-      parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
-    }
-  });
+models::Value PipelineRunner::tell_all(models::Value value) const {
+  Parcel parcel{.counts = {value.size()}};
+  for (const at::Tensor& tensor : value) {
+    parcel.layouts.push_back(layout_of(tensor, false));
+    parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
+  }
   std::vector<std::int64_t> words = words_of(parcel);
   std::vector<std::int64_t> size{static_cast<std::int64_t>(words.size())};
   const int root = plan_.last_rank();

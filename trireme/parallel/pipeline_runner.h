@@ -67,13 +67,15 @@ class PipelineRunner final : private Passes {
   Work sent() { return executor_.sent(); }
   void settle(bool good);
 
-  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws.
+  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws,
+  /// when the others have what they wait for; settle() follows as after train().
   void forward_only(std::span<const MicroBatch> micros, std::uint32_t passes, const Output& output);
-  /// The last stage's value on every rank of this pipeline.
-  models::Value infer(const MicroBatch& micro);
+  /// The last stage's value of one micro-batch, on its rank; empty elsewhere.
+  models::Value last_value(const MicroBatch& micro);
 
-  /// What rank of the last stage knows, on all ranks of this pipeline.
+  /// What the rank of the last stage knows, on all ranks of this pipeline.
   void tell_all(std::span<double> values) const;
+  models::Value tell_all(models::Value value) const;
 
  private:
   // One of this rank's stages in a step.

@@ -196,9 +196,7 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   if (options.precision == "fp16")
     loss_scale.emplace(options.loss_scale.value_or(LossScaleOptions{}));
   make_hooks();
-  kernel::Assignment assignment = plan.assignment;
-  assignment.together = grid.micro_batch_ranks();
-  seat.assign(assignment);
+  seat.assign(places());
   if (grid.tensor != nullptr) check_optimizer(*optimizer, seat);
   learning_rate = optimizer->base_learning_rate();
   optimizer->attach(sync->owned(), parts.infos(),
@@ -442,10 +440,7 @@ std::int64_t Strategy::offloaded_bytes() const {
   const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
   return state + impl_->parts.offloaded_activation_bytes();
 }
-bool Strategy::has_whole_weights() const {
-  return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr &&
-         impl_->grid.layer == nullptr;
-}
+bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }
