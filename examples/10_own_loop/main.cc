@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
 
   const auto data = std::make_shared<Reversed>();
   auto input = trireme::batches(job, data, {.batch = 64, .micro = 8, .steps = kSteps});
-  const auto held_out = trireme::fixed_batches(*data, 64, 8, 2, job.rank(), job.size());
+  const auto held_out = trireme::fixed_batches(job, *data, 64, 8, 2);
 
   const trireme::Loss squares = [](const auto& output, const trireme::MicroBatch& micro) {
     return (output.at(0) - micro.field("targets")).pow(2).sum();

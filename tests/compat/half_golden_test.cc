@@ -110,7 +110,7 @@ TEST(HalfGolden, FiftyStepsAreNearPyTorchs) {
     EXPECT_EQ(own.loss_scale, scales[step].item<double>()) << "step " << step;
   }
   const double norm = golden_tensor("norm").item<double>();
-  EXPECT_NEAR(ours[0].gradient_norm, norm, 0.005 * norm);
+  EXPECT_NEAR(*ours[0].gradient_norm, norm, 0.005 * norm);
 }
 
 // From 2^32 down to where gradients fit. Ours is that of the mean but for the power of two at the

@@ -50,8 +50,8 @@ int eval_command(const Options& options, const Invocation& invocation) {
   const auto held_out = data.validation(corpus);
   const std::int64_t samples = options.samples > 0 ? options.samples : settings.validate_samples;
   const std::int64_t batch = settings.batches.batch;
-  const auto batches =
-      fixed_batches(*held_out, batch, settings.batches.micro, (samples + batch - 1) / batch, 0, 1);
+  const auto batches = fixed_batches(model.job, *held_out, batch, settings.batches.micro,
+                                     (samples + batch - 1) / batch);
   const train::Evaluation result = train::evaluate(model.strategy, settings.model, batches);
   std::optional<double> trigram;
   if (settings.model.context > 0)

@@ -17,10 +17,10 @@ plan::Graph model_graph(const train::Settings& settings,
   train::set_up_process(settings);
   const std::int64_t micro = settings.batches.micro;
   const auto validation = settings.model.data->validation(corpus);
-  const Batch batch = fixed_batches(*validation, micro, micro, micro, 0, 1).front();
+  const MicroBatch example = input::example_of(*validation, micro);
   const auto waiter = RealWaiter::make();
   const std::vector<plan::BlockCost> costs =
-      parallel::profile_blocks(settings.model.blocks, batch.micro.front(), settings.seed, *waiter);
+      parallel::profile_blocks(settings.model.blocks, example, settings.seed, *waiter);
   const auto activations = settings.model.figures(micro).activations;
   // Bytes beside the weights for each of theirs: a gradient sum and moments, and, where they are
   // computed in 16 bits, master weights, all of these in fp32.

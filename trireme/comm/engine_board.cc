@@ -299,7 +299,13 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 }
 
 bool Engine::poll() {
-  if (waits_ == Waits::No) return false;
+  if (waits_ == Waits::No) {  // a message may be waited for, of a peer that has given up
+    if (broken() || !board_ || std::count(expected_.begin(), expected_.end(), 0) == size_)
+      return false;
+    const int gone = board_->first_aborted();
+    if (gone >= 0) fail(board_->error_of(gone));
+    return gone >= 0;
+  }
   const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   const auto look = [this] {
     if (nothing_new()) return false;

@@ -74,9 +74,10 @@ void read_events(const std::string& path, ComparedRun& run) {
   }
   if (run.training.empty()) {
     const bool there = std::filesystem::exists(path);
-    throw ConfigError(there ? path + " holds no step" : "there is no " + path,
+    throw ConfigError(there ? path + " holds no step with a loss" : "there is no " + path,
                       {.operation = "compare",
-                       .advice = there ? "Let the run take a step first."
+                       .advice = there ? "Let the run take a step first; a loop with DataParallel "
+                                         "tells its loss by parallel.backward(loss)."
                                        : "Name the folder of a run, as train prints it."});
   }
 }

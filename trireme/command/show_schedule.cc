@@ -86,6 +86,7 @@ show::DrawnSchedule drawn(const Options& options) {
                   .stages = options.stages != 0 ? options.stages : 4,
                   .microbatches = options.microbatches != 0 ? options.microbatches : 8});
   std::string about = file ? "" : std::string(plan::schedule_named(options.name).about);
+  if (file) about = plan::why_not_trained(schedule);
   if (options.recompute) {
     plan::verify(schedule, options.name);
     schedule = plan::with_recompute(std::move(schedule));

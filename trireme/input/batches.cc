@@ -244,8 +244,10 @@ void Batches::Iterator::advance() {
   }
 }
 
-std::vector<Batch> fixed_batches(const Dataset& data, std::int64_t batch, std::int64_t micro,
-                                 std::int64_t count, int rank, int size) {
+namespace input {
+
+std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
+                               std::int64_t count, const kernel::Assignment& shares, int rank) {
   TRIREME_CHECK(data.size() > 0);
   TRIREME_CHECK(batch > 0);
   TRIREME_CHECK(micro > 0);
@@ -265,15 +267,21 @@ std::vector<Batch> fixed_batches(const Dataset& data, std::int64_t batch, std::i
     };
     Batch out;
     out.step = number;
-    out.total = input::num_micro_batches(global, micro);
+    out.total = num_micro_batches(global, micro);
     out.global_count = data.count_items(samples(global.first, global.count));
-    for (const MicroRange& range : input::share_of(global, micro, kernel::contiguous(size), rank)) {
+    for (const MicroRange& range : share_of(global, micro, shares, rank)) {
       out.micro.push_back(read_micro(data, range, samples(range.first, range.count)));
     }
     batches.push_back(std::move(out));
   }
   return batches;
 }
+
+MicroBatch example_of(const Dataset& data, std::int64_t micro) {
+  return fixed_share(data, micro, micro, micro, kernel::contiguous(1), 0).front().micro.front();
+}
+
+}  // namespace input
 
 }  // namespace v0
 }  // namespace trireme

@@ -88,10 +88,24 @@ class Batches final : public Saveable {
 /// The Job outlives it.
 Batches batches(const Job& job, std::shared_ptr<const Dataset> data, const BatchesOptions& options);
 
-/// `count` global batches of fixed samples, spread evenly over a dataset that has an end: the same
-/// samples on any number of ranks. For Strategy::evaluate. Fewer where the dataset is smaller.
-std::vector<Batch> fixed_batches(const Dataset& data, std::int64_t batch, std::int64_t micro,
-                                 std::int64_t count, int rank, int size);
+/// `count` global batches of `batch` samples, spread evenly over a dataset that has an end: the
+/// same samples on any number of ranks, for Strategy::evaluate. This rank's share of them, in
+/// micro-batches of `micro` samples, as the job's Strategy deals it out, which is made before.
+/// Fewer where the dataset is smaller.
+std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64_t batch,
+                                 std::int64_t micro, std::int64_t count);
+
+namespace input {
+
+/// The same for rank `rank` of `shares`.
+std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
+                               std::int64_t count, const kernel::Assignment& shares, int rank);
+
+/// The first of the samples that fixed_batches() would spread over `micro` batches: one micro-batch
+/// to try a model on.
+MicroBatch example_of(const Dataset& data, std::int64_t micro);
+
+}  // namespace input
 
 }  // namespace v0
 }  // namespace trireme

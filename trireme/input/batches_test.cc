@@ -208,7 +208,7 @@ TEST_F(BatchesTest, FixedBatchesSpreadOverTheDatasetOnAnyRankCount) {
     std::vector<std::int64_t> seen;
     for (int step = 0; step < 2; ++step) {
       for (int rank = 0; rank < size; ++rank) {
-        const auto batches = fixed_batches(data, 4, 2, 2, rank, size);
+        const auto batches = input::fixed_share(data, 4, 2, 2, kernel::contiguous(size), rank);
         ASSERT_EQ(batches.size(), 2u);
         EXPECT_EQ(batches[step].global_count, 4);
         for (const auto& micro : batches[step].micro) {
@@ -218,7 +218,8 @@ TEST_F(BatchesTest, FixedBatchesSpreadOverTheDatasetOnAnyRankCount) {
     }
     EXPECT_EQ(seen, (std::vector<std::int64_t>{0, 12, 25, 37, 50, 62, 75, 87}));
   }
-  EXPECT_EQ(fixed_batches(Numbers(3), 4, 2, 2, 0, 1).front().global_count, 3);
+  EXPECT_EQ(input::fixed_share(Numbers(3), 4, 2, 2, kernel::contiguous(1), 0).front().global_count,
+            3);
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
   if (options.follow) publish(job, state_);
 }
 
+std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64_t batch,
+                                 std::int64_t micro, std::int64_t count) {
+  return input::fixed_share(data, batch, micro, count, job.assignment(), job.rank());
+}
+
 Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
                 const BatchesOptions& options) {
   // Ranks of one pipeline share their micro-batches.

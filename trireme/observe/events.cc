@@ -68,17 +68,21 @@ std::string Event::line() const {
 
 Event step_event(const StepFigures& figures) {
   Event event("step");
-  event.set("step", figures.step)
-      .set("loss", figures.loss)
-      .set("step_seconds", figures.step_seconds)
-      .set(std::string(figures.items) + "_per_second", figures.items_per_second)
-      .set("communication_seconds", figures.communication_seconds);
-  if (figures.input_seconds) event.set("input_seconds", *figures.input_seconds);
-  event.set("learning_rate", figures.learning_rate).set("gradient_norm", figures.gradient_norm);
-  if (figures.skipped_steps) event.set("skipped_steps", *figures.skipped_steps);
-  if (figures.noise_scale) event.set("noise_scale", *figures.noise_scale);
-  if (figures.loss_scale) event.set("loss_scale", *figures.loss_scale);
-  if (figures.overflows) event.set("overflows", *figures.overflows);
+  const auto set = [&event](std::string_view name, const auto& value) {
+    if (value) event.set(name, *value);
+  };
+  event.set("step", figures.step);
+  set("loss", figures.loss);
+  event.set("step_seconds", figures.step_seconds);
+  set(std::string(figures.items) + "_per_second", figures.items_per_second);
+  set("communication_seconds", figures.communication_seconds);
+  set("input_seconds", figures.input_seconds);
+  set("learning_rate", figures.learning_rate);
+  set("gradient_norm", figures.gradient_norm);
+  set("skipped_steps", figures.skipped_steps);
+  set("noise_scale", figures.noise_scale);
+  set("loss_scale", figures.loss_scale);
+  set("overflows", figures.overflows);
   return event;
 }
 

@@ -30,14 +30,14 @@ class Event {
   std::vector<std::pair<std::string, Value>> fields_;
 };
 
+/// nullopt: not known, and left out.
 struct StepFigures {
-  long step = 0;    // 1 = the first
-  double loss = 0;  // training, mean over the global batch, nats
+  long step = 0;               // 1 = the first
+  std::optional<double> loss;  // training, mean over the global batch, nats
   double step_seconds = 0;
-  double items_per_second = 0;              // of `items`, over all ranks
-  double communication_seconds = 0;         // rank 0 was blocked on it
-  std::optional<double> input_seconds = 0;  // the same; nullopt: not known, and left out
-  double learning_rate = 0, gradient_norm = 0;
+  std::optional<double> items_per_second;                      // of `items`, over all ranks
+  std::optional<double> communication_seconds, input_seconds;  // rank 0 was blocked on them
+  std::optional<double> learning_rate, gradient_norm;
   std::optional<long> skipped_steps;  // left out so far; nullopt: none ever is
   std::optional<double> noise_scale;  // of the gradient, in items
   std::optional<double> loss_scale;   // of the next step, in fp16

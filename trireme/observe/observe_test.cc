@@ -65,7 +65,15 @@ observe::StepFigures figures(long step) {
 }
 
 TEST(Event, KeepsOrderAndStableNames) {
-  EXPECT_EQ(observe::step_event({.step = 3, .loss = 1.5, .step_seconds = 0.25}).line(),
+  EXPECT_EQ(observe::step_event({.step = 3,
+                                 .loss = 1.5,
+                                 .step_seconds = 0.25,
+                                 .items_per_second = 0,
+                                 .communication_seconds = 0,
+                                 .input_seconds = 0,
+                                 .learning_rate = 0,
+                                 .gradient_norm = 0})
+                .line(),
             R"({"event":"step","step":3,"loss":1.5,"step_seconds":0.25,"tokens_per_second":0.0,)"
             R"("communication_seconds":0.0,"input_seconds":0.0,"learning_rate":0.0,)"
             R"("gradient_norm":0.0})");
@@ -74,10 +82,8 @@ TEST(Event, KeepsOrderAndStableNames) {
 }
 
 TEST(Event, NamesWhatItCountsAndLeavesOutWhatIsNotKnown) {
-  EXPECT_EQ(
-      observe::step_event({.step = 3, .input_seconds = std::nullopt, .items = "samples"}).line(),
-      R"({"event":"step","step":3,"loss":0.0,"step_seconds":0.0,"samples_per_second":0.0,)"
-      R"("communication_seconds":0.0,"learning_rate":0.0,"gradient_norm":0.0})");
+  EXPECT_EQ(observe::step_event({.step = 3, .items = "samples"}).line(),
+            R"({"event":"step","step":3,"step_seconds":0.0})");
   EXPECT_EQ(observe::validation_event(7, 2.0, 64, std::nullopt, "samples").line(),
             R"({"event":"validation","step":7,"loss":2.0,"samples":64})");
 }

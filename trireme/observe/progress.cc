@@ -107,12 +107,14 @@ std::string Progress::text(const StepFigures& figures, int columns) const {
   std::vector<Field> fields;
   const std::string of = options_.steps > 0 ? " of " + grouped(options_.steps) : "";
   fields.push_back({0, "step " + grouped(figures.step) + of});
-  fields.push_back({1, "loss " + formatted("%.3f", loss_)});
+  if (loss_) fields.push_back({1, "loss " + formatted("%.3f", *loss_)});
   if (validation_) fields.push_back({3, "validation " + formatted("%.3f", *validation_)});
-  fields.push_back({4, grouped(std::lround(figures.items_per_second)) + " " +
-                           std::string(figures.items) + "/s"});
-  fields.push_back(
-      {5, "communication " + percent(figures.communication_seconds, figures.step_seconds)});
+  if (figures.items_per_second)
+    fields.push_back({4, grouped(std::lround(*figures.items_per_second)) + " " +
+                             std::string(figures.items) + "/s"});
+  if (figures.communication_seconds)
+    fields.push_back(
+        {5, "communication " + percent(*figures.communication_seconds, figures.step_seconds)});
   if (figures.input_seconds)
     fields.push_back({6, "input " + percent(*figures.input_seconds, figures.step_seconds)});
   if (figures.loss_scale)
@@ -143,9 +145,9 @@ void Progress::step(const StepFigures& figures) {
   const double keep = seen_ <= 2 ? 0 : 0.9;
   pace_ = keep * pace_ + (1 - keep) * figures.step_seconds;
   // That of a step that was left out may be no number.
-  const bool first = seen_ < 20 || !std::isfinite(loss_);
-  if (std::isfinite(figures.loss) || seen_ == 1)
-    loss_ = first ? figures.loss : 0.95 * loss_ + 0.05 * figures.loss;
+  const bool first = seen_ < 20 || !loss_ || !std::isfinite(*loss_);
+  if (figures.loss && (std::isfinite(*figures.loss) || seen_ == 1))
+    loss_ = first ? *figures.loss : 0.95 * *loss_ + 0.05 * *figures.loss;
   if (options_.terminal) {
     const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
     live_ = text(figures, columns - 1);

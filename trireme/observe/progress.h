@@ -52,8 +52,8 @@ class Progress {
   ProgressOptions options_;
   std::string live_;
   std::optional<double> validation_;
-  double pace_ = 0;  // seconds a step, smoothed
-  double loss_ = 0;  // smoothed over about 20 steps
+  double pace_ = 0;             // seconds a step, smoothed
+  std::optional<double> loss_;  // smoothed over about 20 steps
   long seen_ = 0, done_ = 0;
 };
 

@@ -106,9 +106,26 @@ void leave(comm::Communicator& world) noexcept {
   }
 }
 
-// [ok (2: overflow), exit code, stop signal, count, length of the reason, squares as bits, reason]
+// Where ranks see one another's memory they read there that this one gave up, and why. Others learn
+// it from a call that this rank makes last.
+void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+             const std::exception_ptr& error) noexcept {
+  if (world.failure()) return;  // the others know
+  try {
+    for (comm::Communicator* group : groups)
+      if (group != nullptr && group->size() > 1 && !group->can_map()) {
+        const auto state = gate_state(*group, {.leaving = true});
+        gather(*group, state).on_settled([state](const std::exception_ptr&) {});
+      }
+  } catch (...) {
+  }
+  world.abort(error);
+}
+
+// [ok (2: overflow), exit code, stop signal, count, length of the reason, squares and loss as bits,
+// reason]
 struct Vote::State {
-  static constexpr std::size_t kHead = 6, kText = 184;
+  static constexpr std::size_t kHead = 7, kText = 184;
   static constexpr std::size_t kWords = kHead + kText / 8;
   std::array<std::int64_t, kWords> mine{};
   std::vector<std::int64_t> all;
@@ -125,6 +142,7 @@ Vote::Vote(comm::Communicator& world, const Ballot& ballot) : state_(std::make_s
   state_->mine[3] = ballot.count;
   state_->mine[4] = static_cast<std::int64_t>(length);
   state_->mine[5] = std::bit_cast<std::int64_t>(ballot.squares);
+  state_->mine[6] = std::bit_cast<std::int64_t>(ballot.loss);
   std::memcpy(&state_->mine[State::kHead], ballot.reason.data(), length);
   work_ = world
               .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
@@ -141,6 +159,7 @@ Verdict Vote::result() const {
     if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
     verdict.count += record[3];
     verdict.squares += std::bit_cast<double>(record[5]);
+    verdict.loss += std::bit_cast<double>(record[6]);
     const bool refused = record[0] == 0, overflow = record[0] == 2;
     // A refusal counts before an overflow, whichever ranks they come from.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "trireme/comm/communicator.h"
@@ -30,6 +32,11 @@ Work enter_gate(comm::Communicator& world, const GateEntry& entry, const std::st
 /// throws.
 void leave(comm::Communicator& world) noexcept;
 
+/// This rank ends in the middle of a call that the others of these groups are in, or come to: ends
+/// their waits. All communicators of the job are broken afterwards. Never throws.
+void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+             const std::exception_ptr& error) noexcept;
+
 struct Ballot {
   bool ok = true;
   int exit_code = 21;
@@ -37,6 +44,7 @@ struct Ballot {
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
   double squares = 0;      // squared norm of this rank's own gradient, where it has one
+  double loss = 0;         // summed over `count`, where it is told here; a NaN: not known
   /// A gradient did not fit into fp16 (parallel/loss_scale.h): no refusal, the step is left out.
   bool overflow = false;
 
@@ -59,6 +67,7 @@ struct Verdict {
   int stop_signal = 0;     // the lowest rank's that has one
   std::int64_t count = 0;  // of all ranks
   double squares = 0;      // added in the ranks' order
+  double loss = 0;         // the same
   bool overflow = false;   // some rank's, and none refused
   int refusing_rank = -1;  // the lowest; without a refusal, the lowest that overflowed
   int exit_code = 21;

@@ -102,13 +102,11 @@ std::pair<std::string, double> train_on(int ranks, const Sync& sync) {
       trained.step(step);
       // In the middle of the training, and leaving nothing behind.
       if (step == 1)
-        trained.strategy.evaluate({batch_of(50, 8, rank.rank, kernel::contiguous(rank.size))},
-                                  squares);
+        trained.strategy.evaluate({batch_of(50, 8, rank.rank, trained.assignment)}, squares);
     }
     results[static_cast<std::size_t>(rank.rank)] = {
         trained.strategy.weights_hash(),
-        trained.strategy.evaluate({batch_of(100, 8, rank.rank, kernel::contiguous(rank.size))},
-                                  squares)};
+        trained.strategy.evaluate({batch_of(100, 8, rank.rank, trained.assignment)}, squares)};
   });
   for (const auto& result : results) EXPECT_EQ(result, results[0]);
   return results[0];

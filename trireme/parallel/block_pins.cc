@@ -17,7 +17,7 @@ void BlockPins::begin(std::uint32_t microbatch, Phase backward) {
 
 Stage::Enter BlockPins::enter() {
   return [this](std::size_t index) -> Stage::Leave {
-    const auto block = static_cast<std::uint16_t>(index);
+    const auto block = static_cast<std::uint32_t>(index);
     auto pin = std::make_shared<Pin>(sync_.acquire(use(block, Phase::Forward)));
     const std::uint64_t first_node = next_node();
     return [this, block, pin, first_node](const models::Value& value) {

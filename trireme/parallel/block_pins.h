@@ -13,7 +13,7 @@ namespace parallel {
 class BlockPins {
  public:
   /// `part`: of the uses. `sync` outlives it, and what enter() gave.
-  explicit BlockPins(ParameterSync& sync, std::uint16_t part = 0) : sync_(sync), part_(part) {}
+  explicit BlockPins(ParameterSync& sync, std::uint32_t part = 0) : sync_(sync), part_(part) {}
   BlockPins(const BlockPins&) = delete;
 
   /// The pass that begins is `microbatch`'s; backward, if it comes to a block, is `backward`:
@@ -22,17 +22,17 @@ class BlockPins {
   /// For Stage::forward(). Without autograd there is no backward pass.
   Stage::Enter enter();
   /// The gradients of this block's weights come now, in a pass of their own, which needs none.
-  void weight_gradients(std::uint16_t block) { sync_.acquire(use(block, Phase::Weight)); }
+  void weight_gradients(std::uint32_t block) { sync_.acquire(use(block, Phase::Weight)); }
   /// The pass is over: backward has no block after its last.
   void end() { backward_pin_ = {}; }
 
  private:
-  Use use(std::uint16_t block, Phase phase) const {
+  Use use(std::uint32_t block, Phase phase) const {
     return {.block = block, .microbatch = microbatch_, .phase = phase, .part = part_};
   }
 
   ParameterSync& sync_;
-  std::uint16_t part_;
+  std::uint32_t part_;
   std::uint32_t microbatch_ = 0;
   Phase backward_ = Phase::Backward;
   Pin backward_pin_;

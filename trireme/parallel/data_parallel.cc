@@ -8,8 +8,11 @@
 
 #include <array>
 #include <cmath>
+#include <deque>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
@@ -36,6 +39,8 @@ inline namespace v0 {
 namespace {
 
 using parallel::NamedTensors;
+
+constexpr std::size_t kMostResults = 1000;  // kept for who takes them
 
 struct Contents {
   NamedTensors all;         // parameters and buffers, every name
@@ -226,7 +231,7 @@ struct DataParallel::Impl {
           refuse_foreign_step();
           if (!micro_open) open_micro();
           if (micro_open)
-            sync->gradient({0, static_cast<std::uint16_t>(index)}, micro.index,
+            sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
                            std::move(gradient));
         }) {
     seat.assign(plan.assignment);
@@ -271,8 +276,9 @@ struct DataParallel::Impl {
     for (std::size_t i = 0; i < parts.size(); ++i)
       owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
     shards.emplace(optimizer, tensors_of(contents.trainable), std::move(owned));
+    groups = parallel::make_shard_groups(*seat.world, plan);
     return std::make_unique<parallel::ShardedSync>(
-        parallel::make_shard_groups(*seat.world, plan), *store,
+        groups, *store,
         parallel::ShardedSyncOptions{.assignment = plan.assignment,
                                      .rank = seat.world->rank(),
                                      .bucket_bytes = options.bucket_bytes,
@@ -333,16 +339,21 @@ struct DataParallel::Impl {
     if (shards) shards->watch();
     micro = step;
     micro_open = true;
-    const std::int64_t items = own_count ? *own_count : step.samples;
-    count += items;
+    counts_items = counts_items && (own_count || plan);
+    count += items_of_micro();
     sync->begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
 
+  std::int64_t items_of_micro() const { return own_count ? *own_count : micro.samples; }
+
   void begin_batch(std::uint32_t micro_batches) {
     total = micro_batches;
+    waited = time_waited();
     sync->begin(total, {});
     batch_open = true;
+    counts_items = true;
     count = 0;
+    loss = 0;
     if (total > largest_total) {
       largest_total = total;
       const auto leaves = leaves_of(plan.assignment, total, seat.world->rank());
@@ -362,7 +373,7 @@ struct DataParallel::Impl {
     sync->end_micro();
     statistics.capture();
     micro_open = false;
-    own_count.reset();
+    add_loss();
     const auto plan = seat.input_plan();
     if (plan) plan->consume();
     if (!micro.last_of_batch) {
@@ -373,6 +384,14 @@ struct DataParallel::Impl {
     take_part_without_share();
     seed_next();
     return taken;
+  }
+
+  // The next micro-batch's is not known yet.
+  void add_loss() {
+    const double items = own_count ? 1 : static_cast<double>(micro.samples);
+    loss += own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN();
+    own_loss.reset();
+    own_count.reset();
   }
 
   // Batches without a share for this rank: the others count on it all the same.
@@ -397,19 +416,32 @@ struct DataParallel::Impl {
 
   // False: it was left out, on all ranks.
   bool finish_batch() {
+    BatchResult result;
     try {
-      apply_batch();
-      return true;
+      apply_batch(result);
     } catch (const StepRefused& refused) {
       statistics.drop();
       not_finite.take(refused);
       sync->drop();
-      return false;
+      result.skipped = refused.message();
     }
+    result.skipped_steps = not_finite.left_out();
+    result.communication = time_waited() - waited;
+    const bool taken = result.skipped.empty();
+    results.push_back(std::move(result));
+    if (results.size() > kMostResults) results.pop_front();
+    return taken;
+  }
+
+  Duration time_waited() const {
+    Duration sum = seat.world->time_waited();
+    for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
+      if (group) sum += group->time_waited();
+    return sum;
   }
 
   parallel::Ballot ballot() {
-    parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count};
+    parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count, .loss = loss};
     if (const auto refusal = sync->refusal()) {
       ballot.ok = false;
       ballot.exit_code = refusal->exit_code;
@@ -423,7 +455,7 @@ struct DataParallel::Impl {
     return ballot;
   }
 
-  void apply_batch() {
+  void apply_batch(BatchResult& result) {
     batch_open = false;
     seat.set_step(static_cast<long>(batches));
     const Work reduced = sync->finish();
@@ -436,8 +468,13 @@ struct DataParallel::Impl {
     const parallel::Verdict verdict = vote.result();
     const long number = static_cast<long>(batches++);
     stop_signal = verdict.stop_signal;
+    if (counts_items) result.count = verdict.count;
     throw_if_refused(verdict, *seat.world, seat.host, number);
     const double scale = scale_for(verdict.count, number);
+    if (options.clip > 0) result.gradient_norm = gradient_norm;
+    if (verdict.count > 0 && !std::isnan(verdict.loss))
+      result.loss = verdict.loss / static_cast<double>(verdict.count);
+    result.learning_rate = optimizer.param_groups().front().options().get_lr();
     statistics.fold(*seat.world, plan.assignment, total);
     apply(scale);
   }
@@ -525,6 +562,7 @@ struct DataParallel::Impl {
   parallel::BatchStatistics statistics;
   std::optional<parallel::ParameterStore> store;    // where parts are owned
   std::optional<parallel::OptimizerShards> shards;  // there, too
+  parallel::ShardGroups groups;                     // there, too
 
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
   std::int64_t batches = 0;  // finished, refused ones too
@@ -532,8 +570,15 @@ struct DataParallel::Impl {
   bool batch_open = false, micro_open = false;
   std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
   MicroStep micro;
-  std::optional<std::int64_t> own_count;  // of parallel.backward(sum, count)
-  std::int64_t count = 0;                 // of this rank, in the open batch
+  // Of the open micro-batch: what parallel.backward() was given.
+  std::optional<std::int64_t> own_count;
+  std::optional<double> own_loss;
+  // Of this rank, in the open batch.
+  std::int64_t count = 0;
+  bool counts_items = true;  // `count` is of samples or tokens, not of micro-batches
+  double loss = 0;           // summed over `count`; a NaN where it is not known
+  Duration waited{};         // when it began
+  std::deque<BatchResult> results;
   int stop_signal = 0;
   double gradient_norm = 0;
   bool failed = false;
@@ -554,9 +599,20 @@ DataParallel::~DataParallel() {
     parallel::leave(*impl_->seat.world);
 }
 
+void DataParallel::backward(const at::Tensor& mean) {
+  impl_->own_loss = mean.item<double>();
+  mean.backward();
+}
+
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
   impl_->own_count = count;
+  impl_->own_loss = sum.item<double>();
   sum.backward();
+}
+
+std::vector<BatchResult> DataParallel::take_results() {
+  const std::deque<BatchResult> results = std::exchange(impl_->results, {});
+  return {results.begin(), results.end()};
 }
 
 bool DataParallel::step() {

@@ -13,7 +13,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
@@ -49,6 +51,19 @@ struct DataParallelOptions {
   std::int64_t skip_not_finite = 0;
 };
 
+/// A global batch that has ended.
+struct BatchResult {
+  /// Global mean; none where a rank called backward() of the loss itself, and not of DataParallel.
+  std::optional<double> loss = {};
+  std::optional<double> gradient_norm = {};  // before clipping; none with clip off
+  std::optional<double> learning_rate = {};  // of the optimizer's first group of parameters
+  /// Of all ranks: samples of the Sampler's, or what backward(sum, count) counted; none without.
+  std::optional<std::int64_t> count = {};
+  Duration communication{};        // time this rank was blocked on it
+  std::string skipped = {};        // why it was left out on all ranks; empty: it was not
+  std::int64_t skipped_steps = 0;  // left out so far
+};
+
 class DataParallel final : public Saveable {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash: MismatchError naming the
@@ -65,6 +80,9 @@ class DataParallel final : public Saveable {
   /// UnevenInput naming this rank.
   ~DataParallel() override;
 
+  /// mean.backward() of a loss that is a mean over the micro-batch: take_results() has its global
+  /// mean then.
+  void backward(const at::Tensor& mean);
   /// A loss that is a sum over `count` items (tokens): weighted by count, not by sample.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True when a global batch was applied: afterwards gradients are
@@ -72,6 +90,10 @@ class DataParallel final : public Saveable {
   /// parameter of one was replaced since the start (nothing was applied); UnevenInput naming a rank
   /// whose loop has ended, or the communicator's error.
   bool step();
+  /// The global batches that have ended since the call before, the oldest first; of more than 1,000
+  /// the last ones. One step() may end two: where this rank has no share of a short batch it takes
+  /// part in it before it returns. For Log::step(parallel).
+  std::vector<BatchResult> take_results();
   /// Global batches applied, and left out within DataParallelOptions::skip_not_finite.
   std::int64_t steps() const noexcept;
   std::int64_t skipped_steps() const noexcept;

@@ -318,6 +318,97 @@ TEST(DataParallel, OneRankIsTheOrdinaryProgram) {
   });
 }
 
+// What every rank is told of each global batch, its own short ones and those that it has no share
+// of among them.
+std::vector<BatchResult> results_on(int ranks, const Setting& setting, bool tells_loss = true) {
+  std::vector<std::vector<BatchResult>> all(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+    auto plan = std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank,
+                                       assignment_of(setting.options.sync, rank.size));
+    parallel::Seat seat{.world = rank.world.get()};
+    seat.input_plan = [plan] { return plan; };
+    at::manual_seed(setting.seed);
+    Net net;
+    const auto optimizer = optimizer_of(setting.optimizer, net);
+    DataParallel parallel(seat, net, *optimizer, setting.options);
+    auto& own = all[static_cast<std::size_t>(rank.rank)];
+    for (const auto& [first, count] : plan->loader()) {
+      const at::Tensor loss = mean_loss(net, first, count);
+      if (!tells_loss) {
+        loss.backward();
+      } else if (setting.by_token) {
+        parallel.backward(loss * static_cast<double>(7 * count), 7 * count);
+      } else {
+        parallel.backward(loss);
+      }
+      const bool ended = parallel.step();
+      const std::vector<BatchResult> results = parallel.take_results();
+      EXPECT_EQ(!results.empty(), ended);
+      own.insert(own.end(), results.begin(), results.end());
+      EXPECT_TRUE(parallel.take_results().empty());
+    }
+  });
+  for (const auto& own : all) {
+    EXPECT_EQ(own.size(), all[0].size());
+    for (std::size_t i = 0; i < std::min(own.size(), all[0].size()); ++i) {
+      EXPECT_EQ(own[i].loss, all[0][i].loss);
+      EXPECT_EQ(own[i].gradient_norm, all[0][i].gradient_norm);
+      EXPECT_EQ(own[i].count, all[0][i].count);
+      EXPECT_GE(own[i].communication, Duration::zero());
+      if (ranks > 1) {
+        EXPECT_GT(own[i].communication, Duration::zero());
+      }
+    }
+  }
+  return all[0];
+}
+
+TEST(DataParallel, TellsTheGlobalMeanOfEveryBatchOnEveryRank) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    for (const bool by_token : {false, true}) {
+      Setting setting{.by_token = by_token, .options = {.sync = sync, .clip = 0.5}};
+      const std::vector<BatchResult> one = results_on(1, setting);
+      ASSERT_EQ(one.size(), 3u);
+      for (const int ranks : {2, 3, 4}) {
+        const std::vector<BatchResult> results = results_on(ranks, setting);
+        ASSERT_EQ(results.size(), one.size()) << sync << " on " << ranks;
+        for (std::size_t i = 0; i < one.size(); ++i) {
+          EXPECT_EQ(results[i].count, (i == 2 ? 2 : 4) * (by_token ? 7 : 1));
+          EXPECT_NEAR(results[i].loss.value(), one[i].loss.value(), 1e-12);
+          EXPECT_EQ(results[i].gradient_norm, one[i].gradient_norm);
+          EXPECT_GT(results[i].gradient_norm.value(), 0);
+          EXPECT_EQ(results[i].learning_rate, 1e-2);
+          EXPECT_EQ(results[i].skipped, "");
+        }
+      }
+    }
+  }
+}
+
+TEST(DataParallel, DoesNotTellWhatItDoesNotKnow) {
+  for (const int ranks : {1, 2}) {
+    const std::vector<BatchResult> results = results_on(ranks, {}, /*tells_loss=*/false);
+    ASSERT_EQ(results.size(), 3u);
+    for (const BatchResult& result : results) {
+      EXPECT_EQ(result.loss, std::nullopt);
+      EXPECT_EQ(result.gradient_norm, std::nullopt);
+      EXPECT_TRUE(result.count.has_value());
+    }
+  }
+  testing::run_ranks(2, [&](testing::RankContext& rank) {  // without a Sampler
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.25));
+    DataParallel parallel(parallel::Seat{.world = rank.world.get()}, net, sgd);
+    parallel.backward(mean_loss(net, rank.rank, 1));
+    ASSERT_TRUE(parallel.step());
+    const std::vector<BatchResult> results = parallel.take_results();
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(results[0].count, std::nullopt) << "micro-batches are no samples";
+    EXPECT_TRUE(results[0].loss.has_value());
+    EXPECT_EQ(results[0].learning_rate, 0.25);
+  });
+}
+
 TEST(DataParallel, ALoopThatEndsEarlyIsNamedToTheOthers) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     Net net;

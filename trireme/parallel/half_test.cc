@@ -141,7 +141,7 @@ void train_here(testing::RankContext& rank, const Layout& layout, StrategyOption
       const StepResult result = strategy.step(batch, loss(step));
       EXPECT_EQ(strategy.weights_hash() == before, !result.skipped.empty()) << "step " << step;
       own.losses.push_back(result.loss);
-      own.norms.push_back(result.gradient_norm);
+      own.norms.push_back(result.gradient_norm.value_or(0));
       own.scales.push_back(result.loss_scale.value_or(0));
       own.overflows.push_back(result.overflows);
       own.skipped.push_back(result.skipped_steps);

@@ -132,12 +132,10 @@ inline Trained train(const models::Blocks& model, Layout layout, const Course& c
       const StepResult result = rank.step(step, total, course.sequences);
       EXPECT_EQ(result.count, batch_of(step, total, 0, {}, course.sequences).global_count);
       own.losses.push_back(result.loss);
-      own.norms.push_back(result.gradient_norm);
+      own.norms.push_back(result.gradient_norm.value_or(0));
     }
-    kernel::Assignment shares = kernel::contiguous(layout.data / layout.options.expert);
-    shares.together = layout.options.expert * layout.options.context * layout.options.tensor;
     own.validation = rank.strategy->evaluate(
-        {batch_of(100, 4, context.rank, shares, course.sequences)}, token_loss());
+        {batch_of(100, 4, context.rank, rank.assignment, course.sequences)}, token_loss());
     own.hash = rank.strategy->weights_hash();
     const auto state = rank.strategy->state();
     const std::lock_guard lock(mutex);

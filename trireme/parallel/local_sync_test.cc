@@ -76,7 +76,7 @@ double descend(const std::vector<Parabola>& parabolas, const std::string& sync,
                                                .global_count = ranks,
                                                .step = step},
                                               loss);
-      if (norm != nullptr && rank.rank == 0) *norm = result.gradient_norm;
+      if (norm != nullptr && rank.rank == 0) *norm = result.gradient_norm.value_or(0);
     }
     weights[own] = strategy.state().at(0).local.item<double>();
   });
@@ -290,7 +290,7 @@ void train(Strategy& strategy, const testing::RankContext& rank, int first, int 
     const StepResult result = strategy.step(batch_of(step, total_of(step), rank), squared_error);
     if (outcome == nullptr) continue;
     outcome->losses.push_back(result.loss);
-    outcome->norms.push_back(result.gradient_norm);
+    outcome->norms.push_back(result.gradient_norm.value_or(0));
   }
 }
 

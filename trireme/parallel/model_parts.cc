@@ -87,18 +87,19 @@ nlohmann::json table_of(const ModelPart& part) {
 
 // Adds a stage's rows: a tensor stands where it was first seen.
 void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& into) {
+  std::map<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < into.size(); ++i) place.emplace(into[i].name, i);
   for (const nlohmann::json& row : rows) {
     const auto name = row[0].get<std::string>();
-    auto found = std::find_if(into.begin(), into.end(),
-                              [&](const ModelTensor& one) { return one.name == name; });
-    if (found == into.end()) {
+    const auto [at, is_new] = place.emplace(name, into.size());
+    if (is_new)
       into.push_back({.name = name,
                       .dtype = static_cast<DType>(row[1].get<int>()),
                       .shape = row[2].get<std::vector<std::int64_t>>(),
                       .part = part_of_row(row),
                       .owner = -1});
-      found = into.end() - 1;
-    } else if (found->shape != row[2].get<std::vector<std::int64_t>>()) {
+    ModelTensor* found = &into[at->second];
+    if (found->shape != row[2].get<std::vector<std::int64_t>>()) {
       throw ConfigError(name + " is tied in stage " + std::to_string(stage) + " in another shape",
                         {.operation = "model", .advice = "Tie equal shapes."});
     }

@@ -107,7 +107,7 @@ void ParameterStore::add_block(const Stage::Member& member) {
     if (name == owner || (is_new && parameters_[index].adopted))
       owned.emplace_back(index, own.tensor);
     use_of_leaf_.push_back(
-        {static_cast<std::uint16_t>(block), static_cast<std::uint16_t>(uses_[block].size())});
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(uses_[block].size())});
     uses_[block].push_back({name, own.tensor.numel(), parameters_[index].master,
                             own.tensor.dim() > 1 ? own.tensor.size(0) : 1});
     parameter_of_[block].push_back(index);

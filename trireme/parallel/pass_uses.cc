@@ -14,14 +14,14 @@ class Uses {
   explicit Uses(std::span<const StageBlocks> stages) : stages_(stages) {}
 
   void add(ActionKind pass, int stage, std::uint32_t microbatch) {
-    std::uint16_t part = 0;
+    std::uint32_t part = 0;
     while (part < stages_.size() && stages_[part].stage != stage) ++part;
     TRIREME_CHECK(part < stages_.size());
     const Phase phase = phase_of(pass);
-    const std::uint16_t blocks = stages_[part].blocks;
-    for (std::uint16_t i = 0; i < blocks; ++i)
+    const std::uint32_t blocks = stages_[part].blocks;
+    for (std::uint32_t i = 0; i < blocks; ++i)
       all.push_back(
-          {.block = static_cast<std::uint16_t>(phase == Phase::Forward ? i : blocks - 1 - i),
+          {.block = static_cast<std::uint32_t>(phase == Phase::Forward ? i : blocks - 1 - i),
            .microbatch = microbatch,
            .phase = phase,
            .part = part});

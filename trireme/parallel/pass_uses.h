@@ -15,7 +15,7 @@ namespace parallel {
 /// A stage of this rank, which is part number i of those that uses_of() is given.
 struct StageBlocks {
   int stage = 0;
-  std::uint16_t blocks = 0;
+  std::uint32_t blocks = 0;
 };
 
 /// The phase of a pass; a ForwardBackward is two passes.

@@ -14,7 +14,13 @@ PipelinePlan::PipelinePlan(const std::string& schedule, int ranks, int chunks)
     : name_(schedule),
       ranks_(ranks),
       chunks_(chunks),
-      rank_of_stage_(plan::load_schedule(schedule, ranks, chunks, 0).rank_of_stage) {}
+      rank_of_stage_(plan::load_schedule(schedule, ranks, chunks, 0).rank_of_stage) {
+  if (stages() > kMostStages)
+    throw ConfigError(
+        std::to_string(stages()) + " pipeline stages: there are at most " +
+            std::to_string(kMostStages),
+        {.operation = "pipeline", .advice = "Set parallel.pipeline or parallel.chunks to less."});
+}
 
 std::vector<int> PipelinePlan::stages_of(int rank) const {
   std::vector<int> stages;
@@ -27,7 +33,7 @@ const plan::Schedule& PipelinePlan::schedule(std::uint32_t micro_batches) {
   const auto found = schedules_.find(micro_batches);
   if (found != schedules_.end()) return found->second;
   return schedules_
-      .emplace(micro_batches, plan::with_transfers(plan::load_schedule(
+      .emplace(micro_batches, plan::with_transfers(plan::load_schedule_of_step(
                                   name_, ranks_, chunks_, static_cast<int>(micro_batches))))
       .first->second;
 }
@@ -36,9 +42,12 @@ const plan::Schedule& PipelinePlan::schedule(std::uint32_t micro_batches) {
 plan::Schedule PipelinePlan::forward_only(std::uint32_t micro_batches) const {
   plan::Schedule schedule{.rank_of_stage = rank_of_stage_};
   schedule.order.resize(static_cast<std::size_t>(ranks_));
-  for (std::uint16_t stage = 0; stage < stages(); ++stage)
-    for (std::uint16_t micro = 0; micro < micro_batches; ++micro)
-      schedule.order[rank_of_stage_[stage]].push_back({plan::ActionKind::Forward, stage, micro});
+  for (int stage = 0; stage < stages(); ++stage) {
+    const int rank = rank_of_stage_[static_cast<std::size_t>(stage)];
+    auto& order = schedule.order[static_cast<std::size_t>(rank)];
+    for (int micro = 0; micro < static_cast<int>(micro_batches); ++micro)
+      order.push_back({plan::ActionKind::Forward, stage, micro});
+  }
   return plan::with_transfers(std::move(schedule));
 }
 

@@ -17,6 +17,8 @@ namespace parallel {
 
 class PipelinePlan {
  public:
+  static constexpr int kMostStages = 4096;  // that tags of messages tell apart (pipeline/link.cc)
+
   /// One stage on one rank: no pipeline.
   PipelinePlan() = default;
   /// `schedule`: a name of plan::schedules(), or a file (a dot or a slash is in its name).
@@ -26,11 +28,11 @@ class PipelinePlan {
 
   int ranks() const noexcept { return ranks_; }
   int stages() const noexcept { return static_cast<int>(rank_of_stage_.size()); }
-  const std::vector<std::uint16_t>& rank_of_stage() const noexcept { return rank_of_stage_; }
+  const std::vector<int>& rank_of_stage() const noexcept { return rank_of_stage_; }
   std::vector<int> stages_of(int rank) const;
   int last_rank() const noexcept { return rank_of_stage_.back(); }
 
-  /// Verified, with its transfers; of a file's number of micro-batches, or ConfigError.
+  /// Verified, with its transfers. A file has that many micro-batches or more, or ConfigError.
   const plan::Schedule& schedule(std::uint32_t micro_batches);
   /// Forward passes alone: stage by stage, every micro-batch.
   plan::Schedule forward_only(std::uint32_t micro_batches) const;
@@ -38,7 +40,7 @@ class PipelinePlan {
  private:
   std::string name_;
   int ranks_ = 1, chunks_ = 0;
-  std::vector<std::uint16_t> rank_of_stage_ = {0};
+  std::vector<int> rank_of_stage_ = {0};
   std::map<std::uint32_t, plan::Schedule> schedules_;  // by micro-batches
 };
 

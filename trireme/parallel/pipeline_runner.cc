@@ -46,7 +46,7 @@ PipelineRunner::PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid&
     ModelPart& model = *parts.parts()[i];
     ParameterSync& own = sync.of_part(i);
     std::unique_ptr<BlockPins> pins;
-    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint16_t>(i));
+    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint32_t>(i));
     StagePasses passes(model.blocks, pins ? pins->enter() : Stage::Enter());
     parts_.push_back(std::make_unique<Part>(
         Part{.model = &model, .sync = &own, .pins = std::move(pins), .passes = std::move(passes)}));
@@ -85,7 +85,7 @@ std::vector<Use> PipelineRunner::uses(std::span<const std::uint32_t> passes, boo
   std::vector<StageBlocks> stages;
   for (const auto& part : parts_)
     stages.push_back(
-        {part->model->stage, static_cast<std::uint16_t>(part->model->blocks.members().size())});
+        {part->model->stage, static_cast<std::uint32_t>(part->model->blocks.members().size())});
   const auto rank = static_cast<std::size_t>(grid_.pipeline->rank());
   std::uint32_t before = 0;
   for (const std::uint32_t count : passes) {
@@ -213,7 +213,7 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
     for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
-      const auto block = static_cast<std::uint16_t>(i);
+      const auto block = static_cast<std::uint32_t>(i);
       try {
         if (part.pins) part.pins->weight_gradients(block);
         if (ballot_->ok) compute_deferred(part, waiting.mapped(), block);
@@ -227,7 +227,7 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
 }
 
 // Several uses of a parameter in one block are added as autograd adds them: as they come.
-void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block) {
+void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : waiting.deferred) {
     if (!one.compute) continue;  // computed
@@ -241,7 +241,7 @@ void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::u
   }
 }
 
-void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block) {
+void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   for (auto& [leaf, gradient] : waiting.gradients)
     if (gradient.defined() && part.model->store.use_of_leaf()[leaf].block == block)
       take(part, leaf, std::exchange(gradient, {}));
@@ -289,39 +289,30 @@ Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in)
 void PipelineRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t passes,
                                   const Output& output) {
   const c10::AutoGradMode no_grad(false);
-  std::size_t outputs = 0;
-  const Output counting = [&](std::size_t micro, const models::Value& value) {
-    output(micro, value);
-    ++outputs;
-  };
   micros_ = micros;
   loss_ = nullptr;
   ballot_ = nullptr;
-  output_ = &counting;
+  output_ = &output;
   error_ = nullptr;
   make_keys(micros, micros.size(), "evaluate");
   run(plan_.forward_only(passes), passes);
-  executor_.sent().wait();
-  executor_.settle(error_ == nullptr);
   if (error_) std::rethrow_exception(error_);
-  if (grid_.last != nullptr && outputs != micros.size())
-    throw StepRefused(ExitCode::UserCode,
-                      "an earlier stage of the pipeline could not compute its values",
-                      {.rank = grid_.pipeline->rank(),
-                       .operation = "validation",
-                       .advice = "Its rank says why."});
+}
+
+models::Value PipelineRunner::last_value(const MicroBatch& micro) {
+  models::Value last;
+  forward_only(std::span(&micro, 1), 1,
+               [&](std::size_t, const models::Value& value) { last = value; });
+  return last;
 }
 
 // Tells first what there is to take.
-models::Value PipelineRunner::infer(const MicroBatch& micro) {
-  Parcel parcel;
-  forward_only(std::span(&micro, 1), 1, [&](std::size_t, const models::Value& value) {
-    parcel.counts = {value.size()};
-    for (const at::Tensor& tensor : value) {
-      parcel.layouts.push_back(layout_of(tensor, false));
-      parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
-    }
-  });
+models::Value PipelineRunner::tell_all(models::Value value) const {
+  Parcel parcel{.counts = {value.size()}};
+  for (const at::Tensor& tensor : value) {
+    parcel.layouts.push_back(layout_of(tensor, false));
+    parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
+  }
   std::vector<std::int64_t> words = words_of(parcel);
   std::vector<std::int64_t> size{static_cast<std::int64_t>(words.size())};
   const int root = plan_.last_rank();

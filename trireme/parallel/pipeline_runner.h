@@ -67,13 +67,15 @@ class PipelineRunner final : private Passes {
   Work sent() { return executor_.sent(); }
   void settle(bool good);
 
-  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws.
+  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws,
+  /// when the others have what they wait for; settle() follows as after train().
   void forward_only(std::span<const MicroBatch> micros, std::uint32_t passes, const Output& output);
-  /// The last stage's value on every rank of this pipeline.
-  models::Value infer(const MicroBatch& micro);
+  /// The last stage's value of one micro-batch, on its rank; empty elsewhere.
+  models::Value last_value(const MicroBatch& micro);
 
-  /// What rank of the last stage knows, on all ranks of this pipeline.
+  /// What the rank of the last stage knows, on all ranks of this pipeline.
   void tell_all(std::span<double> values) const;
+  models::Value tell_all(models::Value value) const;
 
  private:
   // One of this rank's stages in a step.
@@ -109,8 +111,8 @@ class PipelineRunner final : private Passes {
   Part& part_of(int stage);
   bool is_last(const Part& part) const;
   void take(Part& part, std::size_t leaf, at::Tensor gradient);
-  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint16_t block);
-  void hand_on(Part& part, Part::Waiting& waiting, std::uint16_t block);
+  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block);
+  void hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block);
   void run(const plan::Schedule& schedule, std::uint32_t passes);
   void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
 

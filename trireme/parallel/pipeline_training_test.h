@@ -113,9 +113,9 @@ inline Outcome train(testing::RankContext& rank, const Model& model, const Layou
     const StepResult result = strategy.step(batch, model.loss);
     EXPECT_EQ(result.count, batch.global_count);
     outcome.losses.push_back(result.loss);
-    outcome.norms.push_back(result.gradient_norm);
+    outcome.norms.push_back(result.gradient_norm.value_or(0));
   }
-  const Batch held_out = batch_of(100, 4, rank.rank, kernel::contiguous(layout.data));
+  const Batch held_out = batch_of(100, 4, rank.rank, assignment);
   outcome.validation = strategy.evaluate({held_out, held_out}, model.loss);
   outcome.hash = strategy.weights_hash();
   return outcome;

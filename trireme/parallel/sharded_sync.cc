@@ -177,7 +177,7 @@ void ShardedSync::begin_round(bool present) {
   present_ = present;
   std::fill(seen_.begin(), seen_.end(), false);
   std::fill(arrived_.begin(), arrived_.end(), 0);
-  closed_from_ = static_cast<std::uint16_t>(first_of_block_.size() - 1);
+  closed_from_ = static_cast<std::uint32_t>(first_of_block_.size() - 1);
   next_bucket_ = 0;
 }
 
@@ -220,13 +220,13 @@ void ShardedSync::pass(std::size_t use) {
 }
 
 // Blocks run backward in reverse order: those after this one have all gradients that they will get.
-void ShardedSync::enter_backward(std::uint16_t block) {
+void ShardedSync::enter_backward(std::uint32_t block) {
   while (closed_from_ > block + 1) close(--closed_from_);
   launch_ready();
   exchange_.drain(options_.most_under_way);
 }
 
-void ShardedSync::close(std::uint16_t block) {
+void ShardedSync::close(std::uint32_t block) {
   for (std::uint32_t use = first_of_block_[block + 1]; use-- > first_of_block_[block];) {
     if (seen_[use]) continue;
     if (present_) {

@@ -49,7 +49,7 @@ struct ShardedSyncOptions {
   /// Of a pipeline's rank, where weights are sharded: what brings those of all its stages, which
   /// whoever has it begins; and this one's number there. Null: one of its own.
   UnitGather* gather = nullptr;
-  std::uint16_t part = 0;
+  std::uint32_t part = 0;
   /// Called once per step, in begin(); its Work is part of finish().
   std::function<Work()> before_launch = {};
   OnShardEvent on_event = {};
@@ -90,8 +90,8 @@ class ShardedSync final : public ParameterSync {
   void begin_round(bool present);
   void complete_round();
   void pass(std::size_t use);
-  void enter_backward(std::uint16_t block);
-  void close(std::uint16_t block);
+  void enter_backward(std::uint32_t block);
+  void close(std::uint32_t block);
   void add(std::uint32_t use, const at::Tensor& gradient);
   bool add_part(const ShardBuckets::PartPlace& place, const void* gradient, DType type);
   void arrived(std::uint32_t use);
@@ -137,7 +137,7 @@ class ShardedSync final : public ParameterSync {
   std::uint32_t microbatch_ = 0;
   double weight_ = 1;
   std::vector<bool> seen_;                 // per use, in this round
-  std::uint16_t closed_from_ = 0;          // blocks from here on are
+  std::uint32_t closed_from_ = 0;          // blocks from here on are
   std::vector<std::size_t> arrived_;       // uses, per bucket
   std::vector<BufferPool::Lease> staged_;  // interleaved: leaves of buckets not yet launched
   std::uint32_t next_bucket_ = 0;

@@ -196,9 +196,7 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   if (options.precision == "fp16")
     loss_scale.emplace(options.loss_scale.value_or(LossScaleOptions{}));
   make_hooks();
-  kernel::Assignment assignment = plan.assignment;
-  assignment.together = grid.micro_batch_ranks();
-  seat.assign(assignment);
+  seat.assign(places());
   if (grid.tensor != nullptr) check_optimizer(*optimizer, seat);
   learning_rate = optimizer->base_learning_rate();
   optimizer->attach(sync->owned(), parts.infos(),
@@ -319,7 +317,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
   std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
   for (std::size_t i = 0; i < own.size(); ++i)
     syncs.push_back(
-        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint16_t>(i)));
+        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint32_t>(i)));
   auto all = std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
                                                       std::move(gather), std::move(syncs));
   stages = all.get();
@@ -335,7 +333,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
 // Where weights are whole, ranks of a stage are at different passes.
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
     parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
-    std::uint16_t number) {
+    std::uint32_t number) {
   const auto gate = enters_gate_first() ? std::function<Work()>() : [this] { return enter_gate(); };
   if (plan.sharded()) {
     const parallel::ShardedSyncOptions usual;
@@ -442,10 +440,7 @@ std::int64_t Strategy::offloaded_bytes() const {
   const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
   return state + impl_->parts.offloaded_activation_bytes();
 }
-bool Strategy::has_whole_weights() const {
-  return !impl_->plan.shards_weights && impl_->grid.pipeline == nullptr &&
-         impl_->grid.layer == nullptr;
-}
+bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }

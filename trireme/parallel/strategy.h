@@ -111,14 +111,14 @@ struct StrategyOptions {
 
 struct StepResult {
   double loss = 0;  // global mean
-  /// Before clipping; 0 where clip, outliers and noise_scale are off. Of local steps the root mean
-  /// square over the ranks, each of which is clipped by its own.
-  double gradient_norm = 0;
-  std::int64_t count = 0;    // global tokens or samples
-  int stop_signal = 0;       // != 0: every rank learned in this step's vote that the job is to stop
-  Duration communication{};  // time this rank was blocked on communication
+  /// Before clipping; none where clip, outliers and noise_scale are off. For local-step strategies:
+  /// root mean square over ranks; each rank clips by its own norm.
+  std::optional<double> gradient_norm = {};
+  std::int64_t count = 0;  // global tokens or samples
+  int stop_signal = 0;     // != 0: every rank learned in this step's vote that the job is to stop
+  std::optional<Duration> communication = {};  // time this rank was blocked on communication
   Duration total{};
-  double learning_rate = 0;  // that the weights were updated with
+  std::optional<double> learning_rate = {};  // that the weights were updated with
   std::string skipped = {};  // why this step was left out on all ranks; empty: it was not
   /// Left out so far, this one among them, for any reason but an overflow in fp16, which a dynamic
   /// loss scale expects now and then.

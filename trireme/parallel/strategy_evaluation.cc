@@ -1,16 +1,22 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
+#include <array>
 #include <deque>
+#include <numeric>
+#include <set>
 
+#include "trireme/base/error.h"
 #include "trireme/parallel/context/positions.h"
+#include "trireme/parallel/given_share.h"
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace {
+
+using parallel::Ballot;
 
 // [B, T/N, ...] of every rank -> [B, T, ...].
 at::Tensor all_positions(const at::Tensor& own, comm::Communicator& group) {
@@ -26,36 +32,33 @@ at::Tensor all_positions(const at::Tensor& own, comm::Communicator& group) {
 
 }  // namespace
 
+// All ranks go through all batches, whatever happens in one on a rank: the others count on it, and
+// learn at the end what was wrong.
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
                                              const std::vector<Loss>& sums) {
+  parallel::require_agreement(*seat.world, places(),
+                              parallel::given_batches(batches, places(), seat.world->rank()),
+                              "validation", seat.host);
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   const auto common = common_weights();
   parts.train(false);
   std::deque<parallel::ScalarTree> trees;  // by batch, then by sum; the reductions point into it
   std::vector<Work> works;
+  std::exception_ptr error;
   std::int64_t count = 0;
-  const kernel::Assignment shares = kernel::contiguous(grid.data().size());
   sync->begin(0, evaluation_order(batches));
-  for (const Batch& given : batches) {
-    Batch batch = given;
-    for (MicroBatch& micro : batch.micro) micro = own_part(micro, even(micro));
-    const std::size_t first = trees.size();
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      trees.emplace_back(batch.total, shares, grid.data().rank());
-    each_output(batch, [&](std::size_t micro, const models::Value& output) {
-      for (std::size_t i = 0; i < sums.size(); ++i)
-        trees[first + i].add(
-            of_all_ranks(sums[i](output, batch.micro[micro]), even(given.micro[micro]))
-                .item<double>());
-    });
-    for (std::size_t i = 0; i < sums.size() && grid.last != nullptr; ++i)
-      works.push_back(trees[first + i].reduce(*grid.last, seat.reduce, "validation loss"));
+  for (const Batch& batch : batches) {
+    const std::vector<double> values = sums_of(batch, sums, error);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      trees.emplace_back(batch.total, plan.assignment, grid.data().rank());
+      for (std::size_t at = i; at < values.size(); at += sums.size()) trees.back().add(values[at]);
+      if (grid.last != nullptr)
+        works.push_back(trees.back().reduce(*grid.last, seat.reduce, "validation loss"));
+    }
     count += batch.global_count;
   }
-  works.push_back(sync->finish());
-  parts.train(true);
-  Work::all(works).wait();
+  conclude(std::move(works), error, "validation");
   std::vector<double> means(sums.size());
   for (std::size_t i = 0; i < trees.size() && grid.last != nullptr; ++i)
     means[i % sums.size()] += trees[i].sum();
@@ -64,14 +67,79 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
   return means;
 }
 
+// By micro-batch, then by sum; 0 where the ranks that have the last block are others. After an
+// error nothing more is computed, but for what a pipeline's other ranks wait for.
+std::vector<double> Strategy::Impl::sums_of(const Batch& given, const std::vector<Loss>& sums,
+                                            std::exception_ptr& error) {
+  std::vector<double> values(given.micro.size() * sums.size(), 0);
+  if (error && !runner) return values;
+  try {
+    Batch batch = given;
+    for (MicroBatch& micro : batch.micro) micro = own_part(micro, even(micro));
+    each_output(batch, [&](std::size_t micro, const models::Value& output) {
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        values[micro * sums.size() + i] =
+            of_all_ranks(sums[i](output, batch.micro[micro]), even(given.micro[micro]))
+                .item<double>();
+    });
+  } catch (...) {
+    keep(std::current_exception(), error);
+  }
+  return values;
+}
+
+// The first error of a forward pass. Ranks that share layers are in the middle of one: they cannot
+// go on without this rank.
+void Strategy::Impl::keep(const std::exception_ptr& thrown, std::exception_ptr& error) {
+  if (!error) error = thrown;
+  if (grid.layer == nullptr) return;
+  failed = true;
+  parts.train(true);
+  give_up(thrown);
+  std::rethrow_exception(thrown);
+}
+
+void Strategy::Impl::give_up(const std::exception_ptr& error) {
+  const std::array<comm::Communicator*, 8> groups = {seat.world,   grid.layer,   grid.expert,
+                                                     grid.context, grid.tensor,  grid.cut,
+                                                     &grid.data(), grid.pipeline};
+  const std::set<comm::Communicator*> distinct(groups.begin(), groups.end());
+  parallel::give_up(*seat.world, std::vector(distinct.begin(), distinct.end()), error);
+}
+
+// After forward passes that all ranks went through: waits, and throws on every rank where one has
+// an error, this one's own or StepRefused naming a rank that has one.
+void Strategy::Impl::conclude(std::vector<Work> works, const std::exception_ptr& error,
+                              const std::string& operation) {
+  parts.train(true);
+  Ballot ballot;
+  if (error) {
+    const ErrorReport report = describe(error);
+    ballot.refuse(report.exit_code, report.sentence);
+  }
+  works.push_back(sync->finish());
+  if (runner) works.push_back(runner->sent());
+  const parallel::Vote vote(*seat.world, ballot);
+  works.push_back(vote.work());
+  Work::all(works).wait();
+  const parallel::Verdict verdict = vote.result();
+  if (runner) runner->settle(verdict.ok);
+  if (error) std::rethrow_exception(error);
+  if (verdict.ok) return;
+  throw StepRefused(static_cast<ExitCode>(verdict.exit_code),
+                    "rank " + std::to_string(verdict.refusing_rank) + " could not go through the " +
+                        operation + ": " + verdict.reason,
+                    {.rank = seat.world->rank(),
+                     .host = seat.host,
+                     .operation = operation,
+                     .peer = verdict.refusing_rank,
+                     .advice = "The weights are as they were; look at that rank's data and loss."});
+}
+
 // The last block's value of every micro-batch, on the ranks that have that block.
 void Strategy::Impl::each_output(const Batch& batch,
                                  const parallel::PipelineRunner::Output& output) {
-  if (runner) {
-    const auto own = static_cast<std::uint32_t>(batch.micro.size());
-    return runner->forward_only(
-        batch.micro, plan.shards_weights ? most_of_group(std::span(&batch.total, 1)) : own, output);
-  }
+  if (runner) return runner->forward_only(batch.micro, passes_of(batch.total), output);
   for (std::size_t i = 0; i < batch.micro.size(); ++i) output(i, forward_alone(batch.micro[i]));
 }
 
@@ -80,40 +148,42 @@ models::Value Strategy::Impl::forward_alone(const MicroBatch& micro) {
   return stage().forward(micro, 0, plan.shards_weights ? pins->enter() : parallel::Stage::Enter());
 }
 
-// Micro-batches of batches of `totals`, of the rank of this group that has most of them.
-std::uint32_t Strategy::Impl::most_of_group(std::span<const std::uint32_t> totals) const {
-  const comm::Communicator& data = grid.data();
-  const int first = data.rank() / plan.owners * plan.owners;
-  std::uint32_t most = 0;
-  for (int rank = first; rank < first + plan.owners; ++rank) {
-    std::uint32_t count = 0;
-    for (const std::uint32_t total : totals)
-      count += kernel::contiguous_share(total, data.size(), rank).count;
-    most = std::max(most, count);
-  }
-  return most;
-}
-
 // A pipeline comes to the end of a batch before the next one.
 std::vector<parallel::Use> Strategy::Impl::evaluation_order(
     const std::vector<Batch>& batches) const {
   if (!plan.shards_weights) return {};
-  std::vector<std::uint32_t> totals;
-  for (const Batch& batch : batches) totals.push_back(batch.total);
-  if (!runner) return order_of(most_of_group(totals), false);
-  for (std::uint32_t& total : totals) total = most_of_group(std::span(&total, 1));
-  return runner->uses(totals, false);
+  std::vector<std::uint32_t> rounds;
+  for (const Batch& batch : batches)
+    rounds.push_back(static_cast<std::uint32_t>(rounds_of(batch.total)));
+  if (runner) return runner->uses(rounds, false);
+  return order_of(std::accumulate(rounds.begin(), rounds.end(), std::size_t{0}), false);
 }
 
 models::Value Strategy::Impl::infer(const MicroBatch& whole) {
-  const MicroBatch micro = own_part(whole, false);
+  const bool alone = has_whole_weights();
+  if (!alone)
+    parallel::require_agreement(*seat.world, places(), parallel::given_micro_batch(whole),
+                                "inference", seat.host);
   const c10::AutoGradMode no_grad(false);
   const auto scope = use_layers();
   parts.train(false);
   sync->begin(0, order_of(plan.shards_weights ? 1 : 0, false));
-  models::Value value = runner ? runner->infer(micro) : forward_alone(micro);
-  sync->finish().wait();
-  parts.train(true);
+  std::exception_ptr error;
+  models::Value value;
+  try {
+    const MicroBatch micro = own_part(whole, false);
+    value = runner ? runner->last_value(micro) : forward_alone(micro);
+  } catch (...) {
+    keep(std::current_exception(), error);
+  }
+  if (alone) {
+    parts.train(true);
+    sync->finish().wait();
+    if (error) std::rethrow_exception(error);
+    return value;
+  }
+  conclude({}, error, "inference");
+  if (runner) value = runner->tell_all(std::move(value));
   if (grid.context != nullptr)
     for (at::Tensor& tensor : value) tensor = all_positions(tensor, *grid.context);
   return value;

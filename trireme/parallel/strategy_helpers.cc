@@ -39,7 +39,7 @@ void Strategy::Impl::end_micro(std::int64_t count) {
 
 bool Strategy::Impl::judge(StepResult& result) {
   if (!outliers || result.count == 0) return true;
-  result.skipped = outliers->judge(result.loss, result.gradient_norm);
+  result.skipped = outliers->judge(result.loss, *result.gradient_norm);
   return result.skipped.empty();
 }
 

@@ -244,7 +244,7 @@ TEST(StrategyHelpers, TheNoiseScaleIsThatOfMcCandlish) {
         batch.micro.back().index = static_cast<std::uint32_t>(batch.micro.size()) - 1;
       }
       const StepResult result = strategy.step(batch, token_loss());
-      norm = result.gradient_norm;
+      norm = *result.gradient_norm;
       if (told != nullptr) *told = result;
     });
     return norm;

@@ -49,7 +49,7 @@ struct Strategy::Impl {
   std::unique_ptr<parallel::ParameterSync> make_stage_sync(parallel::ModelPart& part,
                                                            const parallel::ShardGroups& own,
                                                            parallel::UnitGather* gather = nullptr,
-                                                           std::uint16_t number = 0);
+                                                           std::uint32_t number = 0);
   void make_hooks();
   parallel::Replica replica();
   /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
@@ -63,6 +63,15 @@ struct Strategy::Impl {
   /// Before anything of the step: where a rank waits for others in the middle of a pass, which may
   /// be before its first bucket.
   bool enters_gate_first() const { return grid.pipeline != nullptr || grid.layer != nullptr; }
+  bool has_whole_weights() const {
+    return !plan.shards_weights && grid.pipeline == nullptr && grid.layer == nullptr;
+  }
+  /// Which micro-batches each rank of the world computes.
+  kernel::Assignment places() const {
+    kernel::Assignment places = plan.assignment;
+    places.together = grid.micro_batch_ranks();
+    return places;
+  }
   /// Of a rank that shares micro-batches: its positions and sequences, and the loss of all ranks'
   /// as the value of its own. Not `even`: experts' ranks do not divide the sequences, and each has
   /// all of them.
@@ -127,9 +136,15 @@ struct Strategy::Impl {
 
   // strategy_evaluation.cc
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
+  std::vector<double> sums_of(const Batch& given, const std::vector<Loss>& sums,
+                              std::exception_ptr& error);
+  void keep(const std::exception_ptr& thrown, std::exception_ptr& error);
+  /// This rank ends in the middle of what the others are in: ends their waits.
+  void give_up(const std::exception_ptr& error);
+  void conclude(std::vector<Work> works, const std::exception_ptr& error,
+                const std::string& operation);
   void each_output(const Batch& batch, const parallel::PipelineRunner::Output& output);
   models::Value forward_alone(const MicroBatch& micro);
-  std::uint32_t most_of_group(std::span<const std::uint32_t> totals) const;
   std::vector<parallel::Use> evaluation_order(const std::vector<Batch>& batches) const;
   models::Value infer(const MicroBatch& micro);
 

@@ -53,11 +53,11 @@ std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool bac
     return runner->uses(std::span(&passes, 1), backward);
   }
   std::vector<parallel::Use> order;
-  const auto blocks = static_cast<std::uint16_t>(stage().members().size());
+  const auto blocks = static_cast<std::uint32_t>(stage().members().size());
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    for (std::uint16_t block = 0; block < blocks; ++block)
+    for (std::uint32_t block = 0; block < blocks; ++block)
       order.push_back({block, round, parallel::Phase::Forward});
-    for (std::uint16_t block = blocks; backward && block-- > 0;)
+    for (std::uint32_t block = blocks; backward && block-- > 0;)
       order.push_back({block, round, parallel::Phase::Backward});
   }
   return order;
@@ -218,21 +218,24 @@ void Strategy::Impl::apply(StepResult& result) {
   sync->settle();
   const double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
   const bool measures = result.count > 0 && (options.clip > 0 || outliers || noise);
-  if (measures)
-    result.gradient_norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
+  double norm = 0;
+  if (measures) {
+    norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
+    result.gradient_norm = norm;
+  }
   // A finite norm says that everything under it is.
-  if (!measures || !std::isfinite(result.gradient_norm))
+  if (!measures || !std::isfinite(norm))
     parallel::refuse_overflow(
         *sync, [this](std::size_t parameter) { return parts.parameters()[parameter].name; },
         *seat.world, seat.host, static_cast<long>(step));
   if (!equal_gradients) require_equal_gradients();
   if (!judge(result)) return drop();
   if (noise) {
-    noise->finish(result.gradient_norm, result.count);
+    noise->finish(norm, result.count);
     result.noise_scale = noise->scale();
   }
   for (const auto& part : parts.parts()) part->statistics.fold(*part->data, plan.assignment, total);
-  update(scale * clipping(result.gradient_norm));
+  update(scale * clipping(norm));
 }
 
 // Once: it is a matter of how blocks are written. Where owners cut them, tensor-parallel ranks' own
@@ -281,7 +284,7 @@ void Strategy::Impl::settle_own(Ballot& ballot) {
 void Strategy::Impl::apply_own(StepResult& result, double own_squares, double all_squares) {
   const double ranks = seat.world->size();
   const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
-  result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
+  if (options.clip > 0) result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
   whole().statistics.fold_own();
   update(scale * clipping(std::sqrt(own_squares) * scale));
   parts.reload_statistics();  // copies that were averaged have other buffers
@@ -369,7 +372,12 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   const auto scope = use_layers();
   ScalarTree losses(total, plan.assignment, grid.data().rank());
   Ballot ballot;
-  compute_all(batch, loss, losses, ballot);
+  try {
+    compute_all(batch, loss, losses, ballot);
+  } catch (...) {
+    give_up(std::current_exception());
+    throw;
+  }
   if (grid.layer != nullptr && grid.layer->rank() > 0) ballot.count = 0;  // they are the same
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();

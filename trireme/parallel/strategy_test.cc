@@ -89,7 +89,7 @@ Outcome train(testing::RankContext& rank, const std::string& precision, int step
         strategy.step(batch_of(step, total, rank.rank, assignment), token_loss());
     EXPECT_EQ(result.count, total * 2 * kBlock);
     outcome.losses.push_back(result.loss);
-    outcome.norms.push_back(result.gradient_norm);
+    outcome.norms.push_back(result.gradient_norm.value_or(0));
   }
   outcome.validation = strategy.evaluate({batch_of(100, 8, rank.rank, rank.size)}, token_loss());
   outcome.hash = strategy.weights_hash();

@@ -30,7 +30,7 @@ void UnitGather::issue(std::size_t use) {
   if (use < issued_ || use >= uses_.size()) return;
   TRIREME_CHECK(use == issued_);
   ++issued_;
-  const std::uint16_t part = uses_[use].part;
+  const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
     Held& held = held_[{part, unit}];
     if (held.wanted++ > 0) continue;
@@ -50,7 +50,7 @@ void UnitGather::issue(std::size_t use) {
 }
 
 void UnitGather::wait(std::size_t use) {
-  const std::uint16_t part = uses_[use].part;
+  const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
     Held& held = held_.at({part, unit});
     held.arrived.wait();
@@ -77,7 +77,7 @@ void UnitGather::acquire(std::size_t use) {
 }
 
 void UnitGather::release(std::size_t use) {
-  const std::uint16_t part = uses_[use].part;
+  const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
     const auto held = held_.find({part, unit});
     TRIREME_CHECK(held != held_.end());

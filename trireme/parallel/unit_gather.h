@@ -32,7 +32,7 @@ class UnitGather {
  public:
   /// A use of a block's weights; `part` is the number of its store.
   struct BlockUse {
-    std::uint16_t part = 0, block = 0;
+    std::uint32_t part = 0, block = 0;
   };
 
   /// `group`: its own communicator, for nothing else, one rank per owner of each of the stores,
@@ -56,8 +56,8 @@ class UnitGather {
     BufferPool::Lease buffer;
     Work arrived;
   };
-  using Place = std::pair<std::uint16_t, std::uint32_t>;  // part, unit
-  ParameterStore& store(std::uint16_t part) const { return *stores_[part]; }
+  using Place = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
+  ParameterStore& store(std::uint32_t part) const { return *stores_[part]; }
   const std::vector<std::uint32_t>& units(BlockUse use) const {
     return store(use.part).units_of_block(use.block);
   }

@@ -38,14 +38,14 @@ inline constexpr int kActionKinds = 15;
 
 struct Action {
   ActionKind kind = ActionKind::Forward;
-  std::uint16_t stage = 0, microbatch = 0;
+  int stage = 0, microbatch = 0;
   // Of a ForwardBackward: what goes backward beside that forward pass. 0 elsewhere.
-  std::uint16_t backward_stage = 0, backward_microbatch = 0;
+  int backward_stage = 0, backward_microbatch = 0;
   friend bool operator==(const Action&, const Action&) = default;
 };
 
 struct Schedule {
-  std::vector<std::uint16_t> rank_of_stage;
+  std::vector<int> rank_of_stage;
   std::vector<std::vector<Action>> order;  // of each rank
 
   int stages() const noexcept { return static_cast<int>(rank_of_stage.size()); }
@@ -70,8 +70,8 @@ std::string text_of(const Action& action);
 std::string text_of(const Schedule& schedule);
 
 /// Reads that form; `#` begins a comment, ranks may come in any order, blank lines are skipped.
-/// Stages belong to the rank that names them. ConfigError with `where` (a file's name) and the
-/// line, the grid drawn and the cell marked.
+/// Stages belong to the rank that names them, and every rank names one. ConfigError with `where` (a
+/// file's name) and the line, the grid drawn and the cell marked.
 Schedule parse_schedule(std::string_view text, const std::string& where = "schedule");
 
 /// A cell of the grid to point at: an action that is there or, with `missing`, one that should

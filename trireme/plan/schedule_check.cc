@@ -70,7 +70,7 @@ class Inspector {
     }
   }
 
-  void put(int rank, std::size_t position, ActionKind kind, std::uint16_t stage, std::uint16_t m) {
+  void put(int rank, std::size_t position, ActionKind kind, int stage, int m) {
     const std::string name = text_of(Action{kind, stage, m});
     if (stage >= schedule_.stages() || rank_of(stage) != rank) {
       return fault(name + " stands on rank " + std::to_string(rank) + ", which has no stage " +
@@ -84,9 +84,7 @@ class Inspector {
 
   // Where one would look for it: behind the one before it in the same stage.
   Mark missing(ActionKind kind, int stage, int m) {
-    Mark mark{
-        rank_of(stage), order_of(rank_of(stage)).size(),
-        text_of(Action{kind, static_cast<std::uint16_t>(stage), static_cast<std::uint16_t>(m)})};
+    Mark mark{rank_of(stage), order_of(rank_of(stage)).size(), text_of(Action{kind, stage, m})};
     if (m > 0 && cell(stage, m - 1)[kind]) {
       mark.position = *cell(stage, m - 1)[kind] + 1;
     } else if (m + 1 < microbatches_ && cell(stage, m + 1)[kind]) {
@@ -104,7 +102,7 @@ class Inspector {
   void require_order(ActionKind first, ActionKind then, int stage, int m) {
     const Position &one = cell(stage, m)[first], &other = cell(stage, m)[then];
     if (!one || !other || *one < *other) return;
-    const Action action{then, static_cast<std::uint16_t>(stage), static_cast<std::uint16_t>(m)};
+    const Action action{then, stage, m};
     Action before = action;
     before.kind = first;
     fault(text_of(action) + " stands before " + text_of(before), {rank_of(stage), *other});
@@ -117,7 +115,7 @@ class Inspector {
     if (here[Backward]) {
       for (ActionKind half : {BackwardInput, BackwardWeight}) {
         if (!here[half]) continue;
-        const Action action{half, static_cast<std::uint16_t>(stage), static_cast<std::uint16_t>(m)};
+        const Action action{half, stage, m};
         fault(text_of(action) + " is done by B already", {rank_of(stage), *here[half]});
       }
     } else if (here[BackwardInput] || here[BackwardWeight]) {
@@ -144,7 +142,7 @@ class Inspector {
     const auto check = [&](ActionKind kind, int to) {
       if (crosses(to)) return require(kind, stage, m);
       if (!here[kind]) return;
-      const Action action{kind, static_cast<std::uint16_t>(stage), static_cast<std::uint16_t>(m)};
+      const Action action{kind, stage, m};
       fault(text_of(action) + " has no other rank to talk to", {rank_of(stage), *here[kind]});
     };
     check(RecvActivation, stage - 1);

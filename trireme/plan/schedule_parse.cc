@@ -34,12 +34,12 @@ constexpr std::array<std::pair<std::string_view, ActionKind>, 14> kKinds = {
 // What a file may name at most: more is a slip of the hand, and would be allocated for.
 constexpr unsigned kLargest = 9999;
 
-bool take_number(std::string_view& text, std::uint16_t& value) {
+bool take_number(std::string_view& text, int& value) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number > kLargest) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  value = static_cast<std::uint16_t>(number);
+  value = static_cast<int>(number);
   return true;
 }
 
@@ -98,7 +98,8 @@ class Parser {
     Schedule schedule;
     schedule.order.resize(lines_.size());
     for (std::size_t index = 0; index < lines_.size(); ++index) {
-      const std::size_t rank = rank_of(index);
+      const int rank = rank_of(index);
+      if (lines_[index].cells.empty()) refuse_idle(index, rank);
       for (std::size_t i = 0; i < lines_[index].cells.size(); ++i) {
         const std::string& cell = lines_[index].cells[i];
         const std::optional<Action> action = action_of(cell);
@@ -114,7 +115,7 @@ class Parser {
         if (action->kind == ActionKind::ForwardBackward) {
           own(schedule, rank, index, i, action->backward_stage);
         }
-        schedule.order[rank].push_back(*action);
+        schedule.order[static_cast<std::size_t>(rank)].push_back(*action);
       }
     }
     check_stages(schedule);
@@ -122,7 +123,7 @@ class Parser {
   }
 
  private:
-  static constexpr std::uint16_t kNobody = 0xffff;
+  static constexpr int kNobody = -1;
 
   void split(std::string_view text) {
     int number = 0;
@@ -151,10 +152,11 @@ class Parser {
   }
 
   // Ranks are 0 to n-1, each once.
-  std::size_t rank_of(std::size_t index) {
-    std::uint16_t rank = 0;
+  int rank_of(std::size_t index) {
+    int rank = 0;
     std::string_view rest = lines_[index].label;
-    const bool good = take_number(rest, rank) && rest.empty() && rank < lines_.size();
+    const bool good =
+        take_number(rest, rank) && rest.empty() && static_cast<std::size_t>(rank) < lines_.size();
     if (!good || !line_of_rank_.emplace(rank, index).second) {
       throw ConfigError(
           where_ + ":" + std::to_string(lines_[index].number) + ": \"" + lines_[index].label +
@@ -164,11 +166,19 @@ class Parser {
     return rank;
   }
 
-  void own(Schedule& schedule, std::size_t rank, std::size_t index, std::size_t position,
-           std::uint16_t stage) {
-    if (stage >= schedule.rank_of_stage.size()) schedule.rank_of_stage.resize(stage + 1u, kNobody);
-    std::uint16_t& owner = schedule.rank_of_stage[stage];
-    if (owner == kNobody) owner = static_cast<std::uint16_t>(rank);
+  [[noreturn]] void refuse_idle(std::size_t index, int rank) const {
+    throw ConfigError(
+        where_ + ":" + std::to_string(lines_[index].number) + ": rank " + std::to_string(rank) +
+            " has no action",
+        {.operation = "schedule",
+         .advice = "Give every rank the passes of at least one stage, or leave its line out."});
+  }
+
+  void own(Schedule& schedule, int rank, std::size_t index, std::size_t position, int stage) {
+    const auto place = static_cast<std::size_t>(stage);
+    if (place >= schedule.rank_of_stage.size()) schedule.rank_of_stage.resize(place + 1, kNobody);
+    int& owner = schedule.rank_of_stage[place];
+    if (owner == kNobody) owner = rank;
     if (owner != rank) {
       fail(index, position,
            "stage " + std::to_string(stage) + " is on rank " + std::to_string(owner) +
@@ -180,11 +190,9 @@ class Parser {
   void check_stages(const Schedule& schedule) const {
     const auto& owners = schedule.rank_of_stage;
     const auto hole = std::find(owners.begin(), owners.end(), kNobody);
-    if (hole == owners.end() && !owners.empty()) return;
+    if (hole == owners.end()) return;
     throw ConfigError(
-        where_ + (owners.empty()
-                      ? " holds no action"
-                      : " names no pass of stage " + std::to_string(hole - owners.begin())),
+        where_ + " names no pass of stage " + std::to_string(hole - owners.begin()),
         {.operation = "schedule", .advice = "Number the stages from 0 without a gap."});
   }
 
@@ -204,7 +212,7 @@ class Parser {
 
   std::string where_;
   std::vector<Line> lines_;
-  std::map<std::uint16_t, std::size_t> line_of_rank_;
+  std::map<int, std::size_t> line_of_rank_;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(Schedule, EveryKindRoundTrips) {
   const Schedule schedule = parse_schedule(text);
   EXPECT_EQ(text_of(schedule), text);
   EXPECT_EQ(parse_schedule(text_of(schedule)), schedule);
-  EXPECT_EQ(schedule.rank_of_stage, (std::vector<std::uint16_t>{0, 1}));
+  EXPECT_EQ(schedule.rank_of_stage, (std::vector<int>{0, 1}));
   EXPECT_EQ(schedule.microbatches(), 2);
   EXPECT_EQ(schedule.order[1][1], (Action{ActionKind::ForwardBackward, 1, 0, 1, 1}));
 }
@@ -54,7 +54,8 @@ TEST(Schedule, WrongFilesAreRefused) {
   }
   EXPECT_THAT(refusal(""), HasSubstr("mine.txt holds no schedule"));
   EXPECT_THAT(refusal("# nothing\n"), HasSubstr("holds no schedule"));
-  EXPECT_THAT(refusal("0:\n"), HasSubstr("holds no action"));
+  EXPECT_THAT(refusal("0:\n"), HasSubstr("mine.txt:1: rank 0 has no action"));
+  EXPECT_THAT(refusal("0: F0.0 B0.0\n1: # idle\n"), HasSubstr("mine.txt:2: rank 1 has no action"));
   EXPECT_THAT(refusal("F0.0 B0.0\n"), HasSubstr("mine.txt:1: a line without a rank"));
   EXPECT_THAT(refusal("0: F0.0\n2: F1.0\n"), HasSubstr("mine.txt:2: \"2\" is no rank of 2"));
   EXPECT_THAT(refusal("0: F0.0\n0: F1.0\n"), HasSubstr("\"0\" is there twice"));

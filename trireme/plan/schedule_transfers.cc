@@ -16,9 +16,9 @@ Schedule with_transfers(Schedule schedule) {
   for (auto& actions : schedule.order) {
     std::vector<Action> all;
     for (const Action& action : actions) {
-      const std::uint16_t back_stage =
+      const int back_stage =
           action.kind == ActionKind::ForwardBackward ? action.backward_stage : action.stage;
-      const std::uint16_t rank = rank_of(action.stage);
+      const int rank = rank_of(action.stage);
       for (const Value& value : needs_of(action, schedule, false)) {
         if (rank_of(value.stage) == rank) continue;
         all.push_back({value.gradient ? ActionKind::RecvGradient : ActionKind::RecvActivation,

@@ -50,8 +50,7 @@ std::vector<Value> needs_of(const Action& action, const Schedule& schedule, bool
   const auto need = [&](bool gradient, int from, int stage, int microbatch, bool receive) {
     if (from < 0 || from >= schedule.stages()) return;
     if (transfers && rank(from) != rank(stage) && !receive) return;
-    needs.push_back(
-        {gradient, static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(microbatch)});
+    needs.push_back({gradient, from, microbatch});
   };
   if (goes_forward(action.kind) || action.kind == ActionKind::RecvActivation) {
     need(false, action.stage - 1, action.stage, action.microbatch,
@@ -68,7 +67,7 @@ std::vector<Value> needs_of(const Action& action, const Schedule& schedule, bool
 
 std::vector<Value> results_of(const Action& action, const Schedule& schedule, bool transfers) {
   std::vector<Value> results;
-  const auto result = [&](bool gradient, std::uint16_t stage, std::uint16_t microbatch, bool send) {
+  const auto result = [&](bool gradient, int stage, int microbatch, bool send) {
     const int to = gradient ? stage - 1 : stage + 1;
     if (to < 0 || to >= schedule.stages()) return;
     const bool hop =

@@ -20,7 +20,7 @@ namespace plan {
 /// Outputs of a stage's forward pass, or (gradient) the gradient of its inputs.
 struct Value {
   bool gradient = false;
-  std::uint16_t stage = 0, microbatch = 0;
+  int stage = 0, microbatch = 0;
 };
 /// "F1.0", "the gradient from stage 2 ...": the pass that makes it.
 std::string text_of(const Value& value);

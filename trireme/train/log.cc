@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
+#include "trireme/parallel/data_parallel.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
 
@@ -81,26 +82,49 @@ struct Log::Impl {
     if (input != nullptr) input_before = input->time_waited();
   }
 
+  // What every kind of result has, of one of `steps` since the mark.
+  observe::StepFigures figures_of(const auto& result, std::size_t steps) const {
+    const double part = 1 / static_cast<double>(steps);
+    observe::StepFigures figures{.loss = result.loss,
+                                 .step_seconds = seconds(waiter->now() - since) * part,
+                                 .learning_rate = result.learning_rate,
+                                 .gradient_norm = result.gradient_norm};
+    if (input != nullptr)
+      figures.input_seconds = seconds(input->time_waited() - input_before) * part;
+    if (result.skipped_steps > 0) figures.skipped_steps = static_cast<long>(result.skipped_steps);
+    return figures;
+  }
+
+  void add(observe::StepFigures figures, std::int64_t count, const std::string& skipped) {
+    figures.step = ++done;
+    if (count > 0 && figures.step_seconds > 0)
+      figures.items_per_second = static_cast<double>(count) / figures.step_seconds;
+    report.step(figures);
+    if (!skipped.empty()) report.skipped(done, skipped);
+  }
+
   void step(const StepResult& result) {
-    const double took = seconds(waiter->now() - since);
-    std::optional<double> waited;
-    if (input != nullptr) waited = seconds(input->time_waited() - input_before);
-    report.step({.step = ++done,
-                 .loss = result.loss,
-                 .step_seconds = took,
-                 .items_per_second = took > 0 ? static_cast<double>(result.count) / took : 0,
-                 .communication_seconds = seconds(result.communication),
-                 .input_seconds = waited,
-                 .learning_rate = result.learning_rate,
-                 .gradient_norm = result.gradient_norm,
-                 .skipped_steps = result.skipped_steps > 0
-                                      ? std::optional(static_cast<long>(result.skipped_steps))
-                                      : std::nullopt,
-                 .noise_scale = result.noise_scale,
-                 .loss_scale = result.loss_scale,
-                 .overflows = result.loss_scale ? std::optional(static_cast<long>(result.overflows))
-                                                : std::nullopt});
-    if (!result.skipped.empty()) report.skipped(done, result.skipped);
+    observe::StepFigures figures = figures_of(result, 1);
+    if (result.communication) figures.communication_seconds = seconds(*result.communication);
+    figures.noise_scale = result.noise_scale;
+    figures.loss_scale = result.loss_scale;
+    if (result.loss_scale) figures.overflows = static_cast<long>(result.overflows);
+    add(figures, result.count, result.skipped);
+    mark();
+  }
+
+  void step(DataParallel& parallel) {
+    const std::vector<BatchResult> results = parallel.take_results();
+    for (const BatchResult& result : results) {
+      observe::StepFigures figures = figures_of(result, results.size());
+      figures.communication_seconds = seconds(result.communication);
+      add(figures, result.count.value_or(0), result.skipped);
+    }
+    if (results.empty()) return;
+    if (!results.back().loss && results.back().skipped.empty() && !std::exchange(said, true))
+      report.line(
+          "the log does not know the loss: call parallel.backward(loss) in the place of "
+          "loss.backward()");
     mark();
   }
 
@@ -119,6 +143,7 @@ struct Log::Impl {
   TimePoint since{};
   Duration input_before{};
   bool finished = false;
+  bool said = false;  // that the loss is not known
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -135,6 +160,8 @@ Log::~Log() {
 }
 
 void Log::step(const StepResult& result) { impl_->step(result); }
+
+void Log::step(DataParallel& parallel) { impl_->step(parallel); }
 
 void Log::validation(double loss, std::int64_t count) {
   impl_->report.validation(impl_->done, loss, static_cast<long>(count));

@@ -4,6 +4,11 @@
 //     trireme::Log log(job, "runs/mine", {.steps = 1000});
 //     for (auto& batch : data) log.step(strategy.step(batch, loss));
 //
+// With DataParallel, and its backward() so that the log knows the loss of all ranks:
+//
+//     for (auto& micro : *loader) { parallel.backward(loss(net, micro)); parallel.step();
+//                                   log.step(parallel); }
+//
 // Every rank has one; rank 0's alone writes, and none of them communicates. One user thread.
 #pragma once
 
@@ -17,6 +22,7 @@ namespace trireme {
 inline namespace v0 {
 
 class Batches;
+class DataParallel;
 
 struct LogOptions {
   long steps = 0;  // of the whole run, for "of 1,000" and the time that is left; 0: not known
@@ -43,6 +49,9 @@ class Log {
   /// the loop does besides counts, too. Without a Strategy: log.step({.loss = 1.5, .count = 64}).
   /// Throws ResourceError where the disk is full.
   void step(const StepResult& result);
+  /// The global batches that have ended since the call before, each a step; none may have. What is
+  /// not known is left out: the loss without DataParallel::backward(), the norm without clip.
+  void step(DataParallel& parallel);
   /// A validation after the last step: its mean loss over `count` items.
   void validation(double loss, std::int64_t count);
   /// A line for people.

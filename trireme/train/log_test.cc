@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -15,6 +17,7 @@
 #include "trireme/input/batches.h"
 #include "trireme/models/mlp.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/parallel/data_parallel.h"
 
 namespace trireme {
 namespace {
@@ -69,6 +72,8 @@ class LogTest : public ::testing::Test {
     log.validation(0.5, 8);
   }
 
+  void train_module(bool tells_loss);
+
   // What two ranks print.
   std::string train_two(const LogOptions& options) {
     ::testing::internal::CaptureStdout();
@@ -120,6 +125,76 @@ TEST_F(LogTest, GivesAnOwnLoopWhatTrainHas) {
   EXPECT_THAT(text_of("run/loss.svg"),
               AllOf(HasSubstr("run: loss"), HasSubstr("2 ranks"), HasSubstr("metres squared")));
   EXPECT_FALSE(fs::is_empty(path("run/tensorboard")));
+}
+
+// Two ranks with losses of their own, 8 samples each a step of 2 s.
+void LogTest::train_module(bool tells_loss) {
+  net::SimNetwork network(2);
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {}, nullptr);
+    torch::nn::Linear net(4, 1);
+    torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.125));
+    DataParallel parallel(job, *net, sgd, {.clip = tells_loss ? 1.0 : 0.0});
+    Log log(job, path("run"), {.steps = 3, .items = "samples"});
+    for (int step = 0; step < 3; ++step) {
+      job.waiter()->sleep(std::chrono::seconds(2));
+      const at::Tensor sum = (net->forward(at::ones({8, 4})) - 5.0 * rank).pow(2).sum();
+      losses_[rank].push_back(sum.item<double>() / 8);
+      tells_loss ? parallel.backward(sum, 8) : sum.backward();
+      EXPECT_TRUE(parallel.step());
+      log.step(parallel);
+      log.step(parallel);  // nothing has ended since
+    }
+  });
+}
+
+TEST_F(LogTest, TellsOfAllRanksWhatDataParallelTrained) {
+  ::testing::internal::CaptureStdout();
+  train_module(true);
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  const std::vector<Json> all = events();
+  ASSERT_EQ(all.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all[i].at("step"), i + 1);
+    EXPECT_NE(losses_[0][i], losses_[1][i]);
+    EXPECT_DOUBLE_EQ(all[i].at("loss").get<double>(), (losses_[0][i] + losses_[1][i]) / 2);
+    EXPECT_NEAR(all[i].at("step_seconds").get<double>(), 2, 0.1);
+    EXPECT_NEAR(all[i].at("samples_per_second").get<double>(), 8, 0.4);
+    EXPECT_EQ(all[i].at("learning_rate"), 0.125);
+    EXPECT_GT(all[i].at("gradient_norm"), 0);
+    EXPECT_GT(all[i].at("communication_seconds"), 0);
+    EXPECT_LT(all[i].at("communication_seconds"), 0.1);
+    EXPECT_FALSE(all[i].contains("input_seconds"));
+  }
+  EXPECT_THAT(printed, AllOf(HasSubstr("step 3 of 3 · loss "), HasSubstr(" · 8 samples/s · "),
+                             Not(HasSubstr("does not know"))));
+}
+
+TEST_F(LogTest, LeavesOutWhatItIsNotTold) {
+  ::testing::internal::CaptureStdout();
+  train_module(false);
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  std::vector<Json> all = events();
+  ASSERT_EQ(all.size(), 3u);
+  for (const Json& event : all) {
+    for (const char* name : {"loss", "gradient_norm", "samples_per_second", "input_seconds"})
+      EXPECT_FALSE(event.contains(name)) << event;
+    EXPECT_EQ(event.at("learning_rate"), 0.125);
+    EXPECT_TRUE(event.contains("communication_seconds"));
+  }
+  EXPECT_THAT(printed, AllOf(HasSubstr("call parallel.backward(loss)"), Not(HasSubstr("· loss")),
+                             Not(HasSubstr("samples/s"))));
+  net::SimNetwork network(1);
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {}, nullptr);
+    Log log(job, path("figures"));
+    log.step({.loss = 1.5, .count = 64});
+  });
+  all = events("figures/events.jsonl");
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].at("loss"), 1.5);
+  for (const char* name : {"learning_rate", "gradient_norm", "communication_seconds"})
+    EXPECT_FALSE(all[0].contains(name)) << name;
 }
 
 TEST_F(LogTest, GoesOnWhereAResumedLoopIs) {

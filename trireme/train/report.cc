@@ -63,12 +63,15 @@ void Report::step(observe::StepFigures figures) {
   if (options_.silent) return;
   figures.items = options_.items;
   events_.write(observe::step_event(figures));
-  board_.scalar("loss/train", figures.step, figures.loss);
-  board_.scalar("learning_rate", figures.step, figures.learning_rate);
-  board_.scalar("gradient_norm", figures.step, figures.gradient_norm);
-  board_.scalar(options_.items + "_per_second", figures.step, figures.items_per_second);
-  if (figures.noise_scale) board_.scalar("noise_scale", figures.step, *figures.noise_scale);
-  if (figures.loss_scale) board_.scalar("loss_scale", figures.step, *figures.loss_scale);
+  const auto draw = [&](const std::string& name, std::optional<double> value) {
+    if (value) board_.scalar(name, figures.step, *value);
+  };
+  draw("loss/train", figures.loss);
+  draw("learning_rate", figures.learning_rate);
+  draw("gradient_norm", figures.gradient_norm);
+  draw(options_.items + "_per_second", figures.items_per_second);
+  draw("noise_scale", figures.noise_scale);
+  draw("loss_scale", figures.loss_scale);
   noise_scale_ = figures.noise_scale;
   progress_.step(figures);
 }

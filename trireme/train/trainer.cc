@@ -179,8 +179,7 @@ class Trainer {
     StrategyOptions options = settings_.strategy;
     if (!spec_.recompute.empty()) options.recompute = spec_.recompute;
     options.example = [this] {
-      const std::int64_t micro = settings_.batches.micro;
-      return fixed_batches(*data_.validation, micro, micro, micro, 0, 1).front().micro.front();
+      return input::example_of(*data_.validation, settings_.batches.micro);
     };
     return options;
   }
@@ -219,7 +218,7 @@ class Trainer {
                  .loss = result.loss,
                  .step_seconds = took,
                  .items_per_second = static_cast<double>(items) / took,
-                 .communication_seconds = seconds(result.communication),
+                 .communication_seconds = seconds(*result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
@@ -266,9 +265,8 @@ class Trainer {
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
-    const kernel::Assignment shares = job_.assignment();  // ranks of one model have the same
-    const auto held_out = fixed_batches(*data_.validation, batch, settings_.batches.micro, count,
-                                        shares.place_of(job_.rank()), shares.size());
+    const auto held_out =
+        fixed_batches(job_, *data_.validation, batch, settings_.batches.micro, count);
     strategy_.use_average(true);
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);

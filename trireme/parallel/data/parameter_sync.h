@@ -34,16 +34,16 @@ constexpr bool gives_gradients(Phase phase) noexcept {
 
 /// One block's work on one micro-batch; known from the schedule before the step.
 struct Use {
-  std::uint16_t block = 0;
+  std::uint32_t block = 0;
   std::uint32_t microbatch = 0;
   Phase phase = Phase::Forward;
-  std::uint16_t part = 0;  // of a pipeline's rank: which of its stages the block is in
+  std::uint32_t part = 0;  // of a pipeline's rank: which of its stages the block is in
 };
 
 /// Parameter number `parameter` of block `block`: a tied parameter has one per block that uses it.
 struct ParameterUse {
-  std::uint16_t block = 0;
-  std::uint16_t parameter = 0;
+  std::uint32_t block = 0;
+  std::uint32_t parameter = 0;
 };
 
 /// Holds a block's whole parameters in memory while it lives.

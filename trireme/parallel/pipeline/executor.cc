@@ -65,7 +65,7 @@ void Executor::run(const plan::Schedule& schedule, std::span<const std::string> 
 void Executor::post_ahead() {
   for (; posted_ < std::min(receives_.size(), received_ + 1 + kAhead); ++posted_) {
     const Action& receive = receives_[posted_];
-    link_of(receive).post(keys_[receive.microbatch], receive.microbatch);
+    link_of(receive).post(key_of(receive), receive.microbatch);
   }
 }
 
@@ -79,7 +79,7 @@ void Executor::run_one(const Action& action, Passes& passes) {
       ++received_;
       post_ahead();
       const int from = gradient ? action.stage + 1 : action.stage - 1;
-      return put(gradient, static_cast<std::uint16_t>(from), action.microbatch, std::move(parcel));
+      return put(gradient, from, action.microbatch, std::move(parcel));
     }
     case ActionKind::SendActivation:
     case ActionKind::SendGradient:
@@ -104,7 +104,7 @@ void Executor::run_pass(const Action& action, Passes& passes) {
 }
 
 // All of a pass, but of one that is two.
-void Executor::run_half(ActionKind pass, std::uint16_t stage, std::uint16_t micro, Passes& passes) {
+void Executor::run_half(ActionKind pass, int stage, int micro, Passes& passes) {
   if (is_here(micro)) {
     switch (pass) {
       case ActionKind::Forward:
@@ -130,28 +130,27 @@ void Executor::run_half(ActionKind pass, std::uint16_t stage, std::uint16_t micr
   passes.end_pass(pass, stage, micro);
 }
 
-Parcel Executor::take(bool gradient, int stage, std::uint16_t micro) {
-  const auto found = parcels_.find({gradient, static_cast<std::uint16_t>(stage), micro});
+Parcel Executor::take(bool gradient, int stage, int micro) {
+  const auto found = parcels_.find({gradient, stage, micro});
   TRIREME_CHECK(found != parcels_.end());
   Parcel parcel = std::move(found->second);
   parcels_.erase(found);
   return parcel;
 }
 
-void Executor::put(bool gradient, std::uint16_t stage, std::uint16_t micro, Parcel parcel) {
+void Executor::put(bool gradient, int stage, int micro, Parcel parcel) {
   parcels_[{gradient, stage, micro}] = std::move(parcel);
 }
 
-void Executor::forward(std::uint16_t stage, std::uint16_t micro, Passes& passes) {
+void Executor::forward(int stage, int micro, Passes& passes) {
   Parcel in = stage == 0 ? Parcel{} : take(false, stage - 1, micro);
   Parcel out{.failed = in.failed};
   if (!in.failed) out = passes.forward(stage, micro, std::move(in));
-  if (stage + 1u < options_.rank_of_stage.size()) put(false, stage, micro, std::move(out));
+  if (!is_last(stage)) put(false, stage, micro, std::move(out));
 }
 
-void Executor::backward(std::uint16_t stage, std::uint16_t micro, bool whole, Passes& passes) {
-  const bool last = stage + 1u == options_.rank_of_stage.size();
-  Parcel gradients = last ? Parcel{} : take(true, stage + 1, micro);
+void Executor::backward(int stage, int micro, bool whole, Passes& passes) {
+  Parcel gradients = is_last(stage) ? Parcel{} : take(true, stage + 1, micro);
   Parcel out = whole ? passes.backward(stage, micro, std::move(gradients))
                      : passes.backward_input(stage, micro, std::move(gradients));
   if (stage > 0) put(true, stage, micro, std::move(out));
@@ -161,7 +160,7 @@ void Executor::send(const Action& action, Passes& passes) {
   const bool gradient = action.kind == ActionKind::SendGradient;
   const int to = gradient ? action.stage - 1 : action.stage + 1;
   Link& out = link(gradient, action.stage, to);
-  const std::string& key = keys_[action.microbatch];
+  const std::string& key = key_of(action);
   Parcel parcel = take(gradient, action.stage, action.microbatch);
   if (!parcel.failed) {
     try {

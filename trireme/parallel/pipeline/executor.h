@@ -47,7 +47,7 @@ class Passes {
 
 struct ExecutorOptions {
   comm::Communicator* pipeline = nullptr;
-  std::vector<std::uint16_t> rank_of_stage;
+  std::vector<int> rank_of_stage;
   /// The names of the values that cross from stage s to s + 1.
   std::vector<std::vector<std::string>> values_after;
   /// Told of every pass when it has ended; may be empty.
@@ -70,21 +70,27 @@ class Executor {
  private:
   struct Place {  // of a parcel: who made it
     bool gradient = false;
-    std::uint16_t stage = 0, micro = 0;
+    int stage = 0, micro = 0;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   bool is_mine(int stage) const;
+  bool is_last(int stage) const {
+    return static_cast<std::size_t>(stage) + 1 == options_.rank_of_stage.size();
+  }
+  const std::string& key_of(const plan::Action& action) const {
+    return keys_[static_cast<std::size_t>(action.microbatch)];
+  }
   Link& link(bool gradients, int from, int to);
   Link& link_of(const plan::Action& receive);
   void post_ahead();
-  Parcel take(bool gradient, int stage, std::uint16_t micro);
-  void put(bool gradient, std::uint16_t stage, std::uint16_t micro, Parcel parcel);
+  Parcel take(bool gradient, int stage, int micro);
+  void put(bool gradient, int stage, int micro, Parcel parcel);
   void run_one(const plan::Action& action, Passes& passes);
   void run_pass(const plan::Action& action, Passes& passes);
-  void run_half(plan::ActionKind pass, std::uint16_t stage, std::uint16_t micro, Passes& passes);
-  bool is_here(std::uint32_t micro) const { return micro < keys_.size(); }
-  void forward(std::uint16_t stage, std::uint16_t micro, Passes& passes);
-  void backward(std::uint16_t stage, std::uint16_t micro, bool whole, Passes& passes);
+  void run_half(plan::ActionKind pass, int stage, int micro, Passes& passes);
+  bool is_here(int micro) const { return static_cast<std::size_t>(micro) < keys_.size(); }
+  void forward(int stage, int micro, Passes& passes);
+  void backward(int stage, int micro, bool whole, Passes& passes);
   void send(const plan::Action& action, Passes& passes);
 
   ExecutorOptions options_;

@@ -36,7 +36,7 @@ class Traces : public Passes {
 
   Parcel forward(int stage, std::uint32_t micro, Parcel in) override {
     waiter_.sleep(kPass);
-    ran.push_back({ActionKind::Forward, at(stage), at(static_cast<int>(micro))});
+    ran.push_back({ActionKind::Forward, stage, static_cast<int>(micro)});
     if (fails == Place{stage, micro}) return {.failed = true};
     std::vector<double> path = {1.0 * micro};
     if (stage > 0) {
@@ -54,20 +54,20 @@ class Traces : public Passes {
   }
   Parcel backward(int stage, std::uint32_t micro, Parcel gradients) override {
     waiter_.sleep(kPass);
-    ran.push_back({ActionKind::Backward, at(stage), at(static_cast<int>(micro))});
+    ran.push_back({ActionKind::Backward, stage, static_cast<int>(micro)});
     return back(stage, micro, std::move(gradients));
   }
   Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) override {
     waiter_.sleep(kPass);
-    ran.push_back({ActionKind::BackwardInput, at(stage), at(static_cast<int>(micro))});
+    ran.push_back({ActionKind::BackwardInput, stage, static_cast<int>(micro)});
     return back(stage, micro, std::move(gradients));
   }
   void backward_weight(int stage, std::uint32_t micro) override {
     waiter_.sleep(kPass);
-    ran.push_back({ActionKind::BackwardWeight, at(stage), at(static_cast<int>(micro))});
+    ran.push_back({ActionKind::BackwardWeight, stage, static_cast<int>(micro)});
   }
   void end_pass(ActionKind pass, int stage, std::uint32_t micro) override {
-    ended.push_back({pass, at(stage), at(static_cast<int>(micro))});
+    ended.push_back({pass, stage, static_cast<int>(micro)});
   }
   void refuse(const std::exception_ptr& error) override {
     refusals.push_back(describe(error).sentence);
@@ -80,7 +80,6 @@ class Traces : public Passes {
   Place fails = {-1, 0}, widens = {-1, 0};
 
  private:
-  static std::uint16_t at(int number) { return static_cast<std::uint16_t>(number); }
   static std::vector<double> values(const at::Tensor& tensor) {
     const auto* data = tensor.const_data_ptr<double>();
     return {data, data + tensor.numel()};

@@ -44,8 +44,7 @@ int default_ranks(const ScheduleEntry& entry, int stages) {
 
 void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
   if (shape.stages < 1 || shape.microbatches < 1 || shape.ranks < 1 ||
-      shape.stages > kMostPasses / shape.microbatches || shape.microbatches > 9999 ||
-      shape.stages > 9999) {
+      shape.stages > kMostPasses / shape.microbatches) {
     refuse(entry.name,
            text(shape.stages) + " stages on " + text(shape.ranks) + " ranks, " +
                text(shape.microbatches) + " micro-batches",
@@ -99,7 +98,7 @@ Schedule looped(const ScheduleShape& shape) {
   Schedule schedule;
   schedule.order.resize(static_cast<std::size_t>(shape.ranks));
   for (int stage = 0; stage < shape.stages; ++stage) {
-    schedule.rank_of_stage.push_back(static_cast<std::uint16_t>(stage % shape.ranks));
+    schedule.rank_of_stage.push_back(stage % shape.ranks);
   }
   return schedule;
 }
@@ -108,15 +107,14 @@ Schedule v_shaped(const ScheduleShape& shape) {
   Schedule schedule;
   schedule.order.resize(static_cast<std::size_t>(shape.ranks));
   for (int stage = 0; stage < shape.stages; ++stage) {
-    schedule.rank_of_stage.push_back(
-        static_cast<std::uint16_t>(std::min(stage, shape.stages - 1 - stage)));
+    schedule.rank_of_stage.push_back(std::min(stage, shape.stages - 1 - stage));
   }
   return schedule;
 }
 
 Order& Order::add(ActionKind kind, int stage, int m) {
   if (m < microbatches_) {
-    actions_.push_back({kind, static_cast<std::uint16_t>(stage), static_cast<std::uint16_t>(m)});
+    actions_.push_back({kind, stage, m});
   }
   return *this;
 }
@@ -124,9 +122,7 @@ Order& Order::add(ActionKind kind, int stage, int m) {
 Order& Order::pair(int stage, int m, int back_stage, int back_m) {
   if (m >= microbatches_) return backward(back_stage, back_m);
   if (back_m >= microbatches_) return forward(stage, m);
-  actions_.push_back({ActionKind::ForwardBackward, static_cast<std::uint16_t>(stage),
-                      static_cast<std::uint16_t>(m), static_cast<std::uint16_t>(back_stage),
-                      static_cast<std::uint16_t>(back_m)});
+  actions_.push_back({ActionKind::ForwardBackward, stage, m, back_stage, back_m});
   return *this;
 }
 

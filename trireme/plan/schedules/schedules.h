@@ -37,8 +37,15 @@ Schedule make_schedule(std::string_view name, ScheduleShape shape);
 
 /// By name, or from a file (a dot or a slash is in its name), verified. `chunks`: stages a rank
 /// holds, 0: as few as the schedule can have (more than one where it is for several). ConfigError
-/// where a file is for another number of ranks, or (`microbatches` > 0) of micro-batches.
+/// where a file is for another number of ranks, or (`microbatches` > 0) of micro-batches, or holds
+/// an action that a training does not run.
 Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches);
+/// The same for a step of `microbatches`, which may be a short one: of a file for more, the
+/// micro-batches from there on are left out.
+Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, int microbatches);
+
+/// Why a training refuses this schedule of a file, which may be drawn; empty: it runs it.
+std::string why_not_trained(const Schedule& schedule);
 
 Schedule naive(const ScheduleShape& shape);
 Schedule gpipe(const ScheduleShape& shape);

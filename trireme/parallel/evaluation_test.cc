@@ -1,0 +1,285 @@
+// Forward passes that ranks go through together: what each was given is compared before, and what
+// goes wrong on one rank ends all of them at once.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/models/module_block.h"
+#include "trireme/parallel/pipeline_training_test.h"
+
+namespace trireme {
+namespace {
+
+using namespace parallel::test;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A rank's Strategy, and which micro-batches are its.
+struct Rank {
+  Rank(testing::RankContext& context, StrategyOptions options, const models::Blocks& model = mlp())
+      : context(context) {
+    parallel::Seat seat{.world = context.world.get()};
+    seat.assign = [this](const kernel::Assignment& dealt) { assignment = dealt; };
+    options.bucket_bytes = 2048;
+    strategy = std::make_unique<Strategy>(seat, model, std::move(options),
+                                          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+  }
+  Batch batch(std::int64_t step, std::uint32_t total = 8) const {
+    return batch_of(step, total, context.rank, assignment);
+  }
+  double step(int number) { return strategy->step(batch(number), squared_loss()).loss; }
+  double evaluate() { return strategy->evaluate({batch(100), batch(101, 3)}, squared_loss()); }
+
+  testing::RankContext& context;
+  kernel::Assignment assignment;
+  std::unique_ptr<Strategy> strategy;
+};
+
+// What each rank's `body` throws, after how long; no rank may wait as long as its deadline.
+std::map<int, std::string> thrown(int ranks, const StrategyOptions& options,
+                                  const std::function<void(Rank&)>& body,
+                                  const models::Blocks& model = mlp()) {
+  std::map<int, std::string> messages;
+  std::mutex mutex;
+  testing::run_ranks(ranks, [&](testing::RankContext& context) {
+    Rank rank(context, options, model);
+    const TimePoint begin = context.waiter->now();
+    std::string message = "nothing was thrown";
+    try {
+      body(rank);
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    EXPECT_LT(context.waiter->now() - begin, std::chrono::seconds(10)) << message;
+    const std::lock_guard lock(mutex);
+    messages[context.rank] = message;
+  });
+  return messages;
+}
+
+struct Shape {
+  int ranks = 1;
+  StrategyOptions options = {};
+};
+
+const std::vector<Shape> kShapes = {{2, {}},
+                                    {3, {.sync = "zero1"}},
+                                    {3, {.sync = "zero2"}},
+                                    {3, {.sync = "zero3"}},
+                                    {4, {.sync = "hybrid", .shard = 2}},
+                                    {2, {.pipeline = 2}},
+                                    {3, {.pipeline = 3}},
+                                    {4, {.pipeline = 2}},
+                                    {4, {.sync = "zero3", .pipeline = 2}},
+                                    {2, {.pipeline = 2, .schedule = "zb-v"}},
+                                    {2, {.tensor = 2}},
+                                    {4, {.pipeline = 2, .tensor = 2}}};
+
+std::string name_of(const Shape& shape) {
+  const StrategyOptions& o = shape.options;
+  return std::to_string(shape.ranks) + " ranks, " + o.sync + ", pipeline " +
+         std::to_string(o.pipeline) + " " + o.schedule + ", tensor " + std::to_string(o.tensor);
+}
+
+TEST(Evaluation, OfSharesThatAreNotTheRanksOwnIsRefusedNamingTwoRanks) {
+  for (const Shape& shape : kShapes) {
+    const auto messages = thrown(shape.ranks, shape.options, [](Rank& rank) {
+      rank.step(0);
+      // As if every rank had a share of its own, or all had the first.
+      kernel::Assignment wrong = kernel::contiguous(rank.context.size);
+      if (rank.assignment == wrong) wrong = {1, rank.context.size};
+      rank.strategy->evaluate({batch_of(100, 8, rank.context.rank, wrong)}, squared_loss());
+    });
+    for (const auto& [rank, message] : messages)
+      EXPECT_THAT(message, AllOf(HasSubstr("was given micro-batches "), HasSubstr("its share is "),
+                                 HasSubstr("; rank "), HasSubstr("fixed_batches(job, data")))
+          << name_of(shape) << ", rank " << rank;
+  }
+}
+
+TEST(Evaluation, NamesWhatTheStagesOfOnePipelineWereGiven) {
+  const auto messages = thrown(2, {.pipeline = 2}, [](Rank& rank) {
+    rank.strategy->evaluate({batch_of(100, 8, rank.context.rank, kernel::contiguous(2))},
+                            squared_loss());
+  });
+  for (const auto& [rank, message] : messages) {
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("rank 0 was given micro-batches 0-3 of 8 in batch 0 of 1"),
+                      HasSubstr("but its share is 0-7; rank 1 was given micro-batches 4-7 of 8")));
+  }
+}
+
+TEST(Evaluation, OfOtherBatchesOnAnotherRankIsRefused) {
+  for (const Shape& shape : kShapes) {
+    const int last = shape.ranks - 1;
+    const auto more = thrown(shape.ranks, shape.options, [last](Rank& rank) {
+      std::vector<Batch> batches = {rank.batch(100)};
+      if (rank.context.rank == last) batches.push_back(rank.batch(101));
+      rank.strategy->evaluate(batches, squared_loss());
+    });
+    for (const auto& [rank, message] : more)
+      EXPECT_THAT(message, AllOf(HasSubstr("rank 0 was given micro-batches"),
+                                 HasSubstr("in batch 0 of 1 ("), HasSubstr("in batch 0 of 2 (")))
+          << name_of(shape) << ", rank " << rank;
+  }
+  // The same micro-batches of other samples.
+  const auto messages = thrown(2, {.pipeline = 2}, [](Rank& rank) {
+    Batch batch = rank.batch(100);
+    if (rank.context.rank == 1)
+      for (MicroBatch& micro : batch.micro) micro.first_sample += 64;
+    rank.strategy->evaluate({batch}, squared_loss());
+  });
+  for (const auto& [rank, message] : messages)
+    EXPECT_THAT(message, AllOf(HasSubstr("samples from 0 on"), HasSubstr("samples from 64 on")));
+}
+
+TEST(Inference, OfMicroBatchesThatDisagreeIsRefusedNamingTwoRanks) {
+  for (const Shape& shape : kShapes) {
+    if (shape.options.sync != "zero3" && shape.options.sync != "hybrid" &&
+        shape.options.pipeline == 1 && shape.options.tensor == 1)
+      continue;  // every rank infers on its own
+    const int last = shape.ranks - 1;
+    const auto messages = thrown(shape.ranks, shape.options, [last](Rank& rank) {
+      // Of another shape: the last of an odd step has one row.
+      rank.strategy->infer(micro_batch(rank.context.rank == last ? 1 : 0, 7, 8));
+    });
+    for (const auto& [rank, message] : messages)
+      EXPECT_THAT(message, AllOf(HasSubstr("rank 0 was given a micro-batch with tokens [2, 8]"),
+                                 HasSubstr("was given a micro-batch with tokens [1, 8]")))
+          << name_of(shape) << ", rank " << rank;
+  }
+  const auto values = thrown(2, {.pipeline = 2}, [](Rank& rank) {
+    rank.strategy->infer(micro_batch(rank.context.rank, 0, 8));
+  });
+  for (const auto& [rank, message] : values)
+    EXPECT_THAT(message, HasSubstr("of one pipeline, or that share layers, the same values"));
+}
+
+// The last stage's loss throws on one rank. Its caller catches it; the others have no reason to
+// wait, and all go on.
+TEST(Evaluation, AnErrorOfOneRankEndsThatOfAllRanksAtOnceAndAllGoOn) {
+  for (const Shape& shape : kShapes) {
+    if (shape.options.tensor > 1) continue;
+    std::vector<std::string> messages(static_cast<std::size_t>(shape.ranks));
+    std::vector<double> after(messages.size());
+    testing::run_ranks(shape.ranks, [&](testing::RankContext& context) {
+      Rank rank(context, shape.options);
+      rank.step(0);
+      const double before = rank.evaluate();
+      const TimePoint begin = context.waiter->now();
+      const Loss breaks = [&](const models::Value& output, const MicroBatch& micro) {
+        if (micro.index == 5) throw std::out_of_range("label 77");
+        return squared_loss()(output, micro);
+      };
+      const auto own = static_cast<std::size_t>(context.rank);
+      try {
+        rank.strategy->evaluate({rank.batch(100), rank.batch(102)}, breaks);
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const std::out_of_range& error) {
+        messages[own] = error.what();
+      } catch (const StepRefused& error) {
+        messages[own] = error.what();
+      }
+      EXPECT_LT(context.waiter->now() - begin, std::chrono::seconds(10));
+      EXPECT_EQ(rank.evaluate(), before) << "nothing has changed";
+      rank.step(1);
+      after[own] = rank.evaluate();
+    });
+    int thrown_here = 0;
+    for (const std::string& message : messages) {
+      thrown_here += message == "label 77" ? 1 : 0;
+      EXPECT_THAT(message, HasSubstr("label 77")) << name_of(shape);
+      if (message != "label 77") {
+        EXPECT_THAT(message, HasSubstr("could not go through the validation")) << name_of(shape);
+      }
+    }
+    EXPECT_EQ(thrown_here, 1) << name_of(shape);
+    for (const double loss : after) EXPECT_EQ(loss, after[0]) << name_of(shape);
+  }
+}
+
+// Throws where its rank's thread says so.
+thread_local bool breaks_now = false;
+struct Fragile : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& value) {
+    if (breaks_now) throw std::runtime_error("label 77");
+    return value * 1;
+  }
+};
+
+// It is the first block, rank 0's in every pipeline; the next one reads the input itself.
+models::Blocks fragile_model() {
+  const models::Blocks whole = mlp();
+  models::Blocks model;
+  model.add("fragile", [] { return std::make_shared<Fragile>(); });
+  for (const models::BlockSpec& spec : whole.specs()) model.add_block(spec);
+  return model;
+}
+
+TEST(Evaluation, AnErrorInAnEarlierStageReachesAllRanksAtOnce) {
+  for (const Shape& shape : kShapes) {
+    if (shape.options.pipeline == 1 || shape.options.tensor > 1) continue;
+    for (const bool infer : {false, true}) {
+      const auto messages = thrown(
+          shape.ranks, shape.options,
+          [&](Rank& rank) {
+            rank.step(0);
+            const double before = rank.evaluate();
+            breaks_now = rank.context.rank == 0;
+            std::string message;
+            try {
+              infer ? (void)rank.strategy->infer(micro_batch(0, 0, 8)) : (void)rank.evaluate();
+            } catch (const std::exception& error) {
+              message = error.what();
+            }
+            breaks_now = false;
+            EXPECT_EQ(rank.evaluate(), before);
+            if (!message.empty()) throw std::runtime_error(message);
+          },
+          fragile_model());
+      for (const auto& [rank, message] : messages) {
+        EXPECT_THAT(message, HasSubstr("label 77")) << name_of(shape) << ", rank " << rank;
+        if (rank > 0) {
+          EXPECT_THAT(message, HasSubstr("rank 0 could not go through the ")) << name_of(shape);
+        }
+      }
+    }
+  }
+}
+
+// They are in the middle of a layer: the job's communicators end.
+TEST(Evaluation, RanksThatShareLayersHearOfAnErrorAtOnce) {
+  for (const Shape& shape : kShapes) {
+    if (shape.options.tensor == 1) continue;
+    for (const char* call : {"evaluate", "infer", "step"}) {
+      const auto messages = thrown(
+          shape.ranks, shape.options,
+          [&](Rank& rank) {
+            rank.step(0);
+            breaks_now = rank.context.rank == 0;
+            if (call == std::string("evaluate")) rank.evaluate();
+            if (call == std::string("infer")) rank.strategy->infer(micro_batch(0, 0, 8));
+            if (call == std::string("step")) rank.step(1);
+          },
+          fragile_model());
+      breaks_now = false;
+      EXPECT_EQ(messages.at(0), "label 77") << call << ", " << name_of(shape);
+      for (const auto& [rank, message] : messages)
+        EXPECT_NE(message, "nothing was thrown")
+            << call << ", " << name_of(shape) << ", rank " << rank;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
