@@ -63,6 +63,54 @@ TEST_F(BadInput, WrongTypeAndBrokenToml) {
   EXPECT_THAT(refused({tiny_, "--algorithm", "magic"}), HasSubstr("auto, direct, naive, ring"));
 }
 
+TEST_F(BadInput, AnUnknownKeyInTheEnvironment) {
+  for (const char* command : {"train", "plan"}) {
+    const CommandResult result =
+        trireme_command({command, tiny_}).in(folder_.path()).with("TRIREME_TRAIN_STEP", "3").run();
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("TRIREME_TRAIN_STEP"), HasSubstr("train.steps?")));
+  }
+}
+
+// Each dotted part, bracket and brace is a level of the parser's stack.
+TEST_F(BadInput, TomlThatIsNestedDeeply) {
+  for (const std::string& part : {std::string("["), std::string("{a="), std::string("a.")}) {
+    std::string text = "[train]\nsteps = 3\n";
+    if (part != "a.") text += "x = ";
+    for (int i = 0; i < 50'000; ++i) text += part;
+    EXPECT_THAT(refused({folder_.write("deep.toml", text + "a = 1\n")}),
+                AllOf(HasSubstr("deep.toml:3"), HasSubstr("more than 100 deep")));
+  }
+}
+
+// What only ranks found out before, after they had started and claimed a folder.
+TEST_F(BadInput, WhatRanksWouldRefuseIsRefusedBeforeTheyStart) {
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, const char*>> all = {
+      {{"parallel.tensor=2", "model.heads=1"}, "1 attention heads on 2 tensor-parallel ranks"},
+      {{"parallel.context=2", "model.block=6"}, "6 / 4 chunks leaves 2"},
+      {{"parallel.sync=zero1", "comm.compression=bf16"}, "parts of gradients are not compressed"},
+      {{"parallel.sync=zero2", "parallel.overlap=false"}, "whose memory depends on it"},
+      {{"parallel.sync=local_sgd", "train.ema=0.9"}, "train.ema, train.skip_outliers"},
+      {{"parallel.tensor=2", "optimizer.name=lamb"}, "lamb with parallel.tensor"},
+      {{"parallel.sequence=true"}, "parallel.sequence = true with parallel.tensor = 1"},
+      {{"parallel.shard=2"}, "parallel.shard = 2 with parallel.sync = \"plain\""},
+      {{"model.experts=1"}, "a token cannot go to 2 of 1 expert"},
+      {{"optimizer.groups=match=nothing weight_decay=0"}, "no parameter's name matches"},
+      {{"memory.offload=/no/such/folder"}, "there is no such folder"},
+      {{"memory.offload_activations=/no/such/folder"}, "there is no such folder"},
+      {{"comm.algorithm=nccl-native"}, "nccl-native needs transport nccl"},
+      {{"comm.algorithm=direct", "comm.transport=tcp"}, "transport tcp cannot map it"},
+      {{"comm.algorithm=direct", "comm.transport=sim"}, "transport sim cannot map it"},
+      {{"comm.transport=mpi"}, "transport mpi needs ranks that mpirun started"},
+      {{"comm.interface=no-such-one"}, "no-such-one"}};
+  for (const auto& [set, said] : all) {
+    Words words = {tiny_, "--out", "run"};
+    for (const std::string& one : set) words.insert(words.end(), {"--set", one});
+    EXPECT_THAT(refused(words), HasSubstr(said));
+  }
+}
+
 TEST_F(BadInput, MissingConfiguration) {
   EXPECT_THAT(refused({}), HasSubstr("configs/gpt-nano.toml"));
   EXPECT_THAT(refused({"nowhere.toml"}), HasSubstr("nowhere.toml"));
@@ -116,6 +164,28 @@ TEST_F(BadInput, WrongUsage) {
     EXPECT_EQ(result.code, 2) << result.err;
     EXPECT_THAT(result.err, HasSubstr("--help"));
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
+// Numbers that no work of this world ends with.
+TEST_F(BadInput, NumbersWithoutEnd) {
+  using Words = std::vector<std::string>;
+  const std::string bytes = "1000000000000000000000";
+  const std::vector<std::pair<Words, const char*>> all = {
+      {{"show", "schedule", "1f1b", "--times", "1e308,1,1"}, "from 0 to 1e12"},
+      {{"show", "all-reduce", "ring", "--bytes", bytes}, "no size up to 1e15"},
+      {{"generate", "run", "--bytes", bytes}, "--bytes"},
+      {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
+      {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
+      {{"launch", "-n", "0", "--", "true"}, "Value 0 not in range 1 to 65536"},
+      {{"verify", "all-reduce", "--seeds", "-1"}, "not in range 0 to 1000000"}};
+  for (const auto& [arguments, said] : all) {
+    const CommandResult result = trireme_command(arguments).in(folder_.path()).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_THAT(result.err, HasSubstr(said));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_LT(result.err.size(), 400u) << result.err;
   }
 }
 

@@ -74,9 +74,11 @@ TEST_F(Expert, RefusesWhatDoesNotDivide) {
   for (const Refusal& one :
        {Refusal{"3", {"parallel.expert=2"}, "does not divide data x shard: 3 = 1 x 2 + 1"},
         {"6", {"parallel.expert=2", "parallel.pipeline=2"}, "6 ranks / 2 = 3, and 3 = 1 x 2 + 1"},
-        {"3", {"parallel.expert=3"}, "does not divide the experts: 4 = 1 x 3 + 1"},
-        {"4", {"parallel.expert=4", "batch.micro=2"}, "batch.micro 2 = 0 x 4 + 2"},
-        {"2", {"parallel.expert=2", "model.experts=0"}, "this model has none"}}) {
+        {"3", {"parallel.expert=3"}, "4 experts on 3 expert-parallel ranks: 4 / 3 leaves 1"},
+        {"4",
+         {"parallel.expert=4", "batch.micro=2"},
+         "2 sequences on 4 expert-parallel ranks leave 2"},
+        {"2", {"parallel.expert=2", "model.experts=0"}, "this model has no mixture of experts"}}) {
     for (const char* command : {"plan", "train"}) {
       const CommandResult result = on(command, one.ranks, one.assignments);
       EXPECT_EQ(result.code, 2) << result.out << result.err;

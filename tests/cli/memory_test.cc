@@ -109,6 +109,55 @@ TEST_F(Memory, AutoNeedsALimitThatSomethingFits) {
   EXPECT_THAT(both.err, HasSubstr("with memory.offload_activations"));
 }
 
+// Terabytes: no machine that runs this has them.
+TEST_F(Memory, AModelBeyondTheMachineIsPlannedAndNotStarted) {
+  const std::vector<std::string> wide = {config_, "--ranks", "2", "--set", "model.width=200000"};
+  const auto with = [&](const std::string& command, const std::vector<std::string>& more) {
+    std::vector<std::string> words = wide;
+    words.insert(words.begin(), command);
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme(words);
+  };
+  const CommandResult planned = with("plan", {});
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("does not fit: 2 ranks are predicted to take"),
+                    HasSubstr(" are left "), HasSubstr("What fits ("), HasSubstr("zero3")));
+  const CommandResult event = with("plan", {"--json"});
+  const Json plan = Json::parse(event.out.substr(0, event.out.find('\n')));
+  EXPECT_EQ(plan.at("fits"), false);
+  EXPECT_GT(plan.at("predicted_host_bytes"), plan.at("predicted_memory_bytes"));
+
+  const CommandResult refused = with("train", {"--out", "run"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("does not fit: 2 ranks are predicted to take"),
+                                 HasSubstr("memory.limit = \"none\"")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("run")));
+
+  const CommandResult any = with("plan", {"--set", "memory.limit=none"});
+  EXPECT_EQ(any.code, 0) << any.err;
+  EXPECT_THAT(any.out, Not(HasSubstr("does not fit")));
+}
+
+// The numbers of the plan stay numbers, or the plan says that they cannot.
+TEST_F(Memory, TheLargestModelsAreRefusedToo) {
+  const CommandResult wide =
+      trireme({"train", config_, "--set", "model.width=1000000", "--out", "run"});
+  EXPECT_EQ(wide.code, 2) << wide.out;
+  EXPECT_THAT(wide.err, HasSubstr("does not fit: 1 rank is predicted to take"));
+  for (const char* command : {"plan", "train"}) {
+    const CommandResult huge = trireme({command, config_, "--set", "model.width=1000000", "--set",
+                                        "model.layers=10000", "--set", "model.experts=10000"});
+    EXPECT_EQ(huge.code, 2) << huge.out;
+    EXPECT_THAT(huge.err, HasSubstr("cannot be planned"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("run")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
+  const CommandResult word = trireme({"plan", config_, "--set", "memory.limit=much"});
+  EXPECT_EQ(word.code, 2);
+  EXPECT_THAT(word.err, HasSubstr("memory.limit = \"much\" is no number of bytes"));
+}
+
 TEST_F(Memory, AListHasAWordForEachBlock) {
   const CommandResult result =
       trireme({"plan", config_, "--set", "memory.recompute=full*3,none*2"});

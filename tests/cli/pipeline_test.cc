@@ -191,7 +191,8 @@ TEST_F(Pipeline, AMeshThatIsNotTheRanksShowsTheArithmetic) {
               AllOf(HasSubstr("3 = 1 x 2 + 1"), HasSubstr("a multiple of 2 ranks")));
   EXPECT_THAT(
       refused({"parallel.pipeline=2", "parallel.data=4"}, "4"),
-      AllOf(HasSubstr("parallel.data = 4 x parallel.pipeline = 2 are 8 ranks, but 4 ranks were"),
+      AllOf(HasSubstr("parallel.data = 4 x parallel.pipeline = 2 are 8 ranks, but the job has 4 "
+                      "ranks"),
             HasSubstr("--ranks 8")));
 }
 

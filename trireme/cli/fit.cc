@@ -72,7 +72,7 @@ class Trials {
           "train.lanes=" + std::to_string(candidate.lanes),
           "memory.recompute=" + candidate.recompute,
           "batch.micro=" + std::to_string(candidate.micro), "train.steps=" + std::to_string(steps),
-          std::string("memory.limit=0")})
+          std::string("memory.limit=none")})
       words.insert(words.end(), {"--set", assignment});
     return words;
   }
@@ -113,7 +113,7 @@ observe::Event event_of(const plan::FitCandidate& candidate, std::int64_t limit,
   return event.set("fits", candidate.fits(limit)).set("chosen", chosen);
 }
 
-void print(const std::vector<plan::FitCandidate>& candidates, const train::MemoryForARank& memory,
+void print(const std::vector<plan::FitCandidate>& candidates, const train::MemoryLeft& memory,
            std::optional<std::size_t> chosen, const std::string& note, bool json) {
   if (json) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
@@ -185,8 +185,9 @@ std::vector<plan::FitCandidate> considered(const config::Config& config,
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
-  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
-  train::program_bytes(corpus);  // before anything is computed here
+  // Before anything is computed here.
+  const train::MemoryLeft memory =
+      train::memory_for_a_rank(settings, options.ranks, train::shared_bytes(corpus));
   const train::FitPlace place{
       .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings)};
   std::optional<Trials> trials;
@@ -217,7 +218,8 @@ bool show_what_fits(const config::Config& config, const FitOptions& options) {
   const train::Settings settings(config);
   if (parallel::is_local(settings.strategy.sync)) return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
-  const train::MemoryForARank memory = train::memory_for_a_rank(settings, options.ranks);
+  const train::MemoryLeft memory =
+      train::memory_for_a_rank(settings, options.ranks, train::shared_bytes(corpus));
   const train::FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
   const std::vector<plan::FitCandidate> candidates =
       considered(config, settings, corpus, options, place, nullptr);

@@ -50,7 +50,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
         std::printf("%s\n", train::plan_event(job.plan).line().c_str());
       } else {
         std::fputs(plan::explain(job.plan).c_str(), stdout);
+        std::fflush(stdout);
       }
+      if (!job.plan.fits() && !options->fit)
+        show_what_fits(job.config, {.ranks = options->job.ranks, .json = options->json});
       return 0;
     };
   });

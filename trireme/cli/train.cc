@@ -121,26 +121,26 @@ void check_transport(const TrainingJob& job, const launch::RankEnvironment& plac
                     {.operation = "config", .advice = "Start it without " + place.launcher + "."});
 }
 
-// Ranks that are threads share the program and the text.
-std::int64_t in_one_process(const plan::TrainingPlan& plan) {
-  const std::int64_t shared = plan.memory.runtime();
-  return shared + plan.job.ranks * (plan.memory.total() - shared);
-}
-
-// A job that takes more than memory.limit is not started; what would fit is shown.
+// A job that takes more than memory.limit or than this host has is not started; what would fit is
+// shown.
 void check_memory(const TrainingJob& job, const FitOptions& options) {
   const plan::TrainingPlan& plan = job.plan;
   if (plan.fits()) return;
   const bool fits = show_what_fits(job.config, options);
+  const std::string fitting =
+      std::string(fits ? "--fit takes a layout that fits"
+                       : "None of these layouts fits: use more --ranks, memory.offload or a "
+                         "smaller model") +
+      "; `plan` says what needs it";
   const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
-  throw ConfigError("a rank is predicted to take " + std::to_string(total) +
-                        " bytes, and memory.limit is " + std::to_string(limit) + " (" +
-                        std::to_string(total - limit) + " fewer)",
+  if (!plan.keeps_to_limit())
+    throw ConfigError("a rank is predicted to take " + std::to_string(total) +
+                          " bytes, and memory.limit is " + std::to_string(limit) + " (" +
+                          std::to_string(total - limit) + " fewer)",
+                      {.operation = "config", .advice = fitting + "."});
+  throw ConfigError("does not fit: " + plan::host_refusal(plan),
                     {.operation = "config",
-                     .advice = std::string(fits ? "--fit takes a layout that fits"
-                                                : "None of these layouts fits: use more --ranks, "
-                                                  "memory.offload or a smaller model") +
-                               "; `plan` says what needs it."});
+                     .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
 }
 
 // A resumed run has its plan already, and is told what it has otherwise from now on.
@@ -175,9 +175,11 @@ int train_command(Options options, const Invocation& invocation) {
   if (launcher) {
     check_ranks(options.job, *launcher);
     options.job.ranks = launcher->size;
+    options.job.ranks_here = launcher->local_size;
     if (launcher->rank > 0)
       return run_under_launcher(*launcher, invocation.argc, invocation.argv, {});
   }
+  options.job.under_mpirun = launcher && !launcher->meeting;
   train::RunClaim claim({.out = options.out, .resume = options.resume});
   if (!options.trace.empty()) check_writable(options.trace);
   if (claim.resumes() && options.job.config.empty()) {
@@ -216,7 +218,7 @@ int train_command(Options options, const Invocation& invocation) {
       .json = options.json,
       .trial = options.trial,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
-      .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
+      .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
       .corpus = job.corpus->descriptor(),
       .lock = claim.lock_descriptor()};
   const auto run = [&] {

@@ -4,9 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "trireme/base/config_variables.h"
 #include "trireme/base/error.h"
+#include "trireme/job/transport_check.h"
+#include "trireme/memory/offload_folder.h"
+#include "trireme/net/interfaces.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/train/device.h"
+#include "trireme/train/fit_candidates.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
 
@@ -31,20 +36,39 @@ void add_training_options(CLI::App& command, TrainingJobOptions& options) {
       ->allow_extra_args(false);
 }
 
+namespace {
+
+// What of a job this machine must have.
+void check_surroundings(const train::Settings& settings, const TrainingJobOptions& options) {
+  job::check_transport(settings.job, options.ranks, options.under_mpirun);
+  if (!settings.job.interface.empty() && options.ranks > 1 && settings.job.transport != "sim")
+    net::choose_address(net::interfaces(), settings.job.interface, false);
+  for (const auto& [key, folder] :
+       {std::pair{"memory.offload", settings.strategy.offload},
+        {"memory.offload_activations", settings.strategy.offload_activations}})
+    if (!folder.empty()) memory::check_offload_folder(key, folder);
+}
+
+}  // namespace
+
 TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   if (options.config.empty()) {
     throw ConfigError(
         "no configuration was given",
         {.operation = "config", .advice = "Name one, such as configs/gpt-nano.toml."});
   }
-  if (options.ranks < 1) {
-    throw ConfigError("--ranks " + std::to_string(options.ranks) + " is out of range",
-                      {.operation = "config", .advice = "It must be at least 1."});
+  constexpr int kMostRanks = 65'536;
+  if (options.ranks < 1 || options.ranks > kMostRanks) {
+    throw ConfigError(
+        "--ranks " + std::to_string(options.ranks) + " is out of range",
+        {.operation = "config",
+         .advice = "It must be at least 1 and at most " + std::to_string(kMostRanks) + "."});
   }
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
   train::restore_sources(config, options.config);
+  config::check_variables(config.schema(), config::environment_names());
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
     if (!value.empty()) config.assign(key, value, source);
   };
@@ -72,6 +96,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   const std::string device_note =
       train::choose_device(settings.device, train::devices_here(), options.ranks);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
+  check_surroundings(settings, options);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
@@ -79,8 +104,15 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
     refine(config, settings, corpus);
     settings = train::Settings(config);
   }
-  return {config, train::plan_training(settings, corpus, name, options.ranks),
-          input::SharedCorpus::make(corpus), settings.model.context > 0, device_note};
+  plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks);
+  plan.job.ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  if (settings.memory_limit != train::kNoMemoryLimit) {
+    const train::MemoryLeft left = train::memory_of_host();
+    plan.job.host_memory = left.bytes;
+    plan.job.host_memory_reason = left.reason;
+  }
+  return {config, std::move(plan), input::SharedCorpus::make(corpus), settings.model.context > 0,
+          device_note};
 }
 
 }  // namespace cli

@@ -23,6 +23,8 @@ struct TrainingJobOptions {
   std::string config, name;  // name: of the run; empty = the configuration's file name
   int ranks = 1;
   bool ranks_given = false;
+  int ranks_here = 0;        // on this host; 0: all
+  bool under_mpirun = true;  // `plan` does not know how `train` will be started
   std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };

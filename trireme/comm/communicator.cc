@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/choice/all_reduce_check.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
@@ -117,31 +118,12 @@ std::string Communicator::choose(std::string_view wanted, const Reduced& what) c
   }
   if (wanted.empty()) wanted = engine_->options().algorithm;
   if (wanted == nccl::kNative && engine_->options().gpu) wanted = "auto";  // on the CPU
-  if (wanted == nccl::kNative) {
-    throw ConfigError(
-        "algorithm nccl-native needs transport nccl",
-        {.rank = rank(),
-         .operation = "all_reduce",
-         .label = "comm.algorithm",
-         .advice = "Use comm.transport nccl where there are GPUs, or algorithm auto."});
-  }
+  check_all_reduce(wanted, {.ranks = size(),
+                            .transport = transport_name(),
+                            .can_map = engine_->can_map(),
+                            .rank = rank()});
   if (wanted == "auto") {
     return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, what.total, wide);
-  }
-  if (wanted == "direct" && size() > 1 && !engine_->can_map()) {
-    throw ConfigError("algorithm direct needs memory that ranks share; transport " +
-                          std::string(transport_name()) + " cannot map it",
-                      {.rank = rank(),
-                       .operation = "all_reduce",
-                       .advice = "Use algorithm auto or ring, or transport shm."});
-  }
-  if (wanted != "direct" && !find_algorithm(OpKind::AllReduce, wanted)) {
-    std::string names = "auto, direct, mpi-native";
-    for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce))
-      names += ", " + entry->name;
-    throw ConfigError(
-        "unknown algorithm " + std::string(wanted),
-        {.rank = rank(), .operation = "all_reduce", .advice = "Choose one of " + names + "."});
   }
   return size() == 1 ? "naive" : std::string(wanted);
 }

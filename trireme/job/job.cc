@@ -20,6 +20,7 @@
 #include "trireme/job/socket_meeting.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
+#include "trireme/job/transport_check.h"
 #include "trireme/launch/client.h"
 #include "trireme/launch/environment.h"
 #include "trireme/launch/secret.h"
@@ -296,13 +297,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
   const auto over_mpi = [&](auto&&...) { return meeting->connect(waiter); };
   if (chosen == "mpi" && meeting) return over_mpi();
-  if (chosen == "mpi") {
-    throw ConfigError("transport mpi needs ranks that mpirun started",
-                      {.rank = env.rank,
-                       .operation = "join",
-                       .label = "comm.transport",
-                       .advice = "Start it by mpirun, or use transport auto."});
-  }
+  job::check_mpi(chosen, meeting != nullptr, env.rank);
   if (chosen == "mixed" || (chosen == "auto" && places.num_hosts > 1)) {
     return meeting ? net::connect_mixed(waiter, connect_options, gather, hosts, over_mpi)
                    : net::connect_mixed(waiter, connect_options, gather, hosts);

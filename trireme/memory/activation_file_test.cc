@@ -229,15 +229,16 @@ TEST(ActivationFile, OutsideABlockGraphsKeepTheirOwn) {
 std::string refusal(const std::function<void()>& run) {
   try {
     run();
-  } catch (const ResourceError& error) {
-    return error.what();
+  } catch (const Error& error) {
+    return std::to_string(error.exit_code()) + ": " + error.what();
   }
   return "nothing was thrown";
 }
 
 TEST(ActivationFile, SaysWhereItCannotBe) {
   EXPECT_THAT(refusal([] { ActivationFile file("/nowhere/at/all"); }),
-              HasSubstr("no file can be made in /nowhere/at/all: No such file or directory"));
+              HasSubstr("2: memory.offload_activations = \"/nowhere/at/all\": there is no such "
+                        "folder"));
 }
 
 // A file may not grow beyond what the process may write: as a full disk.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/memory/offload_folder.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -20,6 +21,7 @@ std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZ
 }  // namespace
 
 MappedFile::MappedFile(std::string folder) : folder_(std::move(folder)) {
+  check_offload_folder("memory.offload_activations", folder_);
   std::string name = folder_ + "/trireme-activations-XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) refuse("no file can be made", errno);

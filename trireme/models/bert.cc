@@ -87,7 +87,7 @@ class BertLayer final : public BertBlock {
         mlp_(*layers, context,
              {.name = "mlp",
               .width = config.width,
-              .hidden = 4 * config.width,
+              .hidden = feed_forward_width(config),
               .bias = true,
               .stddev = kStddev,
               .stddev_down = kStddev}) {
@@ -166,6 +166,8 @@ Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> l
   check_transformer(config, "a BERT");
   return transformer_blocks<BertEmbed, BertLayer, BertHead>(config, layers);
 }
+
+std::int64_t feed_forward_width(const BertConfig& config) { return 4 * config.width; }
 
 std::int64_t num_parameters(const BertConfig& config) {
   return embed_parameters(config) + config.layers * layer_parameters(config) +

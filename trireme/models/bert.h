@@ -38,6 +38,8 @@ Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> l
 std::int64_t num_parameters(const BertConfig& config);
 /// Of the two neighbouring blocks that have most together; the head's counts its tied embedding.
 std::int64_t largest_neighbours(const BertConfig& config);
+/// Channels inside the MLP.
+std::int64_t feed_forward_width(const BertConfig& config);
 /// Floating-point operations of one training step over `tokens` tokens.
 double training_flops(const BertConfig& config, std::int64_t tokens);
 /// Of a micro-batch of `sequences`, block by block.

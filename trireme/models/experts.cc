@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/loss_gradient.h"
@@ -20,19 +21,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 thread_local RoutingCounts* counts_of_thread = nullptr;
-
-void check(const ExpertsSpec& spec) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "config", .advice = advice});
-  };
-  if (spec.top_k < 1 || spec.top_k > spec.experts)
-    refuse("a token cannot go to " + std::to_string(spec.top_k) + " of " +
-               std::to_string(spec.experts) + " experts",
-           "Set model.top_k to 1 or 2.");
-  if (!(spec.capacity_factor > 0))
-    refuse("experts take nothing with a capacity factor of " + std::to_string(spec.capacity_factor),
-           "Set model.capacity_factor to 1.25.");
-}
 
 // y[tokens[i]] += gates[i] rows[i], in the gates' type; keeps the rows as they are.
 class Combine : public torch::autograd::Function<Combine> {
@@ -186,9 +174,22 @@ class WithLoss : public torch::autograd::Function<WithLoss> {
 
 }  // namespace
 
+void check_experts(const ExpertsSpec& spec) {
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "config", .advice = advice});
+  };
+  if (spec.top_k < 1 || spec.top_k > spec.experts)
+    refuse("a token cannot go to " + std::to_string(spec.top_k) + " of " +
+               std::to_string(spec.experts) + (spec.experts == 1 ? " expert" : " experts"),
+           spec.experts == 1 ? "Set model.top_k to 1." : "Set model.top_k to 1 or 2.");
+  if (!(spec.capacity_factor > 0))
+    refuse("experts take nothing with a capacity factor of " + number_text(spec.capacity_factor),
+           "Set model.capacity_factor to 1.25.");
+}
+
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec) {
-  check(spec);
+  check_experts(spec);
   return std::make_unique<MixtureOfExperts>(layers, context, spec);
 }
 

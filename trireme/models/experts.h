@@ -74,7 +74,9 @@ class Experts {
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
-/// Out of `layers`' linear layers. ConfigError where the numbers do not fit.
+/// ConfigError where the numbers do not fit.
+void check_experts(const ExpertsSpec& spec);
+/// Out of `layers`' linear layers. Throws as check_experts() does.
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 

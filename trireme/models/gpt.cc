@@ -34,6 +34,13 @@ FeedForwardSpec mlp_spec(const GptConfig& config) {
           .stddev_down = residual_stddev(config)};
 }
 
+ExpertsSpec experts_spec(const GptConfig& config) {
+  return {.expert = mlp_spec(config),
+          .experts = config.experts,
+          .top_k = config.top_k,
+          .capacity_factor = config.capacity_factor};
+}
+
 class GptBlock : public Block {
  public:
   GptBlock(SharedLayers layers, double dropout) : layers_(std::move(layers)), dropout_(dropout) {}
@@ -97,10 +104,7 @@ class Layer final : public GptBlock {
     qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns, 3);
     out_ = make("attention.out", width, width, residual_stddev(config), Cut::Rows);
     if (config.experts > 0) {
-      experts_ = layers->experts(context, {.expert = mlp_spec(config),
-                                           .experts = config.experts,
-                                           .top_k = config.top_k,
-                                           .capacity_factor = config.capacity_factor});
+      experts_ = layers->experts(context, experts_spec(config));
     } else {
       mlp_.emplace(*layers, context, mlp_spec(config));
     }
@@ -177,6 +181,7 @@ Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> lay
   if (config.experts < 0 || !(config.balance >= 0))
     throw ConfigError("model.experts and model.balance are at least 0",
                       {.operation = "config", .advice = "Use 0 experts for the usual MLP."});
+  if (config.experts > 0) check_experts(experts_spec(config));
   return transformer_blocks<Embed, Layer, Head>(config, layers);
 }
 
@@ -204,6 +209,8 @@ std::int64_t largest_neighbours(const GptConfig& config) {
   const std::int64_t embed = (config.vocab + config.block) * config.width;
   return layer + std::max(embed + norm_parameters(config), layer);
 }
+
+std::int64_t feed_forward_width(const GptConfig& config) { return mlp_spec(config).hidden; }
 
 std::int64_t expert_parameters(const GptConfig& config) {
   return config.experts * mlp_spec(config).parameters();

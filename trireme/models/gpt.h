@@ -49,6 +49,8 @@ std::int64_t num_parameters(const GptConfig& config);
 /// Of the two neighbouring blocks that have most together: ZeRO-3 keeps so many whole at a time.
 /// The head's block counts its tied embedding.
 std::int64_t largest_neighbours(const GptConfig& config);
+/// Channels inside the MLP, and inside each expert.
+std::int64_t feed_forward_width(const GptConfig& config);
 /// Of one layer's experts together; 0 without.
 std::int64_t expert_parameters(const GptConfig& config);
 /// How many of the two blocks of largest_neighbours() are layers.

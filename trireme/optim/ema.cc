@@ -6,13 +6,14 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
 
 namespace trireme {
 inline namespace v0 {
 
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   if (!(decay >= 0 && decay < 1)) {
-    throw ConfigError("the decay of an average of weights is " + std::to_string(decay),
+    throw ConfigError("the decay of an average of weights is " + number_text(decay),
                       {.operation = "Ema", .advice = "It must be at least 0 and below 1."});
   }
   for (const at::Tensor& weight : module.parameters())

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/optim/group_check.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace optim {
-namespace {
-
 void check_groups(std::span<const ParameterInfo> parameters,
                   std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
@@ -23,8 +22,6 @@ void check_groups(std::span<const ParameterInfo> parameters,
                                             parameters.back().name + "\"."});
   }
 }
-
-}  // namespace
 
 // The star that is open takes one character more each time the rest does not fit.
 bool matches(std::string_view pattern, std::string_view name) {

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
+#include "trireme/parallel/data/parameter_sync.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -122,11 +126,54 @@ void give_up(comm::Communicator& world, std::span<comm::Communicator* const> gro
   world.abort(error);
 }
 
-// [ok (2: overflow), exit code, stop signal, count, length of the reason, squares and loss as bits,
-// reason]
+namespace {
+
+// A text in words of a record: its length, then its bytes.
+template <std::size_t kBytes>
+struct TextField {
+  static constexpr std::size_t kWords = 1 + kBytes / 8;
+  static void write(std::int64_t* words, const std::string& text) {
+    const std::size_t length = std::min(text.size(), kBytes);
+    words[0] = static_cast<std::int64_t>(length);
+    std::memcpy(words + 1, text.data(), length);
+  }
+  static std::string read(const std::int64_t* words) {
+    const auto length = std::clamp<std::int64_t>(words[0], 0, kBytes);
+    return {reinterpret_cast<const char*>(words + 1), static_cast<std::size_t>(length)};
+  }
+};
+
+}  // namespace
+
+// Of a gradient that came when it may not, the reason says what to do.
+void Ballot::refuse(const Refusal& refusal) {
+  const bool diverged = refusal.exit_code == Refusal::kNotFinite;
+  refuse(refusal.exit_code, refusal.reason, diverged ? kNotFiniteAdvice : "");
+}
+
+void Ballot::check_loss(std::uint32_t microbatch, double loss) {
+  if (std::isfinite(loss)) return;
+  refuse(Refusal::kNotFinite,
+         "the loss of micro-batch " + std::to_string(microbatch) + " is " + number_text(loss),
+         kNotFiniteAdvice);
+}
+
+// An exception's sentence ends with its advice, which travels by itself.
+void Ballot::refuse(const ErrorReport& report) {
+  std::string why = report.sentence;
+  const std::string& own = report.context.advice;
+  if (!own.empty() && why.ends_with(own)) why.resize(why.size() - own.size());
+  while (!why.empty() && (why.back() == ' ' || why.back() == '.')) why.pop_back();
+  refuse(report.exit_code, why, own);
+}
+
+// [ok (2: overflow), exit code, stop signal, count, squares and loss as bits, reason,
+// advice]
 struct Vote::State {
-  static constexpr std::size_t kHead = 7, kText = 184;
-  static constexpr std::size_t kWords = kHead + kText / 8;
+  using Reason = TextField<184>;
+  using Advice = TextField<120>;
+  static constexpr std::size_t kReason = 6, kAdvice = kReason + Reason::kWords;
+  static constexpr std::size_t kWords = kAdvice + Advice::kWords;
   std::array<std::int64_t, kWords> mine{};
   std::vector<std::int64_t> all;
   int size = 1;
@@ -135,15 +182,14 @@ struct Vote::State {
 Vote::Vote(comm::Communicator& world, const Ballot& ballot) : state_(std::make_shared<State>()) {
   state_->size = world.size();
   state_->all.resize(State::kWords * static_cast<std::size_t>(world.size()));
-  const std::size_t length = std::min(ballot.reason.size(), State::kText);
   state_->mine[0] = !ballot.ok ? 0 : ballot.overflow ? 2 : 1;
   state_->mine[1] = ballot.exit_code;
   state_->mine[2] = ballot.stop_signal;
   state_->mine[3] = ballot.count;
-  state_->mine[4] = static_cast<std::int64_t>(length);
-  state_->mine[5] = std::bit_cast<std::int64_t>(ballot.squares);
-  state_->mine[6] = std::bit_cast<std::int64_t>(ballot.loss);
-  std::memcpy(&state_->mine[State::kHead], ballot.reason.data(), length);
+  state_->mine[4] = std::bit_cast<std::int64_t>(ballot.squares);
+  state_->mine[5] = std::bit_cast<std::int64_t>(ballot.loss);
+  State::Reason::write(&state_->mine[State::kReason], ballot.reason);
+  State::Advice::write(&state_->mine[State::kAdvice], ballot.advice);
   work_ = world
               .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
                           Buffer::of(std::span(state_->all)), {.label = "vote"})
@@ -158,8 +204,8 @@ Verdict Vote::result() const {
         state_->all.data() + State::kWords * static_cast<std::size_t>(rank);
     if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
     verdict.count += record[3];
-    verdict.squares += std::bit_cast<double>(record[5]);
-    verdict.loss += std::bit_cast<double>(record[6]);
+    verdict.squares += std::bit_cast<double>(record[4]);
+    verdict.loss += std::bit_cast<double>(record[5]);
     const bool refused = record[0] == 0, overflow = record[0] == 2;
     // A refusal counts before an overflow, whichever ranks they come from.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
@@ -167,9 +213,8 @@ Verdict Vote::result() const {
     verdict.overflow = overflow;
     verdict.refusing_rank = rank;
     verdict.exit_code = static_cast<int>(record[1]);
-    const auto length = std::clamp<std::int64_t>(record[4], 0, State::kText);
-    verdict.reason.assign(reinterpret_cast<const char*>(record + State::kHead),
-                          static_cast<std::size_t>(length));
+    verdict.reason = State::Reason::read(record + State::kReason);
+    verdict.advice = State::Advice::read(record + State::kAdvice);
   }
   return verdict;
 }
@@ -177,6 +222,14 @@ Verdict Vote::result() const {
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
                       const std::string& host, long step) {
   if (verdict.ok) return;
+  std::string advice = "Nothing was applied on any rank";
+  if (!verdict.advice.empty()) {
+    const std::string& own = verdict.advice;
+    // A sentence of its own, or the end of this one.
+    const bool sentence = std::isupper(static_cast<unsigned char>(own.front())) != 0;
+    advice += (sentence ? ". " : "; ") + own;
+  }
+  if (advice.back() != '.') advice += '.';
   throw StepRefused(
       static_cast<ExitCode>(verdict.exit_code),
       "rank " + std::to_string(verdict.refusing_rank) + " refused the step: " + verdict.reason,
@@ -185,8 +238,7 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
        .operation = "step",
        .peer = verdict.refusing_rank,
        .step = step,
-       .advice = "Nothing was applied on any rank; lower the learning rate or look at "
-                 "that rank's data."});
+       .advice = advice});
 }
 
 }  // namespace parallel

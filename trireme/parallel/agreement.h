@@ -13,11 +13,14 @@
 #include <span>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
+
+struct Refusal;
 
 struct GateEntry {
   std::int64_t batch = 0;   // global batches since the start
@@ -40,7 +43,8 @@ void give_up(comm::Communicator& world, std::span<comm::Communicator* const> gro
 struct Ballot {
   bool ok = true;
   int exit_code = 21;
-  std::string reason = {};  // at most 180 bytes travel
+  std::string reason = {};  // at most 184 bytes travel
+  std::string advice = {};  // what to do about it; at most 120 bytes travel
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
   double squares = 0;      // squared norm of this rank's own gradient, where it has one
@@ -49,12 +53,19 @@ struct Ballot {
   bool overflow = false;
 
   /// The first reason counts.
-  void refuse(int code, const std::string& why) {
+  void refuse(int code, const std::string& why, const std::string& what_to_do) {
     if (!ok) return;
     ok = false;
     exit_code = code;
     reason = why;
+    advice = what_to_do;
   }
+  /// What this rank's sync saw wrong.
+  void refuse(const Refusal& refusal);
+  /// A micro-batch's loss that is not finite.
+  void check_loss(std::uint32_t microbatch, double loss);
+  /// What this rank's own code threw, with the exception's advice.
+  void refuse(const ErrorReport& report);
   void overflowed(const std::string& why) {
     if (!ok) return;
     overflow = true;
@@ -71,7 +82,7 @@ struct Verdict {
   bool overflow = false;   // some rank's, and none refused
   int refusing_rank = -1;  // the lowest; without a refusal, the lowest that overflowed
   int exit_code = 21;
-  std::string reason = {};
+  std::string reason = {}, advice = {};
 };
 
 /// Submitted at once; result() waits.
@@ -88,7 +99,11 @@ class Vote {
   Work work_;
 };
 
-/// Throws StepRefused naming rank and reason unless the verdict is ok.
+/// What to do about a loss or a gradient that is not finite.
+inline constexpr const char* kNotFiniteAdvice =
+    "lower the learning rate or look at that rank's data";
+
+/// Throws StepRefused naming rank, reason and the refusing rank's advice unless the verdict is ok.
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
                       const std::string& host, long step);
 

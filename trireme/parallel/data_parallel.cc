@@ -442,16 +442,10 @@ struct DataParallel::Impl {
 
   parallel::Ballot ballot() {
     parallel::Ballot ballot{.stop_signal = seat.stop_signal(), .count = count, .loss = loss};
-    if (const auto refusal = sync->refusal()) {
-      ballot.ok = false;
-      ballot.exit_code = refusal->exit_code;
-      ballot.reason = refusal->reason;
-    }
-    if (const std::string what = as_they_were.difference(); !what.empty()) {
-      ballot.ok = false;
-      ballot.exit_code = static_cast<int>(ExitCode::UserCode);
-      ballot.reason = what + "; make a new one of the changed module";
-    }
+    if (const std::string what = as_they_were.difference(); !what.empty())
+      ballot.refuse(static_cast<int>(ExitCode::UserCode), what,
+                    "Make a new DataParallel of the changed module.");
+    if (const auto refusal = sync->refusal()) ballot.refuse(*refusal);
     return ballot;
   }
 

@@ -10,6 +10,7 @@
 #include "trireme/parallel/context/positions.h"
 #include "trireme/parallel/context/ring_attention.h"
 #include "trireme/parallel/expert/exchange.h"
+#include "trireme/parallel/shares.h"
 #include "trireme/parallel/tensor/regions.h"
 
 namespace trireme {
@@ -131,13 +132,7 @@ class ExpertLayers final : public GroupLayers {
   std::unique_ptr<models::Experts> experts(const LayerContext& context,
                                            const models::ExpertsSpec& spec) const override {
     const int ranks = group_.size();
-    if (spec.experts % ranks != 0)
-      throw ConfigError(std::to_string(spec.experts) + " experts on " + std::to_string(ranks) +
-                            " expert-parallel ranks: " + std::to_string(spec.experts) + " / " +
-                            std::to_string(ranks) + " leaves " +
-                            std::to_string(spec.experts % ranks),
-                        {.operation = "expert parallel",
-                         .advice = "Change parallel.expert or model.experts so that it divides."});
+    check_expert_share(spec.experts, ranks);
     if (ranks == 1) return inner_->experts(context, spec);
     models::ExpertsSpec shared = spec;
     const int own = spec.experts / ranks;
@@ -175,12 +170,7 @@ MicroBatch own_sequences(const MicroBatch& whole, int rank, int ranks) {
   MicroBatch own = whole;
   for (auto& [name, field] : own.fields) {
     const std::int64_t samples = field.size(0);
-    if (samples % ranks != 0)
-      throw ConfigError("micro-batches of " + std::to_string(samples) + " sequences on " +
-                            std::to_string(ranks) + " expert-parallel ranks leave " +
-                            std::to_string(samples % ranks),
-                        {.operation = "expert parallel",
-                         .advice = "Set batch.micro to a multiple of parallel.expert."});
+    check_expert_sequences(samples, ranks);
     field = field.narrow(0, rank * (samples / ranks), samples / ranks);
   }
   return own;

@@ -269,7 +269,7 @@ TEST(HybridExperts, RefuseWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, mixtures("fp32"), {.sync = "local_sgd", .expert = 2}),
               HasSubstr("local_sgd\" with parallel.expert = 2"));
   EXPECT_THAT(refusal(4, mixtures("fp32"), {.data = 2, .expert = 2}),
-              HasSubstr("parallel.data = 2, the job has 4 ranks"));
+              HasSubstr("parallel.data = 2, but the job has 4 ranks"));
   EXPECT_THAT(refusal(2, mixtures("fp32"), {.expert = 2, .tensor = 1, .compression = "bf16"}),
               HasSubstr("comm.compression"));
   const models::Blocks dense =

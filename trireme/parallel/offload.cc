@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/memory/offload_folder.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -25,6 +26,7 @@ namespace {
 }  // namespace
 
 MappedState::MappedState(std::string folder) : folder_(std::move(folder)) {
+  memory::check_offload_folder("memory.offload", folder_);
   std::string name = folder_ + "/trireme-state-XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) refuse(folder_, "no file can be made", errno);

@@ -126,7 +126,7 @@ TEST(OffloadActivations, ChangesNoBitWithBatchNorm) {
 
 TEST(OffloadActivations, AFolderThatIsNotThereIsRefused) {
   EXPECT_THROW(train(gpt(), token_loss(), {1, {.offload_activations = "/no/such/folder"}}),
-               ResourceError);
+               ConfigError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -35,7 +36,7 @@ std::string reason(const char* what, double value, double above, std::size_t ste
 
 OutlierFilter::OutlierFilter(const OutlierOptions& options) : options_(options) {
   if (options.limit >= 0 && options.window >= 4) return;
-  throw ConfigError("steps cannot be left out by " + std::to_string(options.limit) +
+  throw ConfigError("steps cannot be left out by " + number_text(options.limit) +
                         " standard deviations over " + std::to_string(options.window) + " steps",
                     {.operation = "strategy", .advice = "Use 6 over 128, or 0 for never."});
 }

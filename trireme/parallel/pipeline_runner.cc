@@ -153,9 +153,7 @@ Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel 
       const double value = part.passes.forward_loss(micro, data, step_, std::move(in), *loss_);
       values_[micro] = value;
       ballot_->count += data.count;
-      if (!std::isfinite(value))
-        ballot_->refuse(21, "the loss of micro-batch " + std::to_string(data.index) + " is " +
-                                std::to_string(value));
+      ballot_->check_loss(data.index, value);
     } else {
       out = part.passes.forward(micro, data, step_, std::move(in));
     }
@@ -270,8 +268,7 @@ void PipelineRunner::refuse(const std::exception_ptr& error) {
     if (!error_) error_ = error;
     return;
   }
-  const ErrorReport report = describe(error);
-  ballot_->refuse(report.exit_code, report.sentence);
+  ballot_->refuse(describe(error));
 }
 
 Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in) {

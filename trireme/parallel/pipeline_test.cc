@@ -370,7 +370,8 @@ TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(8, gpt(), {.pipeline = 8}),
               HasSubstr("8 pipeline stages are more than the model's 5 blocks"));
   EXPECT_THAT(refusal(3, gpt(), {.pipeline = 2}), HasSubstr("3 = 1 x 2 + 1"));
-  EXPECT_THAT(refusal(4, gpt(), {.pipeline = 2, .data = 4}), HasSubstr("2 ranks for each"));
+  EXPECT_THAT(refusal(4, gpt(), {.pipeline = 2, .data = 4}),
+              HasSubstr("4 x parallel.pipeline = 2 are 8 ranks, but the job has 4 ranks"));
   EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .schedule = "2f2b"}), HasSubstr("1f1b"));
   EXPECT_THAT(refusal(2, gpt(), {.pipeline = 2, .chunks = 2}), HasSubstr("a rank holds one stage"));
   EXPECT_THAT(refusal(2, gpt(), {.sync = "local_sgd", .pipeline = 2}), HasSubstr("local_sgd"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <span>
 
 #include "trireme/base/error.h"
@@ -9,10 +10,12 @@
 #include "trireme/parallel/block_profile.h"
 #include "trireme/parallel/cut_sync.h"
 #include "trireme/parallel/group_layers.h"
+#include "trireme/parallel/option_check.h"
 #include "trireme/parallel/replicate.h"
 #include "trireme/parallel/shared_sums.h"
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/parallel/tensor/layers.h"
+#include "trireme/tensor/allocation.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 
@@ -20,72 +23,9 @@ namespace trireme {
 inline namespace v0 {
 namespace {
 
-void check_local(const StrategyOptions& options, const parallel::Seat& seat) {
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what + " with parallel.sync = \"" + options.sync + "\"",
-                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
-  };
-  if (options.compression != "none")
-    refuse("comm.compression = \"" + options.compression + "\"",
-           "Gradients stay on their ranks there: use comm.compression = \"none\".");
-  if (options.ema != 0 || options.outliers.limit != 0 || options.noise_scale)
-    refuse("train.ema, train.skip_outliers or train.noise_scale",
-           "Ranks train copies of their own there: leave these out, or use another sync.");
-  if (options.local.steps < 1)
-    refuse("parallel.local_steps = " + std::to_string(options.local.steps), "Use 1 or more.");
-  if (options.local.post_local_after < 0)
-    refuse("parallel.post_local_after = " + std::to_string(options.local.post_local_after),
-           "Use 0 or more.");
-  const auto check_number = [&](const char* key, double value, bool good, const char* advice) {
-    if (!good) refuse(std::string(key) + " = " + std::to_string(value), advice);
-  };
-  const LocalOptions& local = options.local;
-  check_number("parallel.outer_rate", local.outer_rate, local.outer_rate > 0, "Use more than 0.");
-  check_number("parallel.outer_momentum", local.outer_momentum,
-               local.outer_momentum >= 0 && local.outer_momentum < 1, "Use 0 to below 1.");
-  check_number("parallel.elastic", local.elastic, local.elastic > 0 && local.elastic <= 1,
-               "Use more than 0, at most 1.");
-}
-
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
   if (options.pipeline == 1) return {};
   return {options.schedule, options.pipeline, options.chunks};
-}
-
-void check_pipeline(const StrategyOptions& options, const parallel::Seat& seat) {
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what + " with parallel.pipeline = " + std::to_string(options.pipeline),
-                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
-  };
-  parallel::check_pipeline_sync(options.sync, options.pipeline);
-  if (options.noise_scale)
-    refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
-}
-
-// Of ranks that go through a layer together.
-void check_together(const std::string& axis, int size, const StrategyOptions& options,
-                    const parallel::Seat& seat) {
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what + " with " + axis + " = " + std::to_string(size),
-                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
-  };
-  if (parallel::is_local(options.sync))
-    refuse("parallel.sync = \"" + options.sync + "\"", "Use plain, zero1, zero2, zero3 or hybrid.");
-  if (options.noise_scale)
-    refuse("train.noise_scale", "Leave it out: a rank sees a part of each gradient.");
-  if (options.compression != "none")
-    refuse("comm.compression = \"" + options.compression + "\"",
-           "Parts of tensors are not compressed: use comm.compression = \"none\".");
-}
-
-// Norms of rows and whole tensors are no sums over this rank's part. Experts are whole tensors.
-void check_optimizer(const optim::Optimizer& optimizer, const parallel::Seat& seat) {
-  if (optimizer.name() != "lamb" && optimizer.name() != "adafactor") return;
-  throw ConfigError(std::string(optimizer.name()) + " with parallel.tensor: its steps depend on " +
-                        "whole tensors, of which a rank has a part",
-                    {.rank = seat.world->rank(),
-                     .operation = "strategy",
-                     .advice = "Use adamw, sgd or lion, or parallel.tensor = 1."});
 }
 
 // Null: whole ones.
@@ -99,60 +39,11 @@ std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid
   return layers;
 }
 
-// Of the `size` ranks that hold the same parts of a stage, those on one host.
-int local_ranks(const StrategyOptions& options, const parallel::Seat& seat, int size) {
-  const int together = options.expert * options.context * options.tensor;
-  return std::min(size, seat.local_size % together == 0 ? seat.local_size / together : 0);
-}
-
-// `size`: ranks that hold the same parts of a stage.
-parallel::SyncPlan check_options(const StrategyOptions& options, const parallel::Seat& seat,
-                                 int size) {
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what,
-                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
-  };
-  if (options.sequence && options.context != 1)
-    refuse("parallel.sequence = true with parallel.context = " + std::to_string(options.context),
-           "Both cut sequences: use one of them.");
-  if (options.sequence && options.tensor == 1)
-    refuse("parallel.sequence = true with parallel.tensor = 1",
-           "Sequences are cut among tensor-parallel ranks: set parallel.tensor.");
-  if (options.pipeline != 1) check_pipeline(options, seat);
-  if (options.tensor != 1) check_together("parallel.tensor", options.tensor, options, seat);
-  if (options.context != 1) check_together("parallel.context", options.context, options, seat);
-  if (options.expert != 1) check_together("parallel.expert", options.expert, options, seat);
-  const parallel::SyncPlan plan =
-      parallel::plan_sync(options.sync, size, options.shard, local_ranks(options, seat, size));
-  if (options.sync == "plain" && options.shard > 1)
-    refuse("parallel.shard = " + std::to_string(options.shard) + " with parallel.sync = \"plain\"",
-           "Use zero1, zero2, zero3 or hybrid, or leave it out.");
-  const int all = size * options.expert;  // data x shard
-  const int data = options.sync == "hybrid" ? all / plan.owners : all;
-  if (options.data != 0 && options.data != data && options.data * std::max(options.shard, 1) != all)
-    refuse("parallel.data = " + std::to_string(options.data) + ", the job has " +
-               std::to_string(all) + " ranks" +
-               (options.pipeline > 1 ? " for each of its " + std::to_string(options.pipeline) +
-                                           " pipeline coordinates"
-                                     : ""),
-           "Leave it out, or start that many ranks.");
-  if (plan.sharded() && options.compression != "none")
-    refuse("comm.compression = \"" + options.compression + "\" with parallel.sync = \"" +
-               options.sync + "\": parts of gradients are not compressed",
-           "Use plain, or comm.compression = \"none\".");
-  if (plan.sharded() && !options.overlap)
-    refuse("parallel.overlap = false with parallel.sync = \"" + options.sync +
-               "\", whose memory depends on it",
-           "Leave it out, or use plain.");
-  if (plan.local) check_local(options, seat);
-  if (options.lanes < 1) refuse("train.lanes = " + std::to_string(options.lanes), "Use 1 or more.");
-  if (options.loss_scale && options.precision != "fp16")
-    refuse("a loss scale with train.precision = \"" + options.precision +
-               "\", whose gradients need none",
-           "Leave it out, or use fp16.");
-  if (options.loss_scale) parallel::LossScale checked(*options.loss_scale);  // these three throw
-  tensor::compute_type(options.precision);                                   // for an unknown one
-  memory::parse_recompute(options.recompute);                                // and this one
+parallel::SyncPlan checked(const StrategyOptions& options, std::string_view optimizer,
+                           const parallel::Seat& seat) {
+  parallel::SyncPlan plan = parallel::check_options(
+      options, optimizer,
+      {.ranks = seat.world->size(), .ranks_a_host = seat.local_size, .rank = seat.world->rank()});
   // Before the model is built, since building already computes.
   if (seat.reproducible && !plan.local)
     parallel::require_equal_processors(*seat.world, seat.processor, seat.host);
@@ -180,13 +71,13 @@ Loss token_loss() {
 Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_model,
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
     : seat(own_seat),
+      plan(checked(own_options, own_optimizer->name(), seat)),
       pipeline(plan_pipeline(own_options)),
       grid(*seat.world, pipeline,
            {.expert = own_options.expert,
             .context = own_options.context,
             .tensor = own_options.tensor}),
       layers(layers_of(grid, own_options)),
-      plan(check_options(own_options, seat, grid.data().size())),
       options(prepared(std::move(own_options))),
       parts(build(own_model)),
       model(own_model),
@@ -197,7 +88,6 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
     loss_scale.emplace(options.loss_scale.value_or(LossScaleOptions{}));
   make_hooks();
   seat.assign(places());
-  if (grid.tensor != nullptr) check_optimizer(*optimizer, seat);
   learning_rate = optimizer->base_learning_rate();
   optimizer->attach(sync->owned(), parts.infos(),
                     groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
@@ -214,26 +104,20 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
 parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
   const parallel::ModelParts::Options own = part_options(blocks);
   const auto scope = use_layers();
-  parallel::ModelParts built(blocks, pipeline, own);
+  parallel::ModelParts built = [&] {
+    try {
+      return parallel::ModelParts(blocks, pipeline, own);
+    } catch (const std::bad_alloc&) {
+      tensor::refuse_allocation("the model's blocks");
+    }
+  }();
   bool cut = grid.tensor == nullptr, shared = grid.expert == nullptr;
   for (const parallel::ModelTensor& one : built.parameters()) {
     cut |= one.part.of > 1;
     shared |= one.part.places > 1;
   }
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    throw ConfigError(what,
-                      {.rank = seat.world->rank(), .operation = "strategy", .advice = advice});
-  };
-  if (!cut)
-    refuse("parallel.tensor = " + std::to_string(options.tensor) +
-               ": no layer of this model can be cut",
-           "Its blocks would take their layers from a LayerFactory, as those "
-           "of GPT, BERT and MLP do; or use parallel.tensor = 1.");
-  if (!shared)
-    refuse("parallel.expert = " + std::to_string(options.expert) +
-               ": this model has no mixture of experts",
-           "Set model.experts to a multiple of " + std::to_string(options.expert) +
-               ", or use parallel.expert = 1.");
+  if (!cut) parallel::refuse_uncut_model(options.tensor, seat.world->rank());
+  if (!shared) parallel::refuse_model_without_experts(options.expert, seat.world->rank());
   return built;
 }
 

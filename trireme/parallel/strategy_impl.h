@@ -168,10 +168,10 @@ struct Strategy::Impl {
   const parallel::ParameterStore& store() const { return whole().store; }
 
   parallel::Seat seat;
+  parallel::SyncPlan plan;
   parallel::PipelinePlan pipeline;
   parallel::Grid grid;
   std::shared_ptr<const models::LayerFactory> layers;  // null: whole ones
-  parallel::SyncPlan plan;
   StrategyOptions options;
   std::string stages_note;
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it

@@ -24,6 +24,9 @@ namespace {
 using parallel::Ballot;
 using parallel::ScalarTree;
 
+constexpr const char* kShareAdvice =
+    "Give every rank its share, as trireme::batches and Sampler do.";
+
 // A scalar under autograd.
 at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::int64_t step,
                        const Loss& loss, const parallel::Stage::Enter& enter = {}) {
@@ -37,12 +40,6 @@ at::Tensor summed_loss(parallel::Stage& blocks, const MicroBatch& micro, std::in
 void run_back(const at::Tensor& sum, double gradient) {
   const tensor::LossGradientScope scope(gradient);
   sum.backward(at::full_like(sum, gradient));
-}
-
-void refuse_not_finite(double value, const MicroBatch& micro, Ballot& ballot) {
-  if (std::isfinite(value)) return;
-  ballot.refuse(21, "the loss of micro-batch " + std::to_string(micro.index) + " is " +
-                        std::to_string(value));
 }
 
 }  // namespace
@@ -84,7 +81,7 @@ double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot
     return summed_loss(stage(), micro, step, loss, pins ? pins->enter() : parallel::Stage::Enter());
   }();
   const double value = sum.item<double>();
-  refuse_not_finite(value, micro, ballot);
+  ballot.check_loss(micro.index, value);
   const auto span = traced("backward");
   run_back(sum, loss_gradient(micro.count));
   whole().statistics.capture();
@@ -97,11 +94,13 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
                                  Ballot& ballot) {
   const auto leaves = leaves_of(plan.assignment, total, grid.data().rank());
   if (batch.micro.size() != leaves.size())
-    ballot.refuse(23, "it was given " + std::to_string(batch.micro.size()) +
-                          " micro-batches, its share is " + std::to_string(leaves.size()));
+    ballot.refuse(23,
+                  "it was given " + std::to_string(batch.micro.size()) +
+                      " micro-batches, its share is " + std::to_string(leaves.size()),
+                  kShareAdvice);
   for (const auto& part : parts.parts())
     if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
-      ballot.refuse(20, what + "; make a new Strategy of the changed model");
+      ballot.refuse(20, what, "Make a new Strategy of the changed model.");
   if (runner)
     return runner->train(
         batch, leaves, passes_of(total), loss,
@@ -115,8 +114,10 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
     double value = 0;
     try {
       if (ballot.ok && batch.micro[i].index != microbatch)
-        ballot.refuse(23, "it was given micro-batch " + std::to_string(batch.micro[i].index) +
-                              " in the place of " + std::to_string(microbatch) + wrong_share());
+        ballot.refuse(23,
+                      "it was given micro-batch " + std::to_string(batch.micro[i].index) +
+                          " in the place of " + std::to_string(microbatch) + wrong_share(),
+                      kShareAdvice);
       if (ballot.ok) {
         value = compute(batch.micro[i], loss, ballot);
         ballot.count += batch.micro[i].count;
@@ -124,8 +125,7 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
     } catch (...) {
       // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
       if (grid.layer != nullptr) throw;
-      const ErrorReport report = describe(std::current_exception());
-      ballot.refuse(report.exit_code, report.sentence);
+      ballot.refuse(describe(std::current_exception()));
     }
     if (pins) pins->end();
     end_micro(ballot.ok ? batch.micro[i].count : 0);
@@ -195,10 +195,9 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
       .end =
           [&](std::size_t task, double value, const std::exception_ptr& error) {
             if (error) {
-              const ErrorReport report = describe(error);
-              ballot.refuse(report.exit_code, report.sentence);
+              ballot.refuse(describe(error));
             } else {
-              refuse_not_finite(value, micros[task], ballot);
+              ballot.check_loss(micros[task].index, value);
               ballot.count += micros[task].count;
               whole().statistics.capture(pairs[task]);
             }
@@ -211,7 +210,8 @@ void Strategy::Impl::compute_in_lanes(std::span<const MicroBatch> micros, std::u
     ballot.refuse(
         20,
         "LibTorch's default generator was drawn from while lanes computed, so the numbers "
-        "depend on their timing; set train.lanes = 1");
+        "depend on their timing",
+        "Set train.lanes = 1.");
 }
 
 void Strategy::Impl::apply(StepResult& result) {
@@ -275,9 +275,11 @@ void Strategy::Impl::settle_own(Ballot& ballot) {
   if (options.clip > 0) ballot.squares = sync->squared_norm();
   if (options.clip > 0 && std::isfinite(ballot.squares)) return;
   if (const std::int64_t parameter = sync->first_overflow(); parameter >= 0)
-    ballot.refuse(21, "its gradient of " +
-                          parts.parameters()[static_cast<std::size_t>(parameter)].name +
-                          " is finite in every micro-batch, but their sum is not");
+    ballot.refuse(parallel::Refusal::kNotFinite,
+                  "its gradient of " +
+                      parts.parameters()[static_cast<std::size_t>(parameter)].name +
+                      " is finite in every micro-batch, but their sum is not",
+                  "lower the learning rate");
 }
 
 // local_sync.h says why N/count.
@@ -301,7 +303,7 @@ void Strategy::Impl::refuse(const parallel::Refusal& refusal, Ballot& ballot) co
   if (refusal.exit_code == parallel::Refusal::kNotFinite && loss_scale && loss_scale->backs_off()) {
     ballot.overflowed(refusal.reason);
   } else {
-    ballot.refuse(refusal.exit_code, refusal.reason);
+    ballot.refuse(refusal);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -26,7 +27,7 @@ void move_towards(T* average, const T* weight, T share, std::int64_t count) {
 WeightAverage::WeightAverage(double decay, std::span<const optim::OwnedSlice> slices)
     : decay_(decay) {
   if (!(decay >= 0 && decay < 1)) {
-    throw ConfigError("the decay of an average of weights is " + std::to_string(decay),
+    throw ConfigError("the decay of an average of weights is " + number_text(decay),
                       {.operation = "strategy", .advice = "It must be at least 0 and below 1."});
   }
   for (const optim::OwnedSlice& slice : slices) {

@@ -36,24 +36,6 @@ std::string counted(std::int64_t count, const std::string& word, const std::stri
   return grouped(count) + " " + (count == 1 ? word : many);
 }
 
-void check_experts(const Job& job) {
-  if (job.expert == 1) return;
-  const std::string axis = "parallel.expert = " + text(job.expert);
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "plan", .label = "parallel.expert", .advice = advice});
-  };
-  if (job.experts == 0)
-    refuse(axis + " shares the experts of mixtures, and this model has none",
-           "Set model.experts to a multiple of " + text(job.expert) +
-               ", or leave parallel.expert out.");
-  if (job.experts > 0 && job.experts % job.expert != 0)
-    refuse(axis + " does not divide the experts: " + division(job.experts, job.expert),
-           "Set model.experts to a multiple of " + text(job.expert) + ".");
-  if (job.micro % job.expert != 0)
-    refuse(axis + " does not divide a micro-batch: batch.micro " + division(job.micro, job.expert),
-           "Set batch.micro to a multiple of " + text(job.expert) + ".");
-}
-
 void check_arithmetic(const Job& job) {
   if (job.batch % job.micro != 0) {
     throw ConfigError("batch.micro does not divide batch.global: " + text(job.batch) + " = " +
@@ -67,7 +49,6 @@ void check_arithmetic(const Job& job) {
       .pipeline = job.pipeline, .context = job.context, .tensor = job.tensor, .expert = job.expert};
   if (const auto refusal = refuse_mesh(shape, job.ranks))
     throw ConfigError(refusal->what, {.operation = "plan", .advice = refusal->advice});
-  check_experts(job);
   if (job.data_ranks() > micro_batches) {
     throw ConfigError(
         text(job.data_ranks()) + (job.model_ranks() > 1 ? " copies of the model" : " ranks") +
@@ -78,6 +59,14 @@ void check_arithmetic(const Job& job) {
          .advice = "Use --ranks " + text(micro_batches * job.model_ranks()) +
                    " or fewer, a smaller batch.micro or a larger batch.global."});
   }
+}
+
+// A product, or where it would not fit into a sum of some of them, a number that fits nowhere:
+// about an exabyte.
+std::int64_t times(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 59;
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kMost : std::min(product, kMost);
 }
 
 int ceil_log2(std::int64_t value) {
@@ -94,7 +83,8 @@ constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' hea
 std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   if (job.ranks == 1) return 0;
   const bool shares = job.transport == "auto" || job.transport == "shm";
-  return kOwnProcess + (shares ? gradients * (job.data_ranks() - 1) / job.data_ranks() : 0);
+  return kOwnProcess +
+         (shares ? gradients - (gradients + job.data_ranks() - 1) / job.data_ranks() : 0);
 }
 
 bool shards(const Job& job) { return job.owners > 1; }
@@ -124,7 +114,7 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
   const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // sent and received, or received
   const std::int64_t blocks = std::min(job.largest_blocks / job.tensor, own);
   const std::int64_t weights = shards_weights(job) ? blocks * compute : 0;
-  return std::min(kBuckets * chunks * job.bucket_bytes, own * sum) * buffers + weights;
+  return std::min(kBuckets * chunks * job.bucket_bytes, times(own, sum)) * buffers + weights;
 }
 
 Memory memory_of(const TrainingPlan& plan) {
@@ -135,25 +125,25 @@ Memory memory_of(const TrainingPlan& plan) {
   const bool half = in_16_bits(job);
   const std::int64_t compute = half ? 2 : master;
   Memory memory;
-  memory.weights = shards_weights(job) ? among(n * compute, job) : n * compute;
-  if (half) memory.weights += among(n * master, job);
-  memory.gradients =
-      shards_gradients(job) ? among(n * master * plan.open_sums, job) : n * master * plan.open_sums;
+  const std::int64_t masters = times(n, master), sums = times(masters, plan.open_sums);
+  memory.weights = shards_weights(job) ? among(times(n, compute), job) : times(n, compute);
+  if (half) memory.weights += among(masters, job);
+  memory.gradients = shards_gradients(job) ? among(sums, job) : sums;
   memory.optimizer =
-      among(n * master * job.optimizer_moments, job) + n * master * job.exchange.kept;
+      among(times(masters, job.optimizer_moments), job) + times(masters, job.exchange.kept);
   memory.moving = moving_bytes(plan, n, master, compute);
   const auto live = [&](std::int64_t of_micro) {
-    return of_micro * plan.lanes * plan.live_micro_batches / plan.stages;
+    return times(of_micro, std::int64_t{plan.lanes} * plan.live_micro_batches) / plan.stages;
   };
   memory.activations = live(job.activations_per_micro);
   if (job.offloads_activations) {
-    memory.activations = job.activations_per_micro * plan.lanes;
+    memory.activations = times(job.activations_per_micro, plan.lanes);
     memory.in_file = live(job.file_per_micro);
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
   // Each lane may hold its micro-batch's gradients until their turn to be added.
-  if (plan.lanes > 1) memory.temporaries += n * compute * plan.lanes;
+  if (plan.lanes > 1) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
@@ -304,7 +294,7 @@ std::string core_line(const TrainingPlan& plan) {
 std::string items_line(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::string rest = ", " + counted(job.steps, "step") + ", " +
-                           grouped(plan.tokens_per_step() * job.steps) + " in all\n";
+                           grouped(times(plan.tokens_per_step(), job.steps)) + " in all\n";
   if (job.tokens_per_sample == 1)
     return "  samples  " + counted(job.batch, job.sample) + " a step" + rest;
   return "  tokens   " + grouped(plan.tokens_per_step()) + " a step (" +
@@ -314,6 +304,14 @@ std::string items_line(const TrainingPlan& plan) {
 // What the schedule's own simulation says, passes of equal length and B twice F.
 void plan_pipeline(TrainingPlan& plan) {
   if (plan.job.pipeline == 1) return;
+  constexpr std::int64_t kMost = 9999;  // that a schedule can name
+  if (plan.micro_per_rank > kMost)
+    throw ConfigError("a step has " + grouped(plan.micro_per_rank) +
+                          " micro-batches in each pipeline, and a schedule has at most " +
+                          grouped(kMost),
+                      {.operation = "plan",
+                       .advice = "Raise batch.micro, lower batch.global or use more data-parallel "
+                                 "ranks."});
   const auto micro = static_cast<int>(plan.micro_per_rank);
   const Schedule schedule =
       load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
@@ -349,6 +347,17 @@ std::string exchange_line(const TrainingPlan& plan) {
 }
 
 }  // namespace
+
+std::int64_t TrainingPlan::host_total() const noexcept {
+  return shared() + times(memory.total() - shared(), job.ranks_here);
+}
+
+std::string host_refusal(const TrainingPlan& plan) {
+  const int ranks = plan.job.ranks_here;
+  return counted(ranks, "rank") + (ranks == 1 ? " is" : " are") + " predicted to take " +
+         megabytes(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
+         plan.job.host_memory_reason;
+}
 
 TrainingPlan make_plan(const Job& job) {
   check_arithmetic(job);
@@ -403,8 +412,10 @@ std::string explain(const TrainingPlan& plan) {
       << (job.ranks > 1 ? " (shared)" : "") << "\n";
   if (job.memory_limit > 0) {
     out << "           (memory.limit is " << megabytes(job.memory_limit)
-        << (plan.fits() ? "" : ": it does not fit; train --fit looks for what does") << ")\n";
+        << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
+        << ")\n";
   }
+  if (!plan.fits_host()) out << "           (does not fit: " << host_refusal(plan) << ")\n";
   out << job.recompute_table;
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums

@@ -79,7 +79,6 @@ struct Job {
   std::string schedule = "1f1b";       // of a pipeline: by name, or a file's
   int chunks = 0;                      // stages a rank holds; 0: as few as the schedule can have
   int expert = 1;                      // of the ranks; they share the experts of each mixture
-  int experts = -1;                    // of each mixture; 0: there is none; -1: not known
   std::int64_t expert_parameters = 0;  // of `parameters`
   int context = 1;                     // of the ranks; they share the positions of each sequence
   int tensor = 1;                      // of the ranks; they share the tensors of each layer
@@ -106,6 +105,11 @@ struct Job {
   std::optional<Tuning> tuning;         // as measured here; else typical figures
   std::string tuning_path;              // of that table
   std::int64_t memory_limit = 0;        // bytes that a rank may take (memory.limit); 0: any
+  /// Bytes that the `ranks_here` ranks of this host may take together; 0: any.
+  /// `host_memory_reason`: "20.1 GB are left on this machine".
+  std::int64_t host_memory = 0;
+  int ranks_here = 1;
+  std::string host_memory_reason = {};
 };
 
 struct TrainingPlan {
@@ -131,10 +135,27 @@ struct TrainingPlan {
   double step_seconds() const noexcept {
     return compute_seconds > 0 ? compute_seconds + communication.seconds + layers.seconds : 0;
   }
-  /// Where the job has a limit of memory, the prediction keeps to it.
-  bool fits() const noexcept { return job.memory_limit == 0 || memory.total() <= job.memory_limit; }
+  /// What ranks of one host have once: program and text; simulated ranks, which are threads, all
+  /// but what they compute with.
+  std::int64_t shared() const noexcept {
+    return job.simulated ? memory.runtime() : memory.program + memory.text;
+  }
+  /// Of the ranks of this host together.
+  std::int64_t host_total() const noexcept;
+  /// Where the job or the host has a limit of memory, the prediction keeps to it.
+  bool keeps_to_limit() const noexcept {
+    return job.memory_limit == 0 || memory.total() <= job.memory_limit;
+  }
+  bool fits_host() const noexcept {
+    return job.host_memory == 0 || host_total() <= job.host_memory;
+  }
+  bool fits() const noexcept { return keeps_to_limit() && fits_host(); }
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
+
+/// "2 ranks are predicted to take 693,574 MB together, and 20.1 GB are left on this machine"; of a
+/// plan that does not fit the host.
+std::string host_refusal(const TrainingPlan& plan);
 
 TrainingPlan make_plan(const Job& job);
 /// The few lines that are printed before the first step; ends with a newline.

@@ -183,7 +183,6 @@ TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   const auto on = [](int ranks, int expert, std::int64_t micro = 4) {
     plan::Job one = job(32, micro, ranks);
     one.expert = expert;
-    one.experts = 4;
     one.expert_parameters = 600;
     return one;
   };
@@ -207,13 +206,6 @@ TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   plan::Job odd = on(6, 2);
   odd.pipeline = 2;
   EXPECT_THAT(refusal(odd), HasSubstr("6 ranks / 2 = 3, and 3 = 1 x 2 + 1"));
-  EXPECT_THAT(refusal(on(3, 3)), HasSubstr("does not divide the experts: 4 = 1 x 3 + 1"));
-  EXPECT_THAT(refusal(on(4, 4, 2)), HasSubstr("batch.micro 2 = 0 x 4 + 2"));
-  plan::Job dense = on(2, 2);
-  dense.experts = 0;
-  EXPECT_THAT(refusal(dense), HasSubstr("this model has none"));
-  dense.experts = -1;  // its blocks are not known: the Strategy looks
-  EXPECT_THAT(refusal(dense), HasSubstr("nothing was thrown"));
 }
 
 TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
@@ -330,6 +322,54 @@ TEST(TrainingPlan, ExplainsItself) {
                           Not(HasSubstr("share cores"))));
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
+}
+
+// Numbers that no machine has: they stay numbers, and more of one never fit where less did not.
+TEST(TrainingPlan, TheLargestNumbersDoNotOverflow) {
+  plan::Job one = job(1'000'000'000, 1, 1);
+  one.parameters = 1'000'000'000'000'000;
+  one.activations_per_micro = 1'000'000'000'000'000'000;
+  one.optimizer_moments = 3;
+  one.lanes = 1024;
+  one.steps = 1'000'000'000'000'000;
+  one.tokens_per_sample = 1'000'000;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  const std::int64_t exabyte = 1'000'000'000'000'000'000;
+  EXPECT_GT(plan.memory.total(), exabyte);
+  for (const std::int64_t part : {plan.memory.weights, plan.memory.gradients, plan.memory.optimizer,
+                                  plan.memory.activations, plan.memory.temporaries})
+    EXPECT_GT(part, 1'000'000'000'000'000);
+  EXPECT_THAT(plan::explain(plan), HasSubstr("a rank, predicted"));
+}
+
+TEST(TrainingPlan, AHostsRanksShareProgramAndText) {
+  plan::Job two = job(8, 1, 2);
+  two.ranks_here = 2;
+  plan::TrainingPlan plan = plan::make_plan(two);
+  EXPECT_EQ(plan.shared(), 100);
+  EXPECT_EQ(plan.host_total(), 100 + 2 * (plan.memory.total() - 100));
+  EXPECT_TRUE(plan.fits());
+  plan.job.host_memory = plan.host_total();
+  EXPECT_TRUE(plan.fits());
+  EXPECT_THAT(plan::explain(plan), Not(HasSubstr("does not fit")));
+  --plan.job.host_memory;
+  plan.job.host_memory_reason = "1 byte is left";
+  EXPECT_FALSE(plan.fits());
+  EXPECT_TRUE(plan.keeps_to_limit());
+  EXPECT_THAT(plan::explain(plan), AllOf(HasSubstr("does not fit: 2 ranks are predicted to take"),
+                                         HasSubstr("together, and 1 byte is left")));
+  plan.job.simulated = true;  // threads of one process
+  EXPECT_EQ(plan.shared(), plan.memory.runtime());
+}
+
+// A schedule names micro-batches by four digits.
+TEST(TrainingPlan, MoreMicroBatchesThanAScheduleHasAreRefused) {
+  plan::Job many = job(20'000, 1, 2);
+  many.pipeline = 2;
+  EXPECT_THAT(refusal(many), AllOf(HasSubstr("20,000 micro-batches in each pipeline"),
+                                   HasSubstr("at most 9,999"), HasSubstr("Raise batch.micro")));
+  many.batch = 9'999;
+  EXPECT_THAT(refusal(many), HasSubstr("nothing was thrown"));
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ TrainingModel make(const config::Config& config) {
                                 .dropout = config.number("model.dropout"),
                                 .precision = config.text("train.precision"),
                                 .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+  models::BertConfig small = bert;
+  small.heads = 1;
+  small.width = small.block = small.vocab = 1;
   return {.description = "BERT encoder, " + std::to_string(bert.layers) + " layers, " +
                          std::to_string(bert.heads) + " heads, " + std::to_string(bert.width) +
                          " wide, sequences of " + std::to_string(bert.block) +
@@ -25,6 +28,7 @@ TrainingModel make(const config::Config& config) {
           .loss = token_loss(),
           .data = masked_text_source(bert.block, bert.seed),
           .figures = [bert](std::int64_t samples) { return transformer_figures(bert, samples); },
+          .names = models::make_bert(small),
           .correct = class_matches()};
 }
 

@@ -70,13 +70,6 @@ plan::FitCandidate candidate(const Search& search, plan::FitCandidate one) {
   varied.strategy.recompute = one.recompute;
   varied.batches.micro = one.micro;
   varied.memory_limit = search.place.limit;  // what "auto" goes by
-  const bool sharded = one.sync != "plain" && search.place.ranks > 1;
-  if (sharded && settings.strategy.compression != "none") {
-    one.impossible = "comm.compression is for plain";
-  } else if (sharded && !settings.strategy.overlap) {
-    one.impossible = "parallel.overlap = false is for plain";
-  }
-  if (!one.impossible.empty()) return one;
   try {
     const plan::TrainingPlan plan =
         plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
@@ -147,12 +140,21 @@ std::vector<std::int64_t> smaller_micro_batches(const Settings& settings) {
   return divisors;
 }
 
-MemoryForARank memory_for_a_rank(const Settings& settings, int ranks) {
-  if (settings.memory_limit > 0) return {settings.memory_limit, "memory.limit"};
-  const std::int64_t left = std::min(observe::memory_available(), observe::memory_left());
-  return {left / ranks, observe::bytes_text(static_cast<double>(left)) +
-                            " are left on this machine or by its cgroup, for " +
-                            std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks")};
+MemoryLeft memory_of_host() {
+  const std::int64_t machine = observe::memory_available(), group = observe::memory_left();
+  if (machine == 0) return {};
+  const std::int64_t left = std::min(machine, group);
+  return {left, observe::bytes_text(static_cast<double>(left)) + " are left " +
+                    (group < machine ? "by this process's control group" : "on this machine")};
+}
+
+MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t shared) {
+  const MemoryLeft host = memory_of_host();
+  const std::int64_t own =
+      std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes);
+  if (settings.memory_limit > 0 && (host.bytes == 0 || settings.memory_limit <= own))
+    return {settings.memory_limit, "memory.limit"};
+  return {own, host.reason + ", for " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks")};
 }
 
 }  // namespace train

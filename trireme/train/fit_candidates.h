@@ -36,13 +36,15 @@ std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
 /// For a new job where nothing fits: the divisors of batch.global below batch.micro, largest first.
 std::vector<std::int64_t> smaller_micro_batches(const Settings& settings);
 
-/// Bytes that a rank may take, and why: memory.limit, or what this machine and its cgroup have
-/// left, divided by `ranks`.
-struct MemoryForARank {
+struct MemoryLeft {
   std::int64_t bytes = 0;
-  std::string reason;  // "memory.limit", "17.2 GB are free on this machine, for 2 ranks"
+  std::string reason;  // "memory.limit", "17.2 GB are left on this machine"
 };
-MemoryForARank memory_for_a_rank(const Settings& settings, int ranks);
+/// What this machine and its control group have left; 0: not known.
+MemoryLeft memory_of_host();
+/// Bytes that a rank may take, and why: memory.limit, or its part of memory_of_host(), of which
+/// `ranks` ranks have `shared` bytes once.
+MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t shared);
 
 }  // namespace train
 }  // namespace v0

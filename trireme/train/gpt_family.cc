@@ -92,6 +92,9 @@ models::GptConfig gpt_of(const config::Config& config) {
 
 TrainingModel make(const config::Config& config) {
   const models::GptConfig gpt = gpt_of(config);
+  models::GptConfig small = gpt;
+  small.heads = 1;
+  small.width = small.block = small.vocab = small.hidden = 1;
   return {.description = "gpt, " + std::to_string(gpt.layers) + " layers, " +
                          std::to_string(gpt.heads) + " heads, " + std::to_string(gpt.width) +
                          " wide, sequences of " + std::to_string(gpt.block) + " bytes" +
@@ -105,6 +108,7 @@ TrainingModel make(const config::Config& config) {
           .loss = token_loss(),
           .data = text_source(gpt.block, gpt.seed),
           .figures = [gpt](std::int64_t samples) { return transformer_figures(gpt, samples); },
+          .names = models::make_gpt(small),
           .context = gpt.block};
 }
 

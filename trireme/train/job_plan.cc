@@ -3,8 +3,8 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
-#include "trireme/parallel/pipeline_plan.h"
-#include "trireme/parallel/sync_plan.h"
+#include "trireme/optim/group_check.h"
+#include "trireme/parallel/option_check.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/train/auto_recompute.h"
 
@@ -62,20 +62,32 @@ std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivat
   return blocks;
 }
 
-// Experts are shared by ranks of data x shard.
-void check_data(const Settings& settings, const plan::Job& job) {
-  const int asked = settings.strategy.data, data = std::max(1, job.data_ranks()) * job.expert;
-  if (asked == 0 || asked == data || asked * job.owners == data) return;
-  const int model = job.model_ranks() / job.expert, wanted = asked * model;
-  throw ConfigError(
-      "parallel.data = " + std::to_string(asked) +
-          (job.pipeline > 1 ? " x parallel.pipeline = " + std::to_string(job.pipeline) : "") +
-          (job.context > 1 ? " x parallel.context = " + std::to_string(job.context) : "") +
-          (job.tensor > 1 ? " x parallel.tensor = " + std::to_string(job.tensor) : "") +
-          (model > 1 ? " are " + std::to_string(wanted) + " ranks" : "") + ", but " +
-          std::to_string(job.ranks) + " ranks were asked for",
-      {.operation = "plan",
-       .advice = "Leave parallel.data at 0, or give --ranks " + std::to_string(wanted) + "."});
+// A pattern that matches no parameter.
+void check_groups(const Settings& settings) {
+  const auto& groups = std::visit(
+      [](const auto& one) -> const auto& { return one.groups; }, settings.optimizer);
+  if (groups.empty()) return;
+  const TrainingModel& model = settings.model;
+  std::vector<optim::ParameterInfo> parameters;
+  for (std::string& name :
+       parameter_names(model.names.specs().empty() ? model.blocks : model.names))
+    parameters.push_back({.name = std::move(name)});
+  optim::check_groups(parameters, groups);
+}
+
+// What the Strategy of each rank will check again.
+parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& figures,
+                                  int ranks) {
+  StrategyOptions options = settings.strategy;
+  if (options.recompute == kAutoRecompute) options.recompute = "none";  // chosen later
+  // Hosts are not known yet: hybrid is planned as on one of them. Simulated ranks have one each.
+  const int ranks_a_host = settings.job.transport == "sim" ? 1 : ranks;
+  const parallel::SyncPlan sync =
+      parallel::check_options(options, optim::make_optimizer(settings.optimizer)->name(),
+                              {.ranks = ranks, .ranks_a_host = ranks_a_host});
+  check_groups(settings);
+  if (figures.shape) parallel::check_shares(options, *figures.shape, settings.batches.micro);
+  return sync;
 }
 
 void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& figures) {
@@ -97,6 +109,7 @@ std::int64_t room_for_activations(plan::Job job) {
   const std::int64_t fixed = plan::make_plan(job).memory.total();
   job.activations_per_micro = kProbe;
   const std::int64_t probed = plan::make_plan(job).memory.total() - fixed;
+  if (probed <= 0) return 0;  // beyond what is counted (plan::make_plan)
   const double share = static_cast<double>(kProbe) / static_cast<double>(probed);
   return static_cast<std::int64_t>(static_cast<double>(job.memory_limit - fixed) * share);
 }
@@ -136,6 +149,10 @@ std::int64_t program_bytes(const input::Corpus& corpus) {
   return bytes;
 }
 
+std::int64_t shared_bytes(const input::Corpus& corpus) {
+  return program_bytes(corpus) + text_bytes(corpus);
+}
+
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
                                  const std::string& name, int ranks, double flop_rate) {
   const observe::Cores cores = observe::usable_cores();
@@ -144,6 +161,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
   ModelFigures figures = settings.model.figures(settings.batches.micro);
+  const parallel::SyncPlan sync = check_strategy(settings, figures, ranks);
   figures.activations = of_a_rank(std::move(figures.activations), settings.strategy);
   const DataWords& words = settings.model.data->words();
   job.model = settings.model.description;
@@ -166,7 +184,6 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.schedule = settings.strategy.schedule;
   job.chunks = settings.strategy.chunks;
   job.expert = settings.strategy.expert;
-  job.experts = figures.experts;
   job.expert_parameters = figures.expert_parameters;
   job.context = settings.strategy.context;
   job.tensor = settings.strategy.tensor;
@@ -174,14 +191,9 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.layer_sum_bytes = figures.layer_sum_bytes / job.context / job.expert;
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
-  parallel::check_pipeline_sync(settings.strategy.sync, job.pipeline);
-  const int data = std::max(1, job.data_ranks());
-  // Hosts are not known yet: hybrid is planned as on one of them.
-  const parallel::SyncPlan sync =
-      parallel::plan_sync(settings.strategy.sync, data, settings.strategy.shard, data);
   job.sync = sync.sync;
   job.owners = sync.owners;
-  if (sync.local) job.exchange = exchange_of(settings, data);
+  if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;
@@ -193,10 +205,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.simulated = job.transport == "sim";
   job.algorithm = settings.job.algorithm;
   job.compression = settings.strategy.compression;
-  job.memory_limit = settings.memory_limit;
+  job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
+  job.ranks_here = ranks;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_tuning(job, settings);
-  check_data(settings, job);
   set_recompute(job, settings, figures);
   return plan::make_plan(job);
 }
@@ -224,6 +236,8 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("predicted_kernel_bytes", static_cast<long>(plan.memory.kernels))
       .set("predicted_group_bytes", static_cast<long>(plan.memory.group))
       .set("predicted_text_bytes", static_cast<long>(plan.memory.text))
+      .set("predicted_host_bytes", static_cast<long>(plan.host_total()))
+      .set("fits", plan.fits())
       .set("predicted_communication_seconds", plan.communication.seconds)
       .set("communication_source", plan.communication.source);
   return event;

@@ -22,6 +22,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
 /// What this program takes before it computes anything: LibTorch, which every rank loads as this
 /// process has, and no data. Of the first call: later ones may come after products were run here.
 std::int64_t program_bytes(const input::Corpus& corpus);
+/// That and the text: what ranks of one host have once.
+std::int64_t shared_bytes(const input::Corpus& corpus);
 
 /// The "plan" event: the predicted figures.
 observe::Event plan_event(const plan::TrainingPlan& plan);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/allocation.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -60,6 +61,7 @@ std::vector<std::string> model_names() {
 }
 
 TrainingModel make_model(const config::Config& config) {
+  tensor::name_allocation_failures();  // blocks may be built to count their parameters
   TrainingModel model = find_model(config.text("model.name"))->make(config);
   if (!model.figures)
     model.figures = [blocks = model.blocks](std::int64_t) { return count_parameters(blocks); };
@@ -79,6 +81,19 @@ void ParameterCount::add(const std::string& name, models::Block& block) {
   }
   figures_.largest_neighbours = std::max(figures_.largest_neighbours, before_ + whole);
   before_ = whole;
+}
+
+std::vector<std::string> parameter_names(const models::Blocks& blocks) {
+  std::set<std::string> aliases;
+  for (const models::Tie& tie : blocks.ties()) aliases.insert(tie.alias);
+  std::vector<std::string> names;
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    for (const models::NamedTensor& parameter : spec.make()->parameters()) {
+      std::string name = spec.name + "." + parameter.name;
+      if (!aliases.contains(name)) names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 ModelFigures count_parameters(const models::Blocks& blocks) {

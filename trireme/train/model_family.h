@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "trireme/base/config.h"
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
+#include "trireme/parallel/option_check.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/data_source.h"
 
@@ -37,6 +39,8 @@ struct ModelFigures {
   /// those of experts.
   int experts = -1;
   std::int64_t expert_parameters = 0, expert_neighbours = 0;
+  /// What ranks can share of it; none: not known before its blocks are built.
+  std::optional<parallel::ModelShape> shape = {};
 };
 
 /// A model as a configuration describes it.
@@ -47,6 +51,9 @@ struct TrainingModel {
   std::shared_ptr<const DataSource> data;
   /// For a micro-batch of so many samples. Empty: parameters are counted by building the blocks.
   std::function<ModelFigures(std::int64_t samples)> figures = {};
+  /// A model with the same names of parameters, as small as can be. Empty: `blocks` are built where
+  /// names are asked for.
+  models::Blocks names = {};
   /// A micro-batch's correct answers, summed as the loss is; empty: validation tells no accuracy.
   Loss correct = {};
   /// Bytes of text that it reads to write the next one (generate); 0: it writes no text.
@@ -73,6 +80,8 @@ void choose_default_model(std::string name);
 
 /// The model that model.name says, its figures filled in.
 TrainingModel make_model(const config::Config& config);
+/// Those of `blocks`, by building one after the other; a tied one once, by its owner's name.
+std::vector<std::string> parameter_names(const models::Blocks& blocks);
 /// Parameters of blocks, counted by building one after the other; a tied one counts once.
 ModelFigures count_parameters(const models::Blocks& blocks);
 

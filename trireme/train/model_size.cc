@@ -14,6 +14,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/random.h"
+#include "trireme/train/recorded_layers.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -88,6 +89,8 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
   const KeptGenerator generator;
   const c10::AutoGradMode gradients(true);
   const tensor::StreamScope streams(tensor::StreamKey{});
+  parallel::ModelShape shape;
+  const models::LayersScope recorded(recorded_layers(shape, block));
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   const at::Tensor zeros = at::zeros({sequences, block}, at::TensorOptions().dtype(at::kLong));
@@ -124,6 +127,7 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
   ModelFigures figures = count.figures();
   activations.back().kept += live->now() - held;  // runs back at once, as the last block does
   figures.activations = std::move(activations);
+  figures.shape = std::move(shape);
   return figures;
 }
 

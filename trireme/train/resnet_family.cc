@@ -30,6 +30,8 @@ TrainingModel make(const config::Config& config) {
       .classes = input::kImageClasses,
       .precision = config.text("train.precision"),
       .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+  models::ResnetConfig small = resnet;
+  small.width = 1;
   return {.description =
               "ResNet-18 for 32 x 32 images, " + std::to_string(resnet.width) + " channels wide",
           .blocks = models::make_resnet(resnet),
@@ -41,8 +43,10 @@ TrainingModel make(const config::Config& config) {
                                     .largest_neighbours = models::largest_neighbours(resnet),
                                     .activations = models::block_activations(resnet, images),
                                     .temporaries = 0.6,  // measured (docs/design/007)
-                                    .flops = models::training_flops(resnet, images)};
+                                    .flops = models::training_flops(resnet, images),
+                                    .shape = parallel::ModelShape{}};
               },
+          .names = models::make_resnet(small),
           .correct = class_matches()};
 }
 

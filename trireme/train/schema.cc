@@ -1,6 +1,7 @@
 #include "trireme/train/schema.h"
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -303,11 +304,14 @@ void add_memory_keys(config::Schema& schema) {
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
        "for two blocks at a time. Empty: in memory. Changes no bit."});
-  schema.add({"memory.limit", 0.0,
-              "Bytes that a rank may take: a job that is predicted to take more is refused, and "
-              "`train --fit` finds a layout that takes less. 0 = no limit of its own; --fit then "
-              "goes by what the machine has left.",
-              0, 1e15});
+  schema.add({.name = "memory.limit",
+              .fallback = text("0"),
+              .meaning =
+                  "Bytes that a rank may take: a job that is predicted to take more is refused, "
+                  "and `train --fit` finds a layout that takes less. 0 = what the machine and its "
+                  "control group have left, for all ranks of a host together; none = a job is "
+                  "started whatever it is predicted to take.",
+              .numbers = true});
   schema.add(
       {"memory.recompute", text("none"),
        "Activations computed again in backward instead of kept: none, selective (attention's "
@@ -536,6 +540,20 @@ std::string half_identity(const config::Config& config) {
   return identity;
 }
 
+std::int64_t memory_limit_of(const std::string& limit) {
+  if (limit == "none") return kNoMemoryLimit;
+  double bytes = 0;
+  const char* const end = limit.data() + limit.size();
+  const auto [stop, error] = std::from_chars(limit.data(), end, bytes);
+  if (error != std::errc() || stop != end || !(bytes >= 0 && bytes <= kMost))
+    throw ConfigError("memory.limit = \"" + limit + "\" is no number of bytes",
+                      {.operation = "config",
+                       .label = "memory.limit",
+                       .advice = "Write bytes up to 1e15, such as 8e9; 0: what the machine has "
+                                 "left; none: no limit at all."});
+  return static_cast<std::int64_t>(bytes);
+}
+
 Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
@@ -657,7 +675,7 @@ Settings::Settings(const config::Config& config) {
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
   device = config.text("train.device");
-  memory_limit = static_cast<std::int64_t>(number("memory.limit"));
+  memory_limit = memory_limit_of(config.text("memory.limit"));
 }
 
 }  // namespace train

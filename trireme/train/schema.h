@@ -29,6 +29,9 @@ std::string training_help();
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments);
 
+/// memory.limit = "none".
+inline constexpr std::int64_t kNoMemoryLimit = -1;
+
 /// A configuration as the parts that take it. Throws ConfigError where values do not fit together.
 struct Settings {
   explicit Settings(const config::Config& config);
@@ -51,7 +54,8 @@ struct Settings {
   std::string kernel_table;       // a file; empty: the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
   std::string device;             // auto | cpu | cuda (device.h)
-  std::int64_t memory_limit = 0;  // bytes that a rank may take; 0: what is there
+  /// Bytes that a rank may take; 0: what is there; kNoMemoryLimit.
+  std::int64_t memory_limit = 0;
 
  private:
   void set_up_helpers(const config::Config& config);

@@ -1,20 +1,66 @@
 // What a plan says of a transformer: a list of an embedding, layers and a head. Internal to train.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "trireme/base/error.h"
+#include "trireme/base/number_text.h"
 #include "trireme/train/model_family.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace train {
 
+/// What its layers ask their LayerFactory for.
+template <class Config>
+parallel::ModelShape transformer_shape(const Config& config) {
+  const std::int64_t hidden = feed_forward_width(config);
+  parallel::ModelShape shape{
+      .shares = {{std::to_string(config.heads) + " attention heads", config.heads},
+                 {"an MLP of " + std::to_string(hidden) + " channels", hidden}},
+      .vocabulary = config.vocab,
+      .positions = config.block};
+  if constexpr (requires { config.experts; }) shape.experts = config.experts;
+  return shape;
+}
+
+/// ConfigError where parameters, or the activations of a micro-batch of `tokens` tokens, are more
+/// than integers can count with.
+template <class Config>
+void check_countable(const Config& config, std::int64_t tokens) {
+  constexpr double kMost = 1e15;
+  const auto real = [](auto value) { return static_cast<double>(value); };
+  const double width = real(config.width), hidden = real(feed_forward_width(config));
+  double mlps = 1, chosen = 1;
+  if constexpr (requires { config.experts; }) {
+    mlps = real(std::max(config.experts, 1));
+    chosen = real(std::max(config.top_k, 1)) + mlps;
+  }
+  const double parameters = real(config.layers) * (4 * width * width + mlps * 3 * width * hidden) +
+                            real(config.vocab + config.block) * width;
+  const double values =
+      real(tokens) * (real(config.layers) * (12 * width + 3 * chosen * hidden +
+                                             real(config.heads) * real(config.block)) +
+                      2 * real(config.vocab));
+  if (parameters <= kMost && values <= kMost) return;
+  throw ConfigError("a model of about " + number_text(std::round(parameters)) +
+                        " parameters, whose micro-batches have about " +
+                        number_text(std::round(values)) + " values, cannot be planned",
+                    {.operation = "plan",
+                     .advice = "Lower model.width, model.layers, model.block or batch.micro: each "
+                               "of both numbers goes to 1e15."});
+}
+
 /// `config` as models/gpt.h and models/bert.h have it, with their functions. A layer's work is what
 /// it adds to the whole model's; attention's, what the length adds to that. Half of it are scores.
 template <class Config>
 ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   const std::int64_t tokens = samples * config.block;
+  check_countable(config, tokens);
   const auto forward = [tokens](const Config& varied) {
     return training_flops(varied, tokens) / 3;  // backward takes twice as many
   };
@@ -29,7 +75,8 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
       // Two a layer, forward and backward; the embedding's, and the head's input's.
       .layer_sums = 4 * config.layers + 2,
       .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4),
-      .experts = 0};
+      .experts = 0,
+      .shape = transformer_shape(config)};
   if constexpr (requires { config.experts; }) {
     figures.experts = config.experts;
     figures.expert_parameters = config.layers * expert_parameters(config);

@@ -3,34 +3,18 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 
-#include <string>
-
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
+#include "trireme/parallel/shares.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
-namespace {
-
-std::int64_t chunk_of(std::int64_t length, int ranks) {
-  const std::int64_t chunks = 2 * ranks;
-  if (length % chunks == 0) return length / chunks;
-  throw ConfigError(
-      "sequences of " + std::to_string(length) + " positions on " + std::to_string(ranks) +
-          " context-parallel ranks: " + std::to_string(length) + " / " + std::to_string(chunks) +
-          " chunks leaves " + std::to_string(length % chunks),
-      {.operation = "context parallel",
-       .advice = "Use a sequence length that twice the ranks divide."});
-}
-
-}  // namespace
 
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks) {
   TRIREME_CHECK(rank >= 0);
   TRIREME_CHECK(rank < ranks);
   if (ranks == 1) return whole.contiguous();
-  const std::int64_t chunk = chunk_of(whole.size(dim), ranks);
+  const std::int64_t chunk = check_context_share(whole.size(dim), ranks);
   return at::cat({whole.narrow(dim, rank * chunk, chunk),
                   whole.narrow(dim, (2 * ranks - 1 - rank) * chunk, chunk)},
                  dim);

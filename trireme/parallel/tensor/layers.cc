@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/experts.h"
+#include "trireme/parallel/shares.h"
 #include "trireme/parallel/tensor/part.h"
 #include "trireme/parallel/tensor/regions.h"
 #include "trireme/tensor/convert.h"
@@ -47,14 +48,6 @@ struct Group {
   }
 };
 
-[[noreturn]] void refuse(const std::string& what, std::int64_t count, int ranks) {
-  throw ConfigError(what + " on " + std::to_string(ranks) +
-                        " tensor-parallel ranks: " + std::to_string(count) + " / " +
-                        std::to_string(ranks) + " leaves " + std::to_string(count % ranks),
-                    {.operation = "tensor parallel",
-                     .advice = "Change parallel.tensor or the model so that it divides."});
-}
-
 at::Tensor leaf_of(const at::Tensor& whole, const Part& part) {
   return part_of(whole.detach(), part).set_requires_grad(true);
 }
@@ -65,8 +58,7 @@ class TensorLinear final : public models::Linear {
       : group_(group), context_(context), spec_(spec) {
     const std::string name = context.block + "." + spec.name;
     const auto divides = [&](const char* what, std::int64_t count) {
-      if (count % group.size() != 0)
-        refuse(name + " has " + std::to_string(count) + " " + what, count, group.size());
+      check_tensor_share(name + " has " + std::to_string(count) + " " + what, count, group.size());
     };
     if (spec.cut == models::Cut::Columns) divides("columns", spec.out / spec.parts);
     if (spec.cut == models::Cut::Rows) divides("rows", spec.in);
@@ -123,10 +115,7 @@ class TensorVocabulary final : public models::Vocabulary {
         spec_(spec),
         part_(group.part(0, spec.rows)),
         begin_(begin_of(part_)) {
-    if (spec.rows < group.size())
-      throw ConfigError("a vocabulary of " + std::to_string(spec.rows) + " on " +
-                            std::to_string(group.size()) + " tensor-parallel ranks",
-                        {.operation = "tensor parallel", .advice = "Use fewer ranks."});
+    check_vocabulary(spec.rows, group.size());
     weight_ = leaf_of(models::normal_leaf({spec.rows, spec.width}, spec.stddev, context.type,
                                           context.seed, context.block + "." + spec.name),
                       part_);
@@ -197,8 +186,7 @@ class TensorLayers final : public models::LayerFactory {
     return std::make_unique<TensorVocabulary>(group_, context, spec);
   }
   std::int64_t heads(std::int64_t heads) const override {
-    if (heads % group_.size() != 0)
-      refuse(std::to_string(heads) + " attention heads", heads, group_.size());
+    check_tensor_share(std::to_string(heads) + " attention heads", heads, group_.size());
     return heads / group_.size();
   }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
@@ -207,10 +195,7 @@ class TensorLayers final : public models::LayerFactory {
   // Every rank routes every token alike; each expert is cut as an MLP is.
   std::unique_ptr<models::Experts> experts(const LayerContext& context,
                                            const models::ExpertsSpec& spec) const override {
-    if (group_.sequence)
-      throw ConfigError("a mixture of experts among ranks that cut sequences",
-                        {.operation = "tensor parallel",
-                         .advice = "Use tensor parallelism without sequence parallelism."});
+    if (group_.sequence) refuse_experts_with_sequence();
     return models::make_experts(*this, context, spec);
   }
   at::Tensor whole(const at::Tensor& parameter) const override { return group_.whole(parameter); }

@@ -5,6 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/parallel/shares.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {
@@ -52,16 +53,6 @@ at::Tensor own_part_of_sum(const at::Tensor& x, Communicator& group) {
   return own;
 }
 
-void check_length(const at::Tensor& x, Communicator& group) {
-  if (x.size(1) % group.size() == 0) return;
-  throw ConfigError(
-      "sequences of " + std::to_string(x.size(1)) + " positions on " +
-          std::to_string(group.size()) + " tensor-parallel ranks leave " +
-          std::to_string(x.size(1) % group.size()),
-      {.operation = "sequence parallel",
-       .advice = "Use a sequence length that they divide, or no sequence parallelism."});
-}
-
 // What a function does in forward and in backward.
 using Way = at::Tensor (*)(const at::Tensor&, Communicator&);
 
@@ -101,11 +92,11 @@ at::Tensor gather_sequence(const at::Tensor& x, Communicator& group) {
   return region<gathered, own_part_of_sum>(x, group);
 }
 at::Tensor scatter_sum(const at::Tensor& x, Communicator& group) {
-  check_length(x, group);
+  check_sequence_share(x.size(1), group.size());
   return region<own_part_of_sum, gathered>(x, group);
 }
 at::Tensor cut_sequence(const at::Tensor& x, Communicator& group) {
-  check_length(x, group);
+  check_sequence_share(x.size(1), group.size());
   return region<own_part, gathered>(x, group);
 }
 at::Tensor join_sequence(const at::Tensor& x, Communicator& group) {

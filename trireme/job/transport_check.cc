@@ -1,0 +1,29 @@
+#include "trireme/job/transport_check.h"
+
+#include "trireme/base/error.h"
+#include "trireme/comm/choice/all_reduce_check.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace job {
+
+void check_mpi(const std::string& transport, bool under_mpirun, int rank) {
+  if (transport != "mpi" || under_mpirun) return;
+  throw ConfigError("transport mpi needs ranks that mpirun started",
+                    {.rank = rank,
+                     .operation = "join",
+                     .label = "comm.transport",
+                     .advice = "Start it by mpirun, or use transport auto."});
+}
+
+void check_transport(const JobOptions& options, int ranks, bool under_mpirun) {
+  check_mpi(options.transport, under_mpirun);
+  const bool shared =
+      options.transport == "auto" || options.transport == "shm" || options.transport == "mixed";
+  comm::check_all_reduce(options.algorithm,
+                         {.ranks = ranks, .transport = options.transport, .can_map = shared});
+}
+
+}  // namespace job
+}  // namespace v0
+}  // namespace trireme
