@@ -202,6 +202,28 @@ class ShowZero3(unittest.TestCase):
             self.assertIn("</html>", html.read_text())
 
 
+class ShowSteps(unittest.TestCase):
+    def test_each(self):
+        for name in ("overlap", "zero1", "tensor", "context", "expert"):
+            done = run("show", name, "--ranks", "2", "--json")
+            if not WITH_LIBTORCH:
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(f"without LibTorch, which show {name} needs", done.stderr)
+                continue
+            self.assertEqual(done.returncode, 0, done.stderr)
+            events = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual({event["rank"] for event in events if event["event"] == "span"}, {0, 1})
+            with tempfile.TemporaryDirectory() as folder:
+                svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+                done = run("show", name, "--svg", str(svg), "--html", str(html))
+                self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+                self.assertTrue(svg.read_text().startswith("<svg"))
+                self.assertIn("</html>", html.read_text())
+            wrong = run("show", name, "--ranks", "9")
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn("2 to 8", wrong.stderr)
+
+
 class ShowTreeSum(unittest.TestCase):
     def test_each_number_of_ranks(self):
         done = run("show", "tree-sum", "--ranks", "1,3", "--leaves", "6", "--json")

@@ -17,10 +17,13 @@ int run(int argc, char** argv, const std::string& name) {
     job::prepare_process();
     return train::run_training(argc, argv, train::WorkerSpec::from_text(spec));
   }
-  const command::AddCommand commands[] = {
-      add_train,           add_plan,           add_generate,        add_eval,
-      add_inspect,         add_doctor,         command::add_show,   add_show_zero3,
-      command::add_verify, command::add_bench, command::add_launch, command::add_compare};
+  const command::AddCommand commands[] = {add_train,           add_plan,
+                                          add_generate,        add_eval,
+                                          add_inspect,         add_doctor,
+                                          command::add_show,   add_show_zero3,
+                                          add_show_steps,      command::add_verify,
+                                          command::add_bench,  command::add_launch,
+                                          command::add_compare};
   return command::run(argc, argv, name, "Trireme trains neural networks on many processors.",
                       "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2", commands);
 }

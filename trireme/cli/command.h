@@ -16,8 +16,10 @@ void add_generate(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
-/// Below `show`, which comes before it.
+/// Below `show`, which comes before them.
 void add_show_zero3(CLI::App& app, Invocation& invocation);
+/// `show overlap`, `zero1`, `tensor`, `context` and `expert`.
+void add_show_steps(CLI::App& app, Invocation& invocation);
 
 }  // namespace cli
 }  // namespace v0

@@ -27,14 +27,17 @@ void add_missing(CLI::App& app, Invocation& invocation) {
     });
   }
   // Below a command that is here.
-  CLI::App* zero3 = app.get_subcommand("show")->add_subcommand("zero3")->group("")->allow_extras();
-  zero3->set_help_flag();
-  zero3->callback([&invocation] {
-    invocation.action = []() -> int {
-      throw ConfigError("this trireme was built without LibTorch, which show zero3 needs",
-                        {.operation = "show", .advice = "Build it with `make build`."});
-    };
-  });
+  CLI::App* show = app.get_subcommand("show");
+  for (const std::string name : {"zero3", "overlap", "zero1", "tensor", "context", "expert"}) {
+    CLI::App* missing = show->add_subcommand(name)->group("")->allow_extras();
+    missing->set_help_flag();
+    missing->callback([name, &invocation] {
+      invocation.action = [name]() -> int {
+        throw ConfigError("this trireme was built without LibTorch, which show " + name + " needs",
+                          {.operation = "show", .advice = "Build it with `make build`."});
+      };
+    });
+  }
 }
 
 }  // namespace

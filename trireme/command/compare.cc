@@ -61,6 +61,8 @@ void read_events(const std::string& path, ComparedRun& run) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object() && event.contains("loss_unit") && event["loss_unit"].is_string())
+      run.loss_unit = event["loss_unit"];
     if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
     const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
     const std::string kind = event.value("event", "");
@@ -184,14 +186,30 @@ std::optional<double> median(std::vector<double> values) {
   return values[(values.size() - 1) / 2];
 }
 
+namespace {
+
+// Of the first run that says it; empty where another one says another.
+std::string common_unit(const std::vector<ComparedRun>& runs) {
+  std::string unit;
+  for (const ComparedRun& run : runs) {
+    if (run.loss_unit.empty() || run.loss_unit == unit) continue;
+    if (!unit.empty()) return {};
+    unit = run.loss_unit;
+  }
+  return unit;
+}
+
+}  // namespace
+
 std::string overlaid(const std::vector<ComparedRun>& runs) {
   constexpr std::array<const char*, 8> kColors = {"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e",
                                                   "#9467bd", "#8c564b", "#17becf", "#7f7f7f"};
   constexpr std::size_t kPoints = 120;
+  const std::string unit = common_unit(runs);
   LinePlot plot{.title = std::to_string(runs.size()) + " runs: loss",
                 .subtitle = "thin: training, averaged; markers: validation",
                 .x_label = "step",
-                .y_label = "loss"};
+                .y_label = unit.empty() ? "loss" : "loss (" + unit + ")"};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string color = kColors[i % kColors.size()];
     plot.curves.push_back({.name = runs[i].name,

@@ -14,6 +14,7 @@ namespace command {
 struct ComparedRun {
   std::string name, folder;
   std::map<std::string, std::string> keys;                      // as TOML writes the values
+  std::string loss_unit;                                        // empty: the run does not say
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   // Of every step: time, tokens/s, and what of the time was waiting for others.
   std::vector<double> step_seconds, per_second, communication_seconds;

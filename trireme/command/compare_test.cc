@@ -74,6 +74,16 @@ TEST_F(Compare, NamesTheKeysThatDiffer) {
     EXPECT_NE(svg.find(word), std::string::npos) << word;
 }
 
+TEST_F(Compare, AxisHasTheUnitThatTheRunsAgreeOn) {
+  const std::string head = "{\"event\":\"plan\",\"loss_unit\":\"nats ";
+  const ComparedRun bytes = read_run(write("a", "x = 1\n", head + "a byte\"}\n" + kEvents)),
+                    images = read_run(write("b", "x = 1\n", head + "an image\"}\n" + kEvents)),
+                    silent = read_run(write("c", "x = 1\n", kEvents));
+  EXPECT_NE(overlaid({silent, bytes}).find(">loss (nats a byte)<"), std::string::npos);
+  EXPECT_NE(overlaid({bytes, images}).find(">loss<"), std::string::npos);
+  EXPECT_NE(overlaid({silent}).find(">loss<"), std::string::npos);
+}
+
 TEST_F(Compare, RefusesWhatIsNoRun) {
   EXPECT_THROW(read_run((root_ / "none").string()), ConfigError);
   EXPECT_THROW(read_run(write("c", "x = 1\n", "")), ConfigError);

@@ -155,6 +155,7 @@ void Report::finish(const Outcome& outcome) {
       .set("measured_memory_bytes", outcome.measured_bytes);
   if (outcome.predicted_seconds) event.set("predicted_seconds", *outcome.predicted_seconds);
   event.set("measured_seconds", outcome.measured_seconds);
+  if (!options_.unit.empty()) event.set("loss_unit", options_.unit);
   events_.write(event);
   plot();
   std::string text = "\nvalidation loss: " + fixed(outcome.first_validation) + " before, " +

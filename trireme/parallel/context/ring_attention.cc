@@ -25,6 +25,7 @@ constexpr std::uint32_t kKeysTag = 1, kGradientsTag = 2;
 
 struct Ring {
   Communicator& ranks;
+  const OnRingHop* on_hop = nullptr;
 
   int size() const { return ranks.size(); }
   /// Whose keys and values are here in hop `hop`.
@@ -70,13 +71,15 @@ class Rotation {
 
 // calls(hop, sight, keys and values [B, S, 2C]) for every rank's.
 template <class Call>
-void around(const Ring& ring, const at::Tensor& qkv, bool causal, Call call) {
+void around(const Ring& ring, const at::Tensor& qkv, bool causal, bool backward, Call call) {
   const std::int64_t width = qkv.size(2) / 3;
   Rotation rotation(ring, qkv.narrow(2, width, 2 * width).contiguous());
   for (int hop = 0; hop < ring.size(); ++hop) {
     const bool more = hop + 1 < ring.size();
     if (more) rotation.start_next();
-    call(hop, ring.sight(hop, qkv.size(1), causal), rotation.here());
+    const tensor::Sight sight = ring.sight(hop, qkv.size(1), causal);
+    if (ring.on_hop != nullptr) (*ring.on_hop)({hop, ring.owner(hop), sight, backward});
+    call(hop, sight, rotation.here());
     if (more) rotation.next();
   }
 }
@@ -109,26 +112,29 @@ class GradientRotation {
 class RingAttention : public torch::autograd::Function<RingAttention> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, std::int64_t heads,
-                            bool causal, Communicator* group) {
+                            bool causal, Communicator* group, const OnRingHop* on_hop) {
     const at::Tensor packed = qkv.contiguous();
     const std::int64_t width = packed.size(2) / 3;
-    const Ring ring{*group};
+    const Ring ring{*group, on_hop};
     tensor::PartialAttention attention({packed}, heads, width);
-    around(ring, packed, causal, [&](int, const tensor::Sight& sight, const at::Tensor& part) {
-      attention.add({part}, {part, width}, sight);
-    });
+    around(ring, packed, causal, false,
+           [&](int, const tensor::Sight& sight, const at::Tensor& part) {
+             attention.add({part}, {part, width}, sight);
+           });
     const at::Tensor output = attention.output();
     ctx->save_for_backward({packed, output, attention.logsumexp()});
     ctx->saved_data["heads"] = heads;
     ctx->saved_data["causal"] = causal;
     ctx->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
+    ctx->saved_data["on_hop"] = reinterpret_cast<std::int64_t>(on_hop);
     return output;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &logsumexp = saved[2];
-    const Ring ring{*reinterpret_cast<Communicator*>(ctx->saved_data["group"].toInt())};
+    const Ring ring{*reinterpret_cast<Communicator*>(ctx->saved_data["group"].toInt()),
+                    reinterpret_cast<const OnRingHop*>(ctx->saved_data["on_hop"].toInt())};
     const std::int64_t width = qkv.size(2) / 3;
     tensor::PartialAttentionBackward attention({qkv}, ctx->saved_data["heads"].toInt(), output,
                                                logsumexp, gradients[0]);
@@ -141,26 +147,26 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
       if (hop > 0) sum.add_(rotation.arrived());
       rotation.send_on(sum);
     };
-    around(ring, qkv, ctx->saved_data["causal"].toBool(), add);
+    around(ring, qkv, ctx->saved_data["causal"].toBool(), true, add);
     rotation.expect(at::empty({qkv.size(0), qkv.size(1), 2 * width}, options));
     const at::Tensor own = rotation.arrived();
     rotation.finish();
     return {at::cat({attention.query_gradient(), own}, 2).to(qkv.scalar_type()), Variable(),
-            Variable(), Variable()};
+            Variable(), Variable(), Variable()};
   }
 };
 
 }  // namespace
 
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
-                          Communicator& group) {
+                          Communicator& group, const OnRingHop* on_hop) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
   if (group.size() == 1)
     return causal ? tensor::causal_attention(qkv, heads)
                   : tensor::bidirectional_attention(qkv, heads);
   TRIREME_CHECK(qkv.size(1) % 2 == 0);  // two chunks (positions.h)
-  return RingAttention::apply(qkv, heads, causal, &group);
+  return RingAttention::apply(qkv, heads, causal, &group, on_hop);
 }
 
 }  // namespace parallel

@@ -16,21 +16,31 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/tensor/partial_attention.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace parallel {
+
+/// Told before this rank's queries meet the keys of `owner`; `trireme show context` draws these.
+struct RingHop {
+  int hop = 0, owner = 0;
+  tensor::Sight sight;
+  bool backward = false;
+};
+using OnRingHop = std::function<void(const RingHop&)>;
 
 /// Attention of `heads` heads, scaled by 1/sqrt(C/heads), under autograd: qkv [B, T/N, 3C] (query,
 /// key, value side by side; fp64, fp32, or bf16 and fp16, which are summed in fp32) of this rank's
 /// positions of sequences of T -> [B, T/N, C]. Causal, or every position sees all T; no other
 /// masks. All ranks of `group`, which outlives the graph, call it in the same order with one shape;
 /// with one rank it is tensor::causal_attention or bidirectional_attention. A peer's failure is
-/// thrown as the Communicator throws it.
+/// thrown as the Communicator throws it. `on_hop`, where there is one, outlives the graph.
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
-                          comm::Communicator& group);
+                          comm::Communicator& group, const OnRingHop* on_hop = nullptr);
 
 }  // namespace parallel
 }  // namespace v0
