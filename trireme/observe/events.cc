@@ -58,6 +58,8 @@ Event step_event(const StepFigures& figures) {
       .set("communication_seconds", figures.communication_seconds);
   if (figures.input_seconds) event.set("input_seconds", *figures.input_seconds);
   event.set("learning_rate", figures.learning_rate).set("gradient_norm", figures.gradient_norm);
+  if (figures.model_flops_utilization)
+    event.set("model_flops_utilization", *figures.model_flops_utilization);
   if (figures.skipped_steps) event.set("skipped_steps", *figures.skipped_steps);
   if (figures.noise_scale) event.set("noise_scale", *figures.noise_scale);
   if (figures.loss_scale) event.set("loss_scale", *figures.loss_scale);

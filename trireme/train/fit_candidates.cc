@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/train/job_plan.h"
 
@@ -150,9 +150,9 @@ std::vector<std::int64_t> smaller_micro_batches(const Settings& settings) {
 MemoryForARank memory_for_a_rank(const Settings& settings, int ranks) {
   if (settings.memory_limit > 0) return {settings.memory_limit, "memory.limit"};
   const std::int64_t left = std::min(observe::memory_available(), observe::memory_left());
-  return {left / ranks, observe::bytes_text(static_cast<double>(left)) +
+  return {left / ranks, bytes_text(static_cast<double>(left)) +
                             " are left on this machine or by its cgroup, for " +
-                            std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks")};
+                            counted(ranks, "rank")};
 }
 
 }  // namespace train

@@ -6,6 +6,7 @@
 
 #include "trireme/base/line_plot.h"
 #include "trireme/format/tokenizer.h"
+#include "trireme/observe/terminal.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -41,7 +42,8 @@ Report::Report(const RunFolder& folder, ReportOptions options)
       progress_({.steps = options_.steps,
                  .first = options_.first,
                  .stream = options_.json ? stderr : stdout,
-                 .terminal = options_.terminal}) {
+                 .terminal = options_.terminal,
+                 .color = observe::wants_color()}) {
   if (options_.silent) return;
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
@@ -93,7 +95,6 @@ void Report::validation(long step, double loss, long count, std::optional<double
   events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
   if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
-  progress_.validation(loss);
   std::string text = "validation after step " + observe::grouped(step) + ": loss " +
                      with_unit(loss) + (accuracy ? ", accuracy " + fixed(*accuracy) : "");
   if (noise_scale_)

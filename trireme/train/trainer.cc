@@ -17,6 +17,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
@@ -33,6 +34,8 @@ namespace train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
+// A shorter rest is not worth the moment that measuring the processor takes.
+constexpr double kWorthMeasuring = 20;  // seconds
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -220,12 +223,18 @@ class Trainer {
                  .input_seconds = seconds(batches_.time_waited() - input_before),
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
+                 .model_flops_utilization = utilization(took),
                  .skipped_steps = skipped_steps(result),
                  .noise_scale = result.noise_scale,
                  .loss_scale = result.loss_scale,
                  .overflows = overflows(result)});
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  std::optional<double> utilization(double step_seconds) const {
+    if (flop_rate_ <= 0 || step_seconds <= 0) return std::nullopt;
+    return spec_.flops / flop_rate_ / step_seconds;
   }
 
   std::optional<long> skipped_steps(const StepResult& result) const {
@@ -283,6 +292,8 @@ class Trainer {
     const double rest = pace * left + validations * validation_seconds_;
     outcome_.predicted_seconds = seconds(job_.waiter()->now() - began_) + rest;
     report.expected(rest);
+    if (job_.rank() == 0 && spec_.flops > 0 && rest >= kWorthMeasuring)
+      flop_rate_ = tensor::linear_rate(settings_.strategy.precision, Duration::zero());
   }
 
   int stop(Report& report, long steps_done, int signal) {
@@ -358,6 +369,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  double flop_rate_ = 0;  // of one of the products that run at a time; 0: not measured
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
