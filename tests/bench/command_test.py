@@ -75,7 +75,7 @@ class Bench(unittest.TestCase):
                 (("all-redcue",), ("unknown collective all_redcue", "Choose among all_reduce, ")),
                 (("--algorithm", "rnig"), ("all_reduce has no algorithm rnig", "halving_doubling")),
                 (("broadcast", "--algorithm", "naive"), ("broadcast has no algorithm", "binomial")),
-                (("--ranks", "0"), ("0 not in range", "trireme bench comm --help")),
+                (("--ranks", "0"), ("0 is out of range", "trireme bench comm --help")),
                 (("--sizes", "8X"), ('"8X" is no size',)),
                 (("--sizes", "0B"), ("no whole number of f32",)),
                 (("--transport", "udp"), ("unknown transport 'udp'", "or sim")),

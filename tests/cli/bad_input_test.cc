@@ -159,7 +159,7 @@ TEST_F(BadInput, ResumeWithoutAPlaceToResumeFrom) {
 
 TEST_F(BadInput, WrongUsage) {
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"trane"}, {"train", "--rank", "2"}, {"inspect"}, {}}) {
+       {std::vector<std::string>{"trane"}, {"train", "--rank", "2"}, {"inspect"}}) {
     const CommandResult result = trireme_command(arguments).in(folder_.path()).run();
     EXPECT_EQ(result.code, 2) << result.err;
     EXPECT_THAT(result.err, HasSubstr("--help"));

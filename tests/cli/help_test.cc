@@ -39,7 +39,7 @@ TEST(Help, EveryExampleRuns) {
   fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs", folder.file("configs"));
   // `train` comes first: its example makes the run that the others name.
   for (const char* command : {"train", "plan", "generate", "eval", "inspect", "doctor", "show",
-                              "verify", "bench", "launch", "compare"}) {
+                              "verify", "bench", "launch", "compare", "completion"}) {
     const CommandResult help = trireme_command({command, "--help"}).run();
     EXPECT_EQ(help.code, 0) << help.err;
     std::vector<std::string> words = example_of(help.out);
@@ -57,7 +57,7 @@ TEST(Help, ProgramListsItsCommands) {
   const CommandResult help = trireme_command({"--help"}).run();
   EXPECT_EQ(help.code, 0);
   for (const char* command : {"train", "plan", "generate", "eval", "inspect", "doctor", "show",
-                              "verify", "bench", "launch", "compare"}) {
+                              "verify", "bench", "launch", "compare", "completion"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("\n  ") + command));
   }
 }

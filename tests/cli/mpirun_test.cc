@@ -55,6 +55,7 @@ TEST_P(Mpirun, TrainsOneJobWithTheSameWeights) {
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("Plan for tiny on 4 ranks"), HasSubstr("step 6 of 6"),
                                 HasSubstr("the run is in runs/tiny-2")));
+  EXPECT_EQ(result.out.find('\r'), std::string::npos) << "Open MPI's terminal is not the user's";
   EXPECT_EQ(result.out.find("Plan for"), result.out.rfind("Plan for")) << "rank 0 alone speaks";
   const std::string expected = weights(folder, "tiny");
   EXPECT_GT(expected.size(), 1000u);

@@ -14,7 +14,9 @@ namespace trireme::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 std::vector<Json> json_lines(const std::string& text) {
@@ -37,7 +39,7 @@ TEST(Output, OfATrainingRun) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
   const std::string last = result.out.substr(result.out.rfind("\nnext: "));
-  EXPECT_THAT(last, HasSubstr("generate runs/tiny --prompt"));
+  EXPECT_THAT(last, HasSubstr("generate runs/tiny --prompt \"line\""));
   for (const char* file :
        {"config.toml", "events.jsonl", "loss.svg", "tensorboard", "checkpoint/latest"}) {
     EXPECT_TRUE(fs::exists(folder.file(std::string("runs/tiny/") + file))) << file;
@@ -153,6 +155,62 @@ TEST(Output, ExpectedTimeChangesNoBitAndPlanStartsNothing) {
   EXPECT_EQ(plan.code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("Plan for tiny on 2 ranks"));
   EXPECT_FALSE(fs::exists(folder.file("runs")));
+}
+
+// A Checkpointer of one's own loop writes its folders where it is told to: no run is around them.
+TEST(Output, InspectAndCompareTakeAnyCheckpointFolder) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 4\n");
+  const auto run = [&](std::vector<std::string> words) {
+    const CommandResult result = trireme_command(std::move(words)).in(folder.path()).run();
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  run({"train", config, "--out", "run", "--set", "checkpoint.every=2"});
+  run({"train", config, "--out", "other", "--set", "train.seed=9"});
+  fs::copy(folder.file("run/checkpoint"), folder.file("mine"), fs::copy_options::recursive);
+  const std::string hash = run({"inspect", "run", "--hash"});
+  EXPECT_EQ(hash.size(), 65u);
+  EXPECT_EQ(run({"inspect", "mine", "--hash"}), hash);
+  EXPECT_EQ(run({"inspect", "mine/step-00000004/", "--hash"}), hash);
+  EXPECT_NE(run({"inspect", "mine/step-00000002", "--hash"}), hash);
+  EXPECT_EQ(run({"inspect", "run/checkpoint", "--hash"}), hash);
+
+  const std::string same = run({"compare", "mine", "run"});
+  EXPECT_THAT(same, AllOf(HasSubstr(hash), HasSubstr("the weights are the same")));
+  EXPECT_THAT(run({"compare", "mine", "other"}), HasSubstr("the weights differ"));
+  const std::vector<Json> lines = json_lines(run({"compare", "mine", "--json"}));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at("steps"), 4);
+  EXPECT_EQ(lines[0].at("weights_sha256").get<std::string>() + "\n", hash);
+  EXPECT_FALSE(lines[0].contains("loss"));
+  const std::string keys = run({"compare", "run", "other"});
+  EXPECT_THAT(keys, AllOf(HasSubstr("train.seed"), HasSubstr("the curves are in compare.svg"),
+                          Not(HasSubstr("0000000001"))));
+}
+
+TEST(Output, FiguresInJsonAreNumbers) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 1\n");
+  ASSERT_EQ(trireme_command({"train", config, "--out", "run"}).in(folder.path()).run().code, 0);
+  std::map<std::string, Json> shapes;
+  for (const Json& one :
+       json_lines(trireme_command({"inspect", "run", "--json"}).in(folder.path()).run().out)) {
+    EXPECT_EQ(one.at("event"), "tensor");
+    shapes[one.at("name")] = one.at("shape");
+    std::int64_t count = 1;
+    for (const Json& dim : one.at("shape")) count *= dim.get<std::int64_t>();
+    EXPECT_EQ(one.at("bytes"), 4 * count) << one;
+  }
+  EXPECT_GT(shapes.size(), 10u);
+  const std::vector<Json> doctor = json_lines(trireme_command({"doctor", "--json"}).run().out);
+  ASSERT_EQ(doctor.size(), 1u);
+  for (const char* figure :
+       {"usable_cores", "online_cores", "memory_bytes", "memory_free_bytes", "disk_free_bytes"}) {
+    EXPECT_TRUE(doctor[0].at(figure).is_number_integer()) << figure;
+    EXPECT_GT(doctor[0].at(figure), 0) << figure;
+  }
+  EXPECT_TRUE(doctor[0].at("mpi").is_array());
 }
 
 TEST(Output, GenerateContinuesThePromptTheSameWayForASeed) {

@@ -1,75 +1,32 @@
 // trireme doctor: what this machine and this build have.
 #include <ATen/Version.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/comm/nccl/gpu_library.h"
+#include "trireme/command/programs.h"
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/kernel_tuning.h"
-
-extern char** environ;
 
 namespace trireme {
 inline namespace v0 {
 namespace cli {
 namespace {
-
-std::string on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = folder + "/" + program;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return {};
-}
-
-// The first line that `program --version` prints; empty where it cannot be run.
-std::string version_of(const std::string& program) {
-  const std::string path = on_path(program);
-  int ends[2];
-  if (path.empty() || pipe2(ends, O_CLOEXEC) != 0) return {};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::string name = program, flag = "--version";
-  char* argv[] = {name.data(), flag.data(), nullptr};
-  pid_t child = 0;
-  const bool started = posix_spawn(&child, path.c_str(), &actions, nullptr, argv, environ) == 0;
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string out;
-  char buffer[512];
-  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    out.append(buffer, static_cast<std::size_t>(n));
-  }
-  close(ends[0]);
-  if (started) waitpid(child, nullptr, 0);
-  return out.substr(0, out.find('\n'));
-}
-
-using Lines = std::vector<std::pair<std::string, std::string>>;
 
 std::string default_text() {
   try {
@@ -83,37 +40,71 @@ std::string default_text() {
   }
 }
 
-std::string free_space() {
-  std::error_code error;
-  const auto space = std::filesystem::space(".", error);
-  return error ? "unknown" : observe::bytes_text(static_cast<double>(space.available));
+// What was found: a line each for people, and an event whose figures have their unit in the key.
+struct Findings {
+  std::vector<std::pair<std::string, std::string>> lines;
+  observe::Event event{"doctor"};
+
+  void text(const std::string& name, const std::string& value) {
+    lines.emplace_back(name, value);
+    std::string key = name;
+    std::replace(key.begin(), key.end(), ' ', '_');
+    event.set(key, value);
+  }
+};
+
+std::string bytes(std::int64_t value) { return bytes_text(static_cast<double>(value)); }
+
+void look_at_programs(Findings& found) {
+  const std::string compiler = command::version_output(command::program_on_path("c++"));
+  found.text("trireme", "0.1.0");
+  found.text("built by",
+             std::string("g++ ") + __VERSION__ + ", C++" + std::to_string(__cplusplus / 100 % 100));
+  found.text("compiler", compiler.empty() ? "none on PATH (only needed to build)"
+                                          : compiler.substr(0, compiler.find('\n')));
+  found.text("libtorch", std::string(TORCH_VERSION) + ", kernels for " + at::get_cpu_capability());
+  found.text("products", tensor::describe(tensor::kernel_table()));
+  std::vector<std::string> mpis;
+  for (const command::MpiProgram& one : command::find_mpis()) {
+    mpis.push_back(one.version + " (" + one.path + ")");
+    found.lines.emplace_back(mpis.size() == 1 ? "mpi" : "", mpis.back());
+  }
+  if (mpis.empty()) found.lines.emplace_back("mpi", "none on PATH (not needed on one host)");
+  found.event.set("mpi", mpis);
+  found.text("gpus", comm::nccl::describe_gpus());
+  found.text("transports", "shm, tcp, mpi (under mpirun), nccl (GPU memory)");
 }
 
-Lines look() {
+void look_at_machine(Findings& found) {
   const observe::Cores cores = observe::usable_cores();
-  const auto bytes = [](std::int64_t value) {
-    return observe::bytes_text(static_cast<double>(value));
-  };
-  const auto or_missing = [](std::string text, const char* missing) {
-    return text.empty() ? std::string(missing) : text;
-  };
-  return {
-      {"trireme", "0.1.0"},
-      {"built by",
-       std::string("g++ ") + __VERSION__ + ", C++" + std::to_string(__cplusplus / 100 % 100)},
-      {"compiler", or_missing(version_of("c++"), "none on PATH (only needed to build)")},
-      {"libtorch", std::string(TORCH_VERSION) + ", kernels for " + at::get_cpu_capability()},
-      {"products", tensor::describe(tensor::kernel_table())},
-      {"mpi", or_missing(version_of("mpirun"), "none on PATH (not needed on one host)")},
-      {"gpus", comm::nccl::describe_gpus()},
-      {"transports", "shm, tcp, mpi (under mpirun), nccl (GPU memory)"},
-      {"host", observe::host_name()},
-      {"processor", observe::processor_name()},
-      {"cores", cores.reason},
-      {"memory", bytes(observe::memory_available()) + " free of " + bytes(observe::memory_limit())},
-      {"disk", free_space() + " free here"},
-      {"default text", default_text()},
-  };
+  found.text("host", observe::host_name());
+  found.text("processor", observe::processor_name());
+  found.lines.emplace_back("cores", cores.reason);
+  found.event.set("usable_cores", static_cast<long>(cores.usable))
+      .set("online_cores", static_cast<long>(cores.online));
+  const std::int64_t free = observe::memory_available(), limit = observe::memory_limit();
+  found.lines.emplace_back("memory", bytes(free) + " free of " + bytes(limit));
+  found.event.set("memory_free_bytes", static_cast<long>(free))
+      .set("memory_bytes", static_cast<long>(limit));
+  std::error_code error;
+  const auto space = std::filesystem::space(".", error);
+  found.lines.emplace_back(
+      "disk", error ? "unknown" : bytes(static_cast<std::int64_t>(space.available)) + " free here");
+  if (!error) found.event.set("disk_free_bytes", static_cast<long>(space.available));
+  found.text("default text", default_text());
+}
+
+int report(bool json) {
+  Findings found;
+  look_at_programs(found);
+  look_at_machine(found);
+  if (json) {
+    std::printf("%s\n", found.event.line().c_str());
+    return 0;
+  }
+  for (const auto& [name, value] : found.lines)
+    std::printf("%-13s %s\n", name.c_str(), value.c_str());
+  return 0;
 }
 
 // Measures, prints and writes a kernel table for this processor.
@@ -149,19 +140,7 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
                       "Measure matrix products and write a kernel table for this processor");
   command->footer("Example:\n  trireme doctor");
   command->callback([json, table, &invocation] {
-    invocation.action = [json, table] {
-      if (!table->empty()) return tune(*table);
-      observe::Event event("doctor");
-      for (const auto& [name, value] : look()) {
-        if (*json) {
-          event.set(name, value);
-        } else {
-          std::printf("%-13s %s\n", name.c_str(), value.c_str());
-        }
-      }
-      if (*json) std::printf("%s\n", event.line().c_str());
-      return 0;
-    };
+    invocation.action = [json, table] { return table->empty() ? report(*json) : tune(*table); };
   });
 }
 

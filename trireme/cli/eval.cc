@@ -3,11 +3,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/trained_model.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
-#include "trireme/observe/progress.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/trigram.h"
 
@@ -34,8 +35,8 @@ void print_text(const TrainedModel& model, const train::Evaluation& result,
                 std::optional<double> trigram, const std::string& source) {
   const train::DataWords& words = model.settings.model.data->words();
   std::printf("after step %s: validation loss %.4f %s over %s %s of %s\n",
-              observe::grouped(model.steps_done).c_str(), result.loss, words.unit.c_str(),
-              observe::grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
+              grouped(model.steps_done).c_str(), result.loss, words.unit.c_str(),
+              grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
               source.c_str());
   if (result.accuracy) std::printf("%.2f %% of the answers are right\n", 100 * *result.accuracy);
   if (trigram) std::printf("a byte trigram with back-off has %.4f over all of it\n", *trigram);
@@ -68,8 +69,10 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("eval", "Loss of a trained run on held-out data");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
   command->add_option("--data", options->data, "Other data (default: the run's own)");
-  command->add_option("--samples,--sequences", options->samples,
-                      "How many, spread evenly (default: train.validate_sequences)");
+  command
+      ->add_option("--samples,--sequences", options->samples,
+                   "How many, spread evenly (default: train.validate_sequences)")
+      ->check(command::at_least(1));
   command->add_flag("--json", options->json, "One validation event");
   command->footer("Example:\n  trireme eval runs/gpt-nano");
   command->callback([options, &invocation] {

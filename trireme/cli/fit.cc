@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/command/files.h"
 #include "trireme/command/own_run.h"
@@ -24,10 +25,6 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 namespace {
-
-std::string lanes_text(int lanes) {
-  return std::to_string(lanes) + (lanes == 1 ? " lane" : " lanes");
-}
 
 // The last line that says something.
 std::string last_line(const std::string& path) {
@@ -47,9 +44,9 @@ class Trials {
   }
 
   void make(plan::FitCandidate& candidate) {
-    say(options_.json, "trying " + candidate.layout() + " with " + lanes_text(candidate.lanes) +
-                           ", recompute " + candidate.recompute + ", batch.micro " +
-                           std::to_string(candidate.micro) + " ...");
+    say(options_.json, "trying " + candidate.layout() + " with " +
+                           counted(candidate.lanes, "lane") + ", recompute " + candidate.recompute +
+                           ", batch.micro " + std::to_string(candidate.micro) + " ...");
     const std::string name = "trial-" + std::to_string(++count_), log = name + ".log";
     const int code = runs_.run(words_of(candidate, folder().file(name)), log);
     if (code == 0) return read(candidate, folder().file(name + "/events.jsonl"));
@@ -149,9 +146,9 @@ std::string rate_note(double flop_rate, int threads) {
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "Times are predicted from the model's matrix products at %.0f GFLOP/s (measured, %d "
-      "thread%s), plus communication.\n",
-      flop_rate * 1e-9, threads, threads == 1 ? "" : "s");
+      "Times are predicted from the model's matrix products at %.0f GFLOP/s (measured, %s), plus "
+      "communication.\n",
+      flop_rate * 1e-9, counted(threads, "thread").c_str());
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/trained_model.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/generate.h"
 
@@ -56,8 +57,10 @@ void add_generate(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}))
       ->capture_default_str();
   command->add_option("--temperature", options->generate.temperature, "0 = the likeliest byte")
+      ->check(command::at_least(0))
       ->capture_default_str();
   command->add_option("--top-k", options->generate.top_k, "Only the k likeliest bytes; 0 = all")
+      ->check(command::at_least(0))
       ->capture_default_str();
   command->add_option("--seed", options->generate.seed, "The same seed, the same text")
       ->capture_default_str();

@@ -1,14 +1,14 @@
-// trireme inspect: the tensors of a run's newest checkpoint, or one hash over them.
+// trireme inspect: the tensors of the newest checkpoint, or one hash over them.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "trireme/base/weights_hash.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/model_file.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/observe/events.h"
-#include "trireme/observe/progress.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -43,31 +43,35 @@ void print_table(const format::SafetensorsFile& file, bool json) {
     for (const std::int64_t dim : tensor.shape) count *= dim;
     elements += count;
     bytes += static_cast<std::int64_t>(tensor.bytes.size());
-    const std::string type(name_of(tensor.dtype)), shape = shape_text(tensor.shape);
+    const std::string type(name_of(tensor.dtype));
     if (json) {
       observe::Event event("tensor");
       event.set("name", tensor.name)
           .set("dtype", type)
-          .set("shape", shape)
+          .set("shape", tensor.shape)
           .set("bytes", static_cast<long>(tensor.bytes.size()));
       std::printf("%s\n", event.line().c_str());
     } else {
-      std::printf("%-40s %-5s %-18s %12s\n", tensor.name.c_str(), type.c_str(), shape.c_str(),
-                  observe::grouped(static_cast<long>(tensor.bytes.size())).c_str());
+      std::printf("%-40s %-5s %-18s %12s\n", tensor.name.c_str(), type.c_str(),
+                  shape_text(tensor.shape).c_str(),
+                  grouped(static_cast<long>(tensor.bytes.size())).c_str());
     }
   }
   if (json) return;
-  std::printf("%zu tensors, %s parameters, %s in %s\n", file.tensors().size(),
-              observe::grouped(elements).c_str(),
-              observe::bytes_text(static_cast<double>(bytes)).c_str(), file.path().c_str());
+  std::printf("%s, %s, %s in %s\n",
+              counted(static_cast<std::int64_t>(file.tensors().size()), "tensor").c_str(),
+              counted(elements, "parameter").c_str(),
+              bytes_text(static_cast<double>(bytes)).c_str(), file.path().c_str());
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("inspect", "Tensors of a run's newest checkpoint");
-  command->add_option("RUN", options->run, "Folder that train printed, or a .safetensors file")
+  CLI::App* command = app.add_subcommand("inspect", "Tensors of the newest checkpoint");
+  command
+      ->add_option("RUN", options->run,
+                   "Folder that train printed, a Checkpointer's folder, or a .safetensors file")
       ->required();
   command->add_flag("--hash", options->hash,
                     "One SHA-256 over all weights: name, type, shape, bytes, in name order");

@@ -4,24 +4,26 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/folder.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/command/checkpoints.h"
 
 namespace trireme {
 inline namespace v0 {
 namespace cli {
 
 std::string model_file(const std::string& place) {
-  if (std::filesystem::is_regular_file(place)) return place;
-  const train::RunFolder run = train::RunFolder::existing(place);
-  const checkpoint::CheckpointFolder checkpoints(checkpoint::local_storage(), run.checkpoint());
-  const std::vector<std::int64_t> steps = checkpoints.steps();
-  if (steps.empty()) {
-    throw ConfigError(
-        run.path() + " holds no checkpoint",
-        {.operation = "inspect", .advice = "Train it first, or to its first checkpoint."});
+  std::error_code missing;
+  if (std::filesystem::is_regular_file(place, missing)) return place;
+  const auto found = command::find_checkpoint(place);
+  if (!found) {
+    const bool there = std::filesystem::exists(place, missing);
+    throw ConfigError(there ? place + " holds no checkpoint" : "there is no " + place,
+                      {.operation = "inspect",
+                       .advice = there ? "Train it first, or to its first checkpoint."
+                                       : "Name a run's folder, a Checkpointer's, one of its "
+                                         "step-... folders or a .safetensors file."});
   }
-  checkpoints.verify(steps.back());
-  return checkpoints.path_of(steps.back()) + "/" + checkpoint::kModelFile;
+  checkpoint::CheckpointFolder(checkpoint::local_storage(), found->directory).verify(found->step);
+  return found->model();
 }
 
 }  // namespace cli

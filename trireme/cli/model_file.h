@@ -1,4 +1,4 @@
-// Where a run's weights are: the newest checkpoint's model.safetensors, verified.
+// Where weights are: the newest checkpoint's model.safetensors, verified.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// `place` is a run's folder or a .safetensors file. Throws ConfigError where it is neither,
-/// CheckpointError where the checkpoint is damaged.
+/// `place` is a run's folder, a Checkpointer's, a checkpoint's own or a .safetensors file. Throws
+/// ConfigError where it is none, CheckpointError where the checkpoint is damaged.
 std::string model_file(const std::string& place);
 
 }  // namespace cli

@@ -23,7 +23,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("plan", "Say what a training job takes; starts nothing");
-  add_training_options(*command, options->job);
+  add_training_options(*command, invocation, options->job);
   command->add_flag("--fit", options->fit,
                     "As train --fit, by prediction alone: what fits into the memory that is there");
   command->add_option("--graph", options->graph,

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,9 @@
 #include "trireme/cli/start_ranks.h"
 #include "trireme/cli/training_job.h"
 #include "trireme/command/files.h"
+#include "trireme/command/opening.h"
 #include "trireme/observe/events.h"
+#include "trireme/observe/terminal.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
@@ -76,12 +79,13 @@ void check_writable(const std::string& path) {
 }
 
 void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
-              bool writes_text, int code) {
-  if (code == 0 && !writes_text) {
+              const TrainingJob& job, int code) {
+  if (code == 0 && !job.writes_text) {
     say(options.json, "next: " + invocation.program() + " eval " + folder);
   } else if (code == 0) {
-    say(options.json,
-        "next: " + invocation.program() + " generate " + folder + " --prompt \"template <class\"");
+    const std::string opening = command::usual_opening(job.corpus->train());
+    say(options.json, "next: " + invocation.program() + " generate " + folder +
+                          (opening.empty() ? "" : " --prompt \"" + opening + "\""));
   } else if (code == 130 || code == 143) {
     say(options.json,
         "next: " + invocation.program() + " train --resume " + folder +
@@ -119,6 +123,17 @@ void check_transport(const TrainingJob& job, const launch::RankEnvironment& plac
   throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
                         " started " + std::to_string(place.size),
                     {.operation = "config", .advice = "Start it without " + place.launcher + "."});
+}
+
+// Operations of a step, over the products that the job's cores compute at a time. Ranks of one host
+// share what this process may use; those of a launcher are taken to have as much each.
+double flops_of(const plan::TrainingPlan& plan, bool own_ranks) {
+  const plan::Job& job = plan.job;
+  if (job.simulated) return 0;
+  const int cores = std::max(1, job.usable_cores / job.kernel_threads);
+  const int products =
+      own_ranks ? std::min(job.ranks * plan.lanes, cores) : job.ranks * std::min(plan.lanes, cores);
+  return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products;
 }
 
 // A job that takes more than memory.limit or than this host has is not started; what would fit is
@@ -217,8 +232,9 @@ int train_command(Options options, const Invocation& invocation) {
       .resume = claim.resumes(),
       .json = options.json,
       .trial = options.trial,
-      .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
+      .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
       .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
+      .flops = flops_of(job.plan, !launcher.has_value()),
       .corpus = job.corpus->descriptor(),
       .lock = claim.lock_descriptor()};
   const auto run = [&] {
@@ -229,7 +245,7 @@ int train_command(Options options, const Invocation& invocation) {
   const int code = run();
   if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
     draw_passes(job.plan.job, folder, options.json);
-  say_next(options, invocation, folder.path(), job.writes_text, code);
+  say_next(options, invocation, folder.path(), job, code);
   return code;
 }
 
@@ -238,7 +254,7 @@ int train_command(Options options, const Invocation& invocation) {
 void add_train(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "Train a model on N ranks of this host");
-  add_training_options(*command, options->job);
+  add_training_options(*command, invocation, options->job);
   command->add_option("--out", options->out,
                       "Folder of the run, new or empty (default: the next free runs/NAME)");
   command->add_option("--resume", options->resume,

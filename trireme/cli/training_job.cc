@@ -19,21 +19,27 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-void add_training_options(CLI::App& command, TrainingJobOptions& options) {
+void add_training_options(CLI::App& command, Invocation& invocation, TrainingJobOptions& options) {
+  const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
+  const auto choices = [&](const char* key) { return schema.find(key)->choices; };
   command.add_option("CONFIG", options.config,
                      "Configuration (TOML), such as configs/gpt-nano.toml");
-  command.add_option("--ranks", options.ranks, "Processes to train on")->capture_default_str();
-  command.add_option("--transport", options.transport,
-                     "comm.transport: auto | shm | tcp | mixed | mpi | sim");
-  command.add_option(
+  command.add_option(command::kRanksOption, options.ranks, "Processes to train on")
+      ->capture_default_str();
+  invocation.words[command.add_option("--transport", options.transport,
+                                      "comm.transport: auto | shm | tcp | mixed | mpi | sim")] =
+      choices("comm.transport");
+  invocation.words[command.add_option(
       "--algorithm", options.algorithm,
       "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | double_tree | "
-      "halving_doubling | hierarchical | mpi-native");
+      "halving_doubling | hierarchical | mpi-native")] = choices("comm.algorithm");
   command.add_option("--link", options.link,
                      "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
   command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");
-  command.add_option("--set", options.set, "key=value, as often as wanted")
-      ->allow_extra_args(false);
+  std::vector<std::string>& keys =
+      invocation.words[command.add_option("--set", options.set, "key=value, as often as wanted")
+                           ->allow_extra_args(false)];
+  for (const config::Key& key : schema.keys()) keys.push_back(key.name + "=");
 }
 
 namespace {

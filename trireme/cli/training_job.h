@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/cli/command.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
 #include "trireme/train/schema.h"
-
-namespace CLI {
-class App;
-}
 
 namespace trireme {
 inline namespace v0 {
@@ -28,7 +25,7 @@ struct TrainingJobOptions {
   std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };
-void add_training_options(CLI::App& command, TrainingJobOptions& options);
+void add_training_options(CLI::App& command, Invocation& invocation, TrainingJobOptions& options);
 
 struct TrainingJob {
   config::Config config;

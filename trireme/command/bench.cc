@@ -19,6 +19,8 @@
 #include "trireme/comm/registry.h"
 #include "trireme/command/bench_report.h"
 #include "trireme/command/command.h"
+#include "trireme/command/names.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/environment.h"
 #include "trireme/launch/launch.h"
@@ -267,22 +269,25 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   bench->require_subcommand(1);
   add_bench_scale(*bench, invocation);
   CLI::App* command = bench->add_subcommand("comm", "Latency and bandwidth of collectives");
-  command->add_option("COLLECTIVE", options->collectives, "all-reduce, broadcast, ...")
-      ->capture_default_str();
-  command->add_option("--ranks", options->ranks, "Processes to start; under a launcher: all of it")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  invocation
+      .words[command->add_option("COLLECTIVE", options->collectives, "all-reduce, broadcast, ...")
+                 ->capture_default_str()] = collective_names();
   command
-      ->add_option("--transport", options->transport, "shm, tcp, mixed, mpi (under mpirun) or sim")
+      ->add_option(kRanksOption, options->ranks, "Processes to start; under a launcher: all of it")
+      ->check(between(1, 4096))
       ->capture_default_str();
+  invocation.words[command
+                       ->add_option("--transport", options->transport,
+                                    "shm, tcp, mixed, mpi (under mpirun) or sim")
+                       ->capture_default_str()] = {"auto", "shm", "tcp", "mixed", "mpi", "sim"};
   command->add_option("--link", options->link,
                       "A simulated network of such links: 25us,1GB/s (and --transport sim)");
-  command->add_option("--algorithm", options->algorithm, "Default: its own choice")
-      ->capture_default_str();
+  invocation.words[command->add_option("--algorithm", options->algorithm, "Default: its own choice")
+                       ->capture_default_str()] = algorithm_names();
   command->add_option("--sizes", options->size_texts,
                       "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
   command->add_option("--seconds", options->seconds, "Spent on each size")
-      ->check(CLI::Range(1e-6, 3600.0))
+      ->check(between(1e-6, 3600))
       ->capture_default_str();
   command->add_flag("--heap", options->heap, "Ordinary memory instead of arenas");
   CLI::Option* tune = command->add_flag("--tune", options->tune,

@@ -4,17 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trireme/base/words.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace command {
 namespace {
-
-std::string text_of_time(double seconds) {
-  char text[32];
-  const bool small = seconds < 1e-3;
-  std::snprintf(text, sizeof text, small ? "%.2f us" : "%.2f ms", seconds * (small ? 1e6 : 1e3));
-  return text;
-}
 
 double rate_of(const comm::Measured& one) {
   return one.seconds > 0 ? double(one.bytes) / one.seconds / 1e9 : 0;
@@ -37,13 +32,6 @@ void print_json(const comm::Communicator& world, std::string_view collective,
 
 }  // namespace
 
-std::string text_of_bytes(std::size_t bytes) {
-  for (const auto& [unit, word] : {std::pair(std::size_t{1} << 20, "MiB"), {1u << 10, "KiB"}}) {
-    if (bytes >= unit && bytes % unit == 0) return std::to_string(bytes / unit) + " " + word;
-  }
-  return std::to_string(bytes) + " B";
-}
-
 void print_figures(const comm::Communicator& world, std::string_view collective,
                    const std::vector<comm::Measured>& figures, const BenchReport& report) {
   if (!report.json) {
@@ -58,8 +46,8 @@ void print_figures(const comm::Communicator& world, std::string_view collective,
     if (report.json) {
       print_json(world, collective, one, report);
     } else {
-      std::printf("%12s %12s %10.3f\n", text_of_bytes(one.bytes).c_str(),
-                  text_of_time(one.seconds).c_str(), rate_of(one));
+      std::printf("%12s %12s %10.3f\n", size_text(one.bytes).c_str(),
+                  duration_text(one.seconds).c_str(), rate_of(one));
     }
   }
   std::fflush(stdout);
@@ -73,7 +61,7 @@ void print_choices(const comm::Communicator& world, const std::vector<std::size_
       const nlohmann::json line = {{"event", "choice"}, {"bytes", bytes}, {"why", why}};
       std::printf("%s\n", line.dump().c_str());
     } else {
-      std::printf("%12s  %s\n", text_of_bytes(bytes).c_str(), why.c_str());
+      std::printf("%12s  %s\n", size_text(bytes).c_str(), why.c_str());
     }
   }
   std::fflush(stdout);

@@ -19,8 +19,6 @@ struct BenchReport {
   bool arena = true, json = false;
 };
 
-/// "64 KiB"
-std::string text_of_bytes(std::size_t bytes);
 void print_figures(const comm::Communicator& world, std::string_view collective,
                    const std::vector<comm::Measured>& figures, const BenchReport& report);
 /// Which all-reduce `auto` takes at each size, and why.

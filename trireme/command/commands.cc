@@ -16,28 +16,12 @@ const std::vector<AddCommand> kCommands = {add_show, add_verify, add_bench, add_
                                            add_compare};
 
 void add_missing(CLI::App& app, Invocation& invocation) {
-  for (const std::string name : {"train", "plan", "eval", "generate", "inspect", "doctor"}) {
-    CLI::App* missing = app.add_subcommand(name)->group("")->allow_extras();
-    missing->set_help_flag();
-    missing->callback([name, &invocation] {
-      invocation.action = [name]() -> int {
-        throw ConfigError("this trireme was built without LibTorch, which " + name + " needs",
-                          {.operation = name, .advice = "Build it with `make build`."});
-      };
-    });
-  }
-  // Below a command that is here.
-  CLI::App* show = app.get_subcommand("show");
-  for (const std::string name : {"zero3", "overlap", "zero1", "tensor", "context", "expert"}) {
-    CLI::App* missing = show->add_subcommand(name)->group("")->allow_extras();
-    missing->set_help_flag();
-    missing->callback([name, &invocation] {
-      invocation.action = [name]() -> int {
-        throw ConfigError("this trireme was built without LibTorch, which show " + name + " needs",
-                          {.operation = "show", .advice = "Build it with `make build`."});
-      };
-    });
-  }
+  const std::string why = "is not in a trireme that was built without LibTorch";
+  const std::string advice = "Build it with `make build`.";
+  for (const char* name : {"train", "plan", "eval", "generate", "inspect", "doctor"})
+    add_absent(app, invocation, name, why, advice);
+  for (const char* name : {"zero3", "overlap", "zero1", "tensor", "context", "expert"})
+    add_absent(*app.get_subcommand("show"), invocation, name, why, advice);
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,7 +18,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/line_plot.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/base/words.h"
+#include "trireme/command/checkpoints.h"
 #include "trireme/command/command.h"
+#include "trireme/command/files.h"
+#include "trireme/format/safetensors.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -36,9 +43,10 @@ void flatten(const toml::table& table, const std::string& prefix,
     if (const auto* inner = node.as_table()) {
       flatten(*inner, name + ".", keys);
     } else {
+      const auto number = node.value_exact<double>();  // the stream writes 0.0030000000000000001
       std::ostringstream text;
-      node.visit([&](const auto& value) { text << value; });
-      keys[name] = text.str();
+      if (!number) node.visit([&](const auto& value) { text << value; });
+      keys[name] = number ? number_text(*number) : text.str();
     }
   }
 }
@@ -57,7 +65,8 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-void read_events(const std::string& path, ComparedRun& run) {
+// Those of steps up to `last`.
+void read_events(const std::string& path, double last, ComparedRun& run) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
@@ -65,27 +74,22 @@ void read_events(const std::string& path, ComparedRun& run) {
       run.loss_unit = event["loss_unit"];
     if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
     const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
+    if (point.first > last) continue;
     const std::string kind = event.value("event", "");
     if (kind == "validation") run.validation.push_back(point);
     if (kind != "step") continue;
     run.training.push_back(point);
     run.step_seconds.push_back(event.value("step_seconds", 0.0));
-    run.per_second.push_back(
-        event.value("tokens_per_second", event.value("samples_per_second", 0.0)));
+    if (event.contains("samples_per_second")) run.items = "samples";
+    run.per_second.push_back(event.value(run.items + "_per_second", 0.0));
     run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
   }
-  if (run.training.empty()) {
-    const bool there = std::filesystem::exists(path);
-    throw ConfigError(there ? path + " holds no step with a loss" : "there is no " + path,
-                      {.operation = "compare",
-                       .advice = there ? "Let the run take a step first; a loop with DataParallel "
-                                         "tells its loss by parallel.backward(loss)."
-                                       : "Name the folder of a run, as train prints it."});
-  }
+  if (!run.training.empty()) run.steps = static_cast<std::int64_t>(run.training.back().first);
 }
 
 // The mean loss of the last tenth of the steps: single steps are noise.
-double last_loss(const ComparedRun& run) {
+std::optional<double> last_loss(const ComparedRun& run) {
+  if (run.training.empty()) return std::nullopt;
   const std::size_t count = std::max<std::size_t>(run.training.size() / 10, 1);
   double sum = 0;
   for (std::size_t i = run.training.size() - count; i < run.training.size(); ++i)
@@ -93,22 +97,56 @@ double last_loss(const ComparedRun& run) {
   return sum / static_cast<double>(count);
 }
 
-void print(const std::vector<ComparedRun>& runs, const std::string& svg) {
+std::optional<double> last_validation(const ComparedRun& run) {
+  if (run.validation.empty()) return std::nullopt;
+  return run.validation.back().second;
+}
+
+std::string fixed(std::optional<double> value, const char* format) {
+  char text[64];
+  if (value) std::snprintf(text, sizeof text, format, *value);
+  return value ? text : "-";
+}
+
+std::string hash_of(const ComparedRun& run) {
+  return weights_hash(format::SafetensorsFile(run.model).tensors());
+}
+
+// Runs without curves have their weights alone.
+bool compares_weights(const std::vector<ComparedRun>& runs) {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const ComparedRun& run) { return run.training.empty(); });
+}
+
+void print_weights(const std::vector<ComparedRun>& runs, int width) {
+  std::printf("\nweights of the newest checkpoints (SHA-256, as `inspect --hash` has it)\n");
+  std::set<std::string> hashes;
+  for (const ComparedRun& run : runs) {
+    const std::string hash = run.model.empty() ? "-" : hash_of(run);
+    hashes.insert(hash);
+    std::printf("  %-*s  %s\n", width, run.name.c_str(), hash.c_str());
+  }
+  if (runs.size() > 1)
+    std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
+}
+
+void print(const std::vector<ComparedRun>& runs) {
   std::size_t wide = 3;
   for (const ComparedRun& run : runs) wide = std::max(wide, run.name.size());
   const int width = static_cast<int>(wide);
   std::printf("%-*s  %8s  %10s  %10s  %10s  %10s  %7s\n", width, "run", "steps", "loss",
-              "validation", "s a step", "items/s", "speed");
+              "validation", "a step", "items/s", "speed");
   const double first = median(runs[0].per_second).value_or(0);
   for (const ComparedRun& run : runs) {
-    const double speed = median(run.per_second).value_or(0);
-    std::printf("%-*s  %8.0f  %10.4f  ", width, run.name.c_str(), run.training.back().first,
-                last_loss(run));
-    run.validation.empty() ? std::printf("%10s", "-")
-                           : std::printf("%10.4f", run.validation.back().second);
-    std::printf("  %10.4f  %10.0f  ", median(run.step_seconds).value_or(0), speed);
-    first > 0 ? std::printf("%6.2fx\n", speed / first) : std::printf("%7s\n", "-");
+    const auto speed = median(run.per_second), step = median(run.step_seconds);
+    const auto share = speed && first > 0 ? std::optional(*speed / first) : std::nullopt;
+    std::printf("%-*s  %8s  %10s  %10s  %10s  %10s  %7s\n", width, run.name.c_str(),
+                grouped(run.steps).c_str(), fixed(last_loss(run), "%.4f").c_str(),
+                fixed(last_validation(run), "%.4f").c_str(),
+                step ? duration_text(*step).c_str() : "-",
+                speed ? grouped(std::lround(*speed)).c_str() : "-", fixed(share, "%.2fx").c_str());
   }
+  if (compares_weights(runs)) print_weights(runs, width);
   const auto keys = differing_keys(runs);
   std::printf(keys.empty() ? "\nno key differs\n" : "\nkeys that differ\n");
   for (const auto& [key, values] : keys) {
@@ -116,20 +154,22 @@ void print(const std::vector<ComparedRun>& runs, const std::string& svg) {
     for (std::size_t i = 0; i < runs.size(); ++i)
       std::printf("    %-*s  %s\n", width, runs[i].name.c_str(), values[i].c_str());
   }
-  std::printf("\nthe curves are in %s\n", svg.c_str());
 }
 
 void print_json(const std::vector<ComparedRun>& runs) {
   const auto keys = differing_keys(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const ComparedRun& run = runs[i];
-    nlohmann::ordered_json event = {{"event", "compare"},
-                                    {"run", run.folder},
-                                    {"steps", static_cast<long>(run.training.back().first)},
-                                    {"loss", last_loss(run)}};
-    if (!run.validation.empty()) event["validation_loss"] = run.validation.back().second;
-    event["step_seconds"] = median(run.step_seconds).value_or(0);
-    event["tokens_per_second"] = median(run.per_second).value_or(0);
+    nlohmann::ordered_json event = {
+        {"event", "compare"}, {"run", run.folder}, {"steps", run.steps}};
+    const auto set = [&](const std::string& name, std::optional<double> value) {
+      if (value) event[name] = *value;
+    };
+    set("loss", last_loss(run));
+    set("validation_loss", last_validation(run));
+    set("step_seconds", median(run.step_seconds));
+    set(run.items + "_per_second", median(run.per_second));
+    if (compares_weights(runs) && !run.model.empty()) event["weights_sha256"] = hash_of(run);
     event["differing"] = nlohmann::ordered_json::object();
     for (const auto& [key, values] : keys) event["differing"][key] = values[i];
     std::printf("%s\n", event.dump().c_str());
@@ -139,14 +179,22 @@ void print_json(const std::vector<ComparedRun>& runs) {
 int compare_command(const Options& options) {
   std::vector<ComparedRun> runs;
   for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
-  std::ofstream file(options.svg, std::ios::trunc);
-  if (!(file << overlaid(runs)) || !file.flush()) {
-    throw ResourceError(
-        "cannot write " + options.svg,
-        {.operation = "compare", .advice = "Give --svg a path in a folder that is there."});
-  }
-  options.json ? print_json(runs) : print(runs, options.svg);
+  const bool curves = std::any_of(runs.begin(), runs.end(),
+                                  [](const ComparedRun& run) { return !run.training.empty(); });
+  if (curves) write_file(options.svg, overlaid(runs), "compare");
+  options.json ? print_json(runs) : print(runs);
+  if (curves) say(options.json, "\nthe curves are in " + options.svg);
   return 0;
+}
+
+// Where a run's events and configuration lie: beside its checkpoints, or above them.
+std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
+  namespace fs = std::filesystem;
+  if (!checkpoint || fs::exists(folder + "/events.jsonl")) return folder;
+  const fs::path directory = fs::path(checkpoint->directory).lexically_normal();
+  for (const fs::path& home : {directory, fs::absolute(directory).parent_path()})
+    if (fs::exists(home / "events.jsonl")) return home.string();
+  return folder;
 }
 
 }  // namespace
@@ -157,8 +205,23 @@ ComparedRun read_run(const std::string& folder) {
   if (!path.has_filename()) path = path.parent_path();
   run.folder = folder;
   run.name = path.filename().string();
-  run.keys = read_keys(folder + "/config.toml");
-  read_events(folder + "/events.jsonl", run);
+  const auto checkpoint = find_checkpoint(folder);
+  const std::string home = home_of(folder, checkpoint);
+  run.keys = read_keys(home + "/config.toml");
+  const bool cut = checkpoint && checkpoint->named;
+  read_events(home + "/events.jsonl",
+              cut ? static_cast<double>(checkpoint->step) : std::numeric_limits<double>::max(),
+              run);
+  if (checkpoint) run.model = checkpoint->model();
+  if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
+  if (run.training.empty() && !checkpoint) {
+    const bool there = std::filesystem::exists(folder);
+    throw ConfigError(
+        there ? folder + " holds neither a step's event nor a checkpoint" : "there is no " + folder,
+        {.operation = "compare",
+         .advice = "Name the folder of a run, as train prints it, of a Log or of a "
+                   "Checkpointer."});
+  }
   return run;
 }
 
@@ -211,6 +274,7 @@ std::string overlaid(const std::vector<ComparedRun>& runs) {
                 .x_label = "step",
                 .y_label = unit.empty() ? "loss" : "loss (" + unit + ")"};
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].training.empty()) continue;
     const std::string color = kColors[i % kColors.size()];
     plot.curves.push_back({.name = runs[i].name,
                            .points = averaged(runs[i].training, kPoints),
@@ -230,7 +294,7 @@ void add_compare(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("compare", "Runs side by side: loss, speed, differing keys, curves");
-  command->add_option("RUN", options->runs, "Folders of runs, as train prints them")
+  command->add_option("RUN", options->runs, "Folders of runs, Logs or Checkpointers")
       ->required()
       ->expected(1, 64);
   command->add_option("--svg", options->svg, "Where the curves are drawn")->capture_default_str();

@@ -57,6 +57,7 @@ TEST_F(Compare, ReadsTheLogOfALoopOfOnesOwn) {
   const ComparedRun run = read_run(folder);
   EXPECT_TRUE(run.keys.empty());
   EXPECT_EQ(median(run.per_second), 10);
+  EXPECT_EQ(run.items, "samples");
 }
 
 TEST_F(Compare, NamesTheKeysThatDiffer) {
@@ -82,6 +83,45 @@ TEST_F(Compare, AxisHasTheUnitThatTheRunsAgreeOn) {
   EXPECT_NE(overlaid({silent, bytes}).find(">loss (nats a byte)<"), std::string::npos);
   EXPECT_NE(overlaid({bytes, images}).find(">loss<"), std::string::npos);
   EXPECT_NE(overlaid({silent}).find(">loss<"), std::string::npos);
+}
+
+TEST_F(Compare, WritesNumbersForPeople) {
+  const ComparedRun run = read_run(write("a",
+                                         "[train]\nlearning_rate = 0.003\nsteps = 3\n"
+                                         "clip = 1.0\nname = \"x\"\n",
+                                         kEvents));
+  EXPECT_EQ(run.keys.at("train.learning_rate"), "0.003");
+  EXPECT_EQ(run.keys.at("train.steps"), "3");
+  EXPECT_EQ(run.keys.at("train.clip"), "1");
+}
+
+// A Checkpointer's folder: steps, and nothing but weights to compare.
+TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
+  for (const char* step : {"step-00000002", "step-00000010"}) {
+    fs::create_directories(root_ / "own" / step);
+    std::ofstream(root_ / "own" / step / "manifest.json") << "{}";
+  }
+  fs::create_directories(root_ / "own/step-00000011");  // torn: it has no manifest
+  const ComparedRun run = read_run((root_ / "own").string());
+  EXPECT_EQ(run.steps, 10);
+  EXPECT_TRUE(run.training.empty());
+  EXPECT_EQ(run.model, (root_ / "own/step-00000010/model.safetensors").string());
+  EXPECT_EQ(read_run((root_ / "own/step-00000002/").string()).steps, 2);
+  EXPECT_EQ(overlaid({run}).find(">own<"), std::string::npos);
+}
+
+// A run's checkpoint has the run's curves up to its step, and its configuration.
+TEST_F(Compare, FindsTheRunOfACheckpoint) {
+  const std::string folder = write("run", "[train]\nsteps = 3\n", kEvents);
+  const fs::path step = fs::path(folder) / "checkpoint/step-00000002";
+  fs::create_directories(step);
+  std::ofstream(step / "manifest.json") << "{}";
+  EXPECT_EQ(read_run(folder).steps, 3);
+  EXPECT_EQ(read_run(folder + "/checkpoint").training.size(), 3u);
+  const ComparedRun cut = read_run(step.string());
+  EXPECT_EQ(cut.steps, 2);
+  EXPECT_EQ(cut.training.size(), 2u);
+  EXPECT_EQ(cut.keys.at("train.steps"), "3");
 }
 
 TEST_F(Compare, RefusesWhatIsNoRun) {

@@ -3,8 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "trireme/command/command.h"
+#include "trireme/command/option_checks.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -30,17 +33,27 @@ int launch_command(Options options) {
 void add_launch(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("launch", "Start N ranks of any program on this host");
-  command->add_option("-n,--np", options->launch.ranks, "Processes to start")
+  command->add_option(kRanksOption, options->launch.ranks, "Processes to start")
       ->required()
       ->check(CLI::Range(1, 65'536));
   command->add_option("--log-dir", options->launch.log_dir, "Folder: one rank-K.log per rank");
-  command->add_option("--only-rank", options->only_rank, "Print this rank's lines only");
-  command->add_option("--bind", options->bind, "Cores that a rank may run on")
-      ->check(CLI::IsMember({"core", "numa", "none"}))
-      ->capture_default_str();
+  command->add_option("--only-rank", options->only_rank, "Print this rank's lines only")
+      ->check(at_least(0));
+  const std::vector<std::string> binds = {"core", "numa", "none"};
+  invocation.words[command->add_option("--bind", options->bind, "Cores that a rank may run on")
+                       ->check(one_of(binds))
+                       ->capture_default_str()] = binds;
   command->add_option("PROGRAM", options->launch.command, "-- program and its arguments")
       ->required();
   command->footer("Example:\n  trireme launch -n 2 -- echo hello");
+  // "launch -n 2 b/mnist --epochs 3": the program's own options.
+  invocation.unexpected[command] = [options, &invocation](const std::string& argument) {
+    if (options->launch.command.empty()) return std::string();
+    return argument +
+           " is no option of launch. Write -- before the program and its own options: `" +
+           invocation.program() + " launch -n " + std::to_string(options->launch.ranks) + " -- " +
+           options->launch.command.front() + " " + argument + "`";
+  };
   command->callback([options, &invocation] {
     invocation.action = [options] { return launch_command(*options); };
   });

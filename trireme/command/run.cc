@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/nearest.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/command/command.h"
 #include "trireme/command/parse.h"
@@ -17,10 +18,14 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-// As MPI's launchers do, `launch` takes -np for -n; CLI11 would read it as -n p.
+// As MPI's launchers do, commands take -np for -n; CLI11 would read it as -n p. "help train" is
+// "train --help".
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(1, argc), argv + argc);
-  if (arguments.empty() || arguments.front() != "launch") return arguments;
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.push_back("--help");
+  }
   for (std::string& argument : arguments) {
     if (argument == "--") break;
     if (argument == "-np") argument = "-n";
@@ -28,17 +33,66 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
   return arguments;
 }
 
-// A usage error is one sentence and the way to the help, not CLI11's own page.
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string command = app.get_name();
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands().front();
-    command += " " + at->get_name();
+std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
+}
+
+// What an argument that no command knows was perhaps meant to be. `line`: as far as it is known.
+std::string unexpected(const CLI::App& command, const std::string& line,
+                       const std::string& argument, const Invocation& invocation) {
+  if (const auto own = invocation.unexpected.find(&command); own != invocation.unexpected.end())
+    if (const std::string text = own->second(argument); !text.empty()) return text;
+  std::vector<std::string> candidates;
+  const bool option = argument.starts_with('-');
+  if (option) {
+    for (const CLI::Option* one : command.get_options())
+      for (const std::string& name : one->get_lnames()) candidates.push_back("--" + name);
+  } else {
+    for (const CLI::App* one : visible_commands(command)) candidates.push_back(one->get_name());
   }
+  const std::string meant = nearest(argument.substr(0, argument.find('=')), candidates);
+  if (!option && candidates.empty()) return line + " does not take " + argument;
+  return line + " has no " + (option ? "option " : "command ") + argument +
+         (meant.empty() ? "" : "; did you mean " + meant + "?");
+}
+
+// A program that is called without a command says in a few lines what it has.
+int overview(const CLI::App& app, const std::string& line) {
+  std::string text = app.get_description() + "\n\n";
+  std::size_t wide = 0;
+  for (const CLI::App* one : visible_commands(app)) wide = std::max(wide, one->get_name().size());
+  for (const CLI::App* one : visible_commands(app)) {
+    std::string name = one->get_name();
+    name.resize(wide, ' ');
+    text += "  " + line + " " + name + "  " + one->get_description() + "\n";
+  }
+  if (app.get_parent() == nullptr) text += "\n" + app.get_footer() + "\n";
+  std::fprintf(stderr, "%s\n`%s COMMAND --help` says what a command takes.\n", text.c_str(),
+               line.c_str());
+  return static_cast<int>(ExitCode::Usage);
+}
+
+// A usage error is one sentence and the way to the help, not CLI11's own page.
+int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocation& invocation) {
+  // The command that got what it does not know, else the last one that was named.
+  const CLI::App* command = &app;
+  std::string line = app.get_name();
+  while (command->remaining().empty() && !command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    line += " " + command->get_name();
+  }
+  const std::vector<std::string> unknown = command->remaining();
+  const bool incomplete = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   std::string text = error.what();
+  if (!unknown.empty() && (incomplete || extra)) {
+    text = unexpected(*command, line, unknown.front(), invocation);
+  } else if (incomplete && command->get_require_subcommand_min() > 0) {
+    return overview(*command, line);
+  }
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
-  std::fprintf(stderr, "error: %s. `%s --help` shows what there is.\n", text.c_str(),
-               command.c_str());
+  std::fprintf(stderr, "error: %s%s `%s --help` shows what there is.\n", text.c_str(),
+               text.ends_with('?') ? "" : ".", line.c_str());
   return static_cast<int>(ExitCode::Usage);
 }
 
@@ -62,9 +116,22 @@ std::optional<int> parse(CLI::App& app, const Invocation& invocation) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
+    return usage_error(app, error, invocation);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+void add_absent(CLI::App& app, Invocation& invocation, const std::string& name,
+                const std::string& why, const std::string& advice) {
+  CLI::App* absent = app.add_subcommand(name)->group("")->allow_extras();
+  absent->set_help_flag();
+  absent->callback([=, &invocation] {
+    invocation.action = [=]() -> int {
+      throw ConfigError(name + " " + why, {.operation = name, .advice = advice});
+    };
+  });
 }
 
 void say(bool json, std::string_view text) {
@@ -82,6 +149,10 @@ int run(int argc, char** argv, const std::string& name, const std::string& about
     app.footer(footer);
     Invocation invocation{.argc = argc, .argv = argv, .action = nullptr};
     for (const AddCommand& add : commands) add(app, invocation);
+    add_completion(app, invocation);
+    for (const char* later : {"convert", "tokenize"})
+      add_absent(app, invocation, later, "is not in this version",
+                 "`" + name + " --help` lists the commands that are.");
     rename_examples(app, name);
     if (const std::optional<int> code = parse(app, invocation)) return *code;
     return invocation.action();

@@ -13,9 +13,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/line_plot.h"
+#include "trireme/base/words.h"
 #include "trireme/command/command.h"
 #include "trireme/command/compare.h"
 #include "trireme/command/files.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/command/own_run.h"
 #include "trireme/launch/environment.h"
 #include "trireme/plan/link.h"
@@ -38,10 +40,6 @@ struct Options {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "bench scale", .advice = advice});
-}
-
-std::string ranks_text(int ranks) {
-  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
 struct Run {
@@ -78,7 +76,7 @@ ComparedRun train(const Options& options, const Run& run, OwnRuns& runs) {
         read_file(runs.folder().file(log), "bench scale", "Set TMPDIR to one with room.").c_str(),
         stderr);
     refuse(
-        "training on " + ranks_text(run.ranks) + " ended with " + std::to_string(code) +
+        "training on " + counted(run.ranks, "rank") + " ended with " + std::to_string(code) +
             "; what it printed is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
   }
@@ -114,7 +112,7 @@ class Scale {
   std::int64_t whole(const char* key) const { return std::stoll(keys_.at(key)); }
 
   ScalePoint measured(const Run& run) {
-    say(true, ranks_text(run.ranks) + ", " + std::to_string(run.steps) + " steps" +
+    say(true, counted(run.ranks, "rank") + ", " + counted(run.steps, "step") +
                   (run.simulated ? " on the simulated network" : "") + " ...");
     const ComparedRun done = train(options_, run, runs_);
     keys_ = done.keys;
@@ -128,9 +126,9 @@ class Scale {
   void add(std::vector<ScalePoint>& points, bool weak, int ranks, bool simulated,
            const ScalePoint& one) {
     if (!weak && ranks > micro_batches_) {
-      left_out_.push_back(std::to_string(ranks) + " ranks have only " +
-                          std::to_string(micro_batches_) +
-                          " micro-batches to share (batch.global / batch.micro)");
+      left_out_.push_back(counted(ranks, "rank") + " have only " +
+                          counted(micro_batches_, "micro-batch", "micro-batches") +
+                          " to share (batch.global / batch.micro)");
       return;
     }
     ScalePoint point = one;
@@ -270,10 +268,10 @@ void add_bench_scale(CLI::App& bench, Invocation& invocation) {
       ->add_option("CONFIG", options->config, "Configuration (TOML), such as configs/gpt-nano.toml")
       ->required();
   command->add_option("--ranks", options->ranks, "Rank counts to run here")
-      ->check(CLI::Range(1, 256))
+      ->check(between(1, 256))
       ->capture_default_str();
   command->add_option("--simulate", options->simulate, "Rank counts to simulate; 0: none")
-      ->check(CLI::Range(0, 256))
+      ->check(between(0, 256))
       ->capture_default_str();
   command->add_option("--link", options->link, "The simulated network's links")
       ->capture_default_str();

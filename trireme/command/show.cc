@@ -9,6 +9,8 @@
 #include "trireme/comm/registry.h"
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
+#include "trireme/command/names.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
@@ -94,12 +96,17 @@ void add_show(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("show", "Draw a collective as it was recorded, or a pipeline schedule");
-  command->add_option("COLLECTIVE", options->collective, "all-reduce, broadcast, ...; none: list");
-  command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: list");
+  invocation.words[command->add_option("COLLECTIVE", options->collective,
+                                       "all-reduce, broadcast, ...; none: list")] =
+      collective_names();
+  invocation.words[command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: list")] =
+      algorithm_names();
   command->add_option("--ranks", options->ranks, "How many ranks")->capture_default_str();
   command->add_option("--root", options->root, "Of a broadcast and its like")
+      ->check(at_least(0))
       ->capture_default_str();
   command->add_option("--hosts", options->hosts, "On how many hosts the ranks lie")
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--link", options->link, "For the time: latency, rate[, rate of additions]")
       ->capture_default_str();

@@ -7,6 +7,7 @@
 
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/show/gossip.h"
 
@@ -63,11 +64,14 @@ void add_show_gossip(CLI::App& show, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       show.add_subcommand("gossip", "Draw ranks that average with their neighbours alone");
-  command->add_option("GRAPH", options->gossip.graph,
-                      "ring, exponential, one_peer or random; none: list");
+  invocation.words[command->add_option("GRAPH", options->gossip.graph,
+                                       "ring, exponential, one_peer or random; none: list")] =
+      plan::mixing_graphs();
   command->add_option("--ranks", options->gossip.ranks, "How many ranks")->capture_default_str();
-  command->add_option("--rounds", options->gossip.rounds,
-                      "How many (default: periods until all are near the mean)");
+  command
+      ->add_option("--rounds", options->gossip.rounds,
+                   "How many (default: periods until all are near the mean)")
+      ->check(at_least(0));
   command->add_option("--seed", options->gossip.seed, "Of a random graph")->capture_default_str();
   command->add_flag("--step", options->step, "Wait for Enter between the rounds");
   command->add_option("--svg", options->svg, "FILE: a picture instead");

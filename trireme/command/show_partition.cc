@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/plan/graph_text.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/schedule_check.h"
@@ -71,11 +72,14 @@ void add_show_partition(CLI::App& show, Invocation& invocation) {
       show.add_subcommand("partition", "Cut a graph of measured blocks into stages");
   command->add_option("FILE", options->file, "The graph: nodes with their costs, values")
       ->required();
-  command->add_option("--stages", options->stages, "Into how many")->capture_default_str();
+  command->add_option("--stages", options->stages, "Into how many")
+      ->check(at_least(1))
+      ->capture_default_str();
   command->add_option("--memory", options->memory, "Of a stage, at most: 8GB");
   command->add_option("--schedule", options->schedule,
                       "By which stages keep activations: 1f1b (default: of one micro-batch)");
   command->add_option("--microbatches", options->microbatches, "Of that schedule")
+      ->check(at_least(1))
       ->capture_default_str();
   command
       ->add_option("--slack", options->slack,

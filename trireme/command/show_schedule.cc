@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
+#include "trireme/command/names.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/drawn_schedule.h"
@@ -155,7 +156,8 @@ int show_schedule(const Options& options) {
 void add_show_schedule(CLI::App& show, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = show.add_subcommand("schedule", "Draw a pipeline schedule with its bubble");
-  command->add_option("NAME", options->name, "1f1b, ..., or a file of a schedule; none: list");
+  invocation.words[command->add_option(
+      "NAME", options->name, "1f1b, ..., or a file of a schedule; none: list")] = schedule_names();
   command->add_option("--stages", options->stages, "Into how many the model is cut (4)");
   command->add_option("--microbatches", options->microbatches, "In a batch (8)");
   command->add_option("--ranks", options->ranks,

@@ -10,6 +10,8 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 #include "trireme/command/command.h"
+#include "trireme/command/names.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 #include "trireme/show/verify.h"
@@ -121,14 +123,19 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("verify", "Check an algorithm: sum, bytes, uneven counts, deadlock");
-  command->add_option("COLLECTIVE", options->collective, "all-reduce, broadcast, ...")->required();
-  command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: all of them");
+  invocation
+      .words[command->add_option("COLLECTIVE", options->collective, "all-reduce, broadcast, ...")
+                 ->required()] = collective_names();
+  invocation
+      .words[command->add_option("ALGORITHM", options->algorithm, "ring, ...; none: all of them")] =
+      algorithm_names();
   command->add_option("--ranks", options->ranks, "How many ranks: 4, or 2..16")
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Runs over the simulated network, on all in turn")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--hosts", options->hosts, "On how many hosts the ranks lie: evenly, and not")
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON line per algorithm");
   command->footer("Example:\n  trireme verify all-reduce ring --ranks 2..16");

@@ -79,6 +79,7 @@ Event step_event(const StepFigures& figures) {
   set("input_seconds", figures.input_seconds);
   set("learning_rate", figures.learning_rate);
   set("gradient_norm", figures.gradient_norm);
+  set("model_flops_utilization", figures.model_flops_utilization);
   set("skipped_steps", figures.skipped_steps);
   set("noise_scale", figures.noise_scale);
   set("loss_scale", figures.loss_scale);

@@ -4,6 +4,7 @@
 // rank 0; not thread safe. Each line is written and flushed whole, so a reader may follow the file.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -19,7 +20,8 @@ namespace observe {
 /// An event as ordered fields; `line()` is its JSON text. Numbers that are not finite become null.
 class Event {
  public:
-  using Value = std::variant<bool, long, double, std::string>;
+  using Value = std::variant<bool, long, double, std::string, std::vector<std::int64_t>,
+                             std::vector<std::string>>;
   explicit Event(std::string_view kind);
   Event& set(std::string_view name, Value value);
   /// Every field of `other` except "event", with `prefix` before its name.
@@ -38,6 +40,8 @@ struct StepFigures {
   std::optional<double> items_per_second;                      // of `items`, over all ranks
   std::optional<double> communication_seconds, input_seconds;  // rank 0 was blocked on them
   std::optional<double> learning_rate, gradient_norm;
+  /// The model's operations over what the job's processors could do (MFU); recomputing counts not.
+  std::optional<double> model_flops_utilization = std::nullopt;
   std::optional<long> skipped_steps;  // left out so far; nullopt: none ever is
   std::optional<double> noise_scale;  // of the gradient, in items
   std::optional<double> loss_scale;   // of the next step, in fp16

@@ -1,19 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 
 namespace trireme {
 namespace {
@@ -37,23 +33,6 @@ class Folder {
  private:
   std::string path_;
 };
-
-// What a Progress writes, as one string.
-std::string shown(observe::ProgressOptions options,
-                  const std::function<void(observe::Progress&)>& act) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* stream = open_memstream(&text, &size);
-  options.stream = stream;
-  {
-    observe::Progress progress(options);
-    act(progress);
-  }
-  std::fclose(stream);
-  std::string out(text, size);
-  std::free(text);
-  return out;
-}
 
 observe::StepFigures figures(long step) {
   return {.step = step,
@@ -133,125 +112,19 @@ TEST(History, LinesOfAPersonDoNotEndARun) {
   EXPECT_EQ(observe::read_history(path).validation.size(), 0u);
 }
 
-TEST(Progress, PlainLinesAtRoundSteps) {
-  const std::string text = shown({.steps = 200}, [](observe::Progress& progress) {
-    for (long step = 1; step <= 20; ++step) progress.step(figures(step));
-  });
-  EXPECT_THAT(text, AllOf(HasSubstr("step 1 of 200 · loss 2.500 · 12,345 tokens/s · "
-                                    "communication 10 % · input 2 %\n"),
-                          HasSubstr("step 10 of 200"), HasSubstr("· 1 min 30 s left\n"),
-                          Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
+TEST(Event, ListsAreArrays) {
+  EXPECT_EQ(Event("x")
+                .set("shape", std::vector<std::int64_t>{2, 3})
+                .set("names", std::vector<std::string>{"a"})
+                .line(),
+            R"({"event":"x","shape":[2,3],"names":["a"]})");
 }
 
-TEST(Progress, AndEventsTellTheLossScaleOfFp16) {
+TEST(Event, TellsUtilizationWhereItIsKnown) {
   observe::StepFigures one = figures(1);
-  EXPECT_THAT(observe::step_event(one).line(), Not(HasSubstr("loss_scale")));
-  one.loss_scale = 65536;
-  one.overflows = 3;
-  EXPECT_THAT(observe::step_event(one).line(),
-              AllOf(HasSubstr("\"loss_scale\":65536.0"), HasSubstr("\"overflows\":3")));
-  EXPECT_THAT(shown({.steps = 200}, [&](observe::Progress& progress) { progress.step(one); }),
-              HasSubstr(" · loss scale 65,536\n"));
-}
-
-TEST(Progress, LeavesOutWhatIsNotKnown) {
-  const std::string text = shown({}, [](observe::Progress& progress) {
-    for (long step = 1; step <= 150; ++step) {
-      observe::StepFigures one = figures(step);
-      one.input_seconds.reset();
-      one.items = "samples";
-      progress.step(one);
-    }
-  });
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("step 1 · loss 2.500 · 12,345 samples/s · communication 10 %\n"),
-                    HasSubstr("step 9 ·"), HasSubstr("step 20 ·"), HasSubstr("step 100 ·"),
-                    Not(HasSubstr("left")), Not(HasSubstr("input"))));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9 + 9 + 1);
-}
-
-// What stands on the terminal's live line after two steps, so that all seven fields have a value.
-std::string live_line(int columns) {
-  const std::string text =
-      shown({.steps = 2000, .terminal = true, .columns = columns}, [](observe::Progress& progress) {
-        progress.validation(1.5);
-        progress.step(figures(1239));
-        progress.step(figures(1240));
-      });
-  const auto begin = text.rfind('\r') + 1;
-  return text.substr(begin, text.rfind("\x1b[K") - begin);
-}
-
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  const std::string separator = " · ";
-  std::size_t begin = 0;
-  for (std::size_t end; (end = line.find(separator, begin)) != std::string::npos;) {
-    fields.push_back(line.substr(begin, end - begin));
-    begin = end + separator.size();
-  }
-  fields.push_back(line.substr(begin));
-  return fields;
-}
-
-int columns_taken(const std::string& text) {
-  int columns = 0;
-  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  return columns;
-}
-
-TEST(Progress, LiveLineHoldsWholeFieldsAtAnyWidth) {
-  const std::vector<std::string> all = fields_of(live_line(160));
-  ASSERT_THAT(
-      all, ElementsAre("step 1,240 of 2,000", "loss 2.500", "validation 1.500", "12,345 tokens/s",
-                       "communication 10 %", "input 2 %", "6 min 20 s left"));
-  std::size_t before = 2;
-  for (int columns = 40; columns <= 160; ++columns) {
-    SCOPED_TRACE(columns);
-    const std::string line = live_line(columns);
-    EXPECT_LT(columns_taken(line), columns);
-    const std::vector<std::string> fields = fields_of(line);
-    // Whole fields, in their order, never fewer than on a narrower terminal.
-    auto next = all.begin();
-    for (const std::string& field : fields) {
-      next = std::find(next, all.end(), field);
-      ASSERT_NE(next, all.end()) << field;
-      ++next;
-    }
-    EXPECT_GE(fields.size(), before);
-    before = fields.size();
-  }
-  EXPECT_THAT(live_line(110), AllOf(HasSubstr("communication 10 %"), HasSubstr("6 min 20 s left"),
-                                    Not(HasSubstr("input"))));
-  EXPECT_EQ(live_line(53), "step 1,240 of 2,000 · loss 2.500 · 6 min 20 s left");
-}
-
-TEST(Progress, LiveLineMovesBelowLines) {
-  const std::string text =
-      shown({.steps = 10, .terminal = true, .columns = 20}, [](observe::Progress& progress) {
-        progress.step(figures(1));
-        progress.line("hello");
-      });
-  EXPECT_EQ(text, "\rstep 1 of 10\x1b[K\r\x1b[Khello\nstep 1 of 10\n");
-}
-
-TEST(Progress, ValidationStandsInTheLine) {
-  const std::string text = shown({.steps = 1}, [](observe::Progress& progress) {
-    progress.validation(1.25);
-    progress.step(figures(1));
-  });
-  EXPECT_THAT(text, HasSubstr("· validation 1.250 ·"));
-}
-
-TEST(Words, AreForPeople) {
-  EXPECT_EQ(observe::grouped(1234567), "1,234,567");
-  EXPECT_EQ(observe::grouped(-123), "-123");
-  EXPECT_EQ(observe::bytes_text(999), "999 bytes");
-  EXPECT_EQ(observe::bytes_text(1.44e6), "1.4 MB");
-  EXPECT_EQ(observe::bytes_text(820e3), "820 kB");
-  EXPECT_EQ(observe::duration_text(0.42), "0.42 s");
-  EXPECT_EQ(observe::duration_text(200), "3 min 20 s");
-  EXPECT_EQ(observe::duration_text(3900), "1 h 5 min");
+  EXPECT_THAT(observe::step_event(one).line(), Not(HasSubstr("utilization")));
+  one.model_flops_utilization = 0.5;
+  EXPECT_THAT(observe::step_event(one).line(), HasSubstr("\"model_flops_utilization\":0.5"));
 }
 
 TEST(Cores, TheTightestLimitDecidesAndIsNamed) {

@@ -15,6 +15,14 @@ namespace observe {
 namespace {
 
 constexpr int kAnyWidth = std::numeric_limits<int>::max();
+constexpr int kLeastBar = 8, kMostBar = 24;  // characters
+constexpr double kRemembered = 5;            // seconds
+constexpr double kPerStep = 0.9;             // what a step leaves of those before, at most
+constexpr double kBetweenDrawings = 0.1;     // seconds: eyes and slow lines follow no more
+constexpr const char* kBold = "\x1b[1m";     // as ECMA-48 numbers them
+constexpr const char* kFaint = "\x1b[2m";
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kOff = "\x1b[0m";
 
 std::string formatted(const char* format, double value) {
   char text[64];
@@ -44,54 +52,49 @@ int width_of(std::string_view text) {
 struct Field {
   int spare;
   std::string text;
+  bool bold = false;
 };
+constexpr int kBarSpare = 4;  // after tokens/s, before MFU
 
-std::string joined(const std::vector<Field>& fields) {
+std::string joined(const std::vector<Field>& fields, bool color) {
   std::string out;
-  for (const Field& field : fields) out += (out.empty() ? "" : " · ") + field.text;
+  for (const Field& field : fields) {
+    if (!out.empty()) out += color ? std::string(" ") + kFaint + "·" + kOff + " " : " · ";
+    out += color && field.bold ? kBold + field.text + kOff : field.text;
+  }
   return out;
 }
 
 // Whole fields alone: half a word or half a number tells people something wrong.
-std::string fitted(std::vector<Field> fields, int columns) {
-  while (!fields.empty() && width_of(joined(fields)) > columns) {
-    fields.erase(std::max_element(
-        fields.begin(), fields.end(),
-        [](const Field& one, const Field& other) { return one.spare < other.spare; }));
-  }
-  return joined(fields);
+void fit(std::vector<Field>& fields, int columns) {
+  const auto spare = [](const Field& one, const Field& other) { return one.spare < other.spare; };
+  while (!fields.empty() && width_of(joined(fields, false)) > columns)
+    fields.erase(std::max_element(fields.begin(), fields.end(), spare));
+}
+
+std::string repeated(const char* text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+std::string bar(double share, int cells, bool color) {
+  const int full = std::clamp(static_cast<int>(share * cells), 0, cells);
+  const std::string done = repeated("━", full), rest = repeated("─", cells - full);
+  return color ? kGreen + done + kOff + kFaint + rest + kOff : done + rest;
 }
 
 }  // namespace
 
-std::string grouped(long value) {
-  std::string out = std::to_string(value);
-  const std::size_t first = value < 0 ? 1 : 0;
-  for (std::size_t i = out.size(); i > first + 3; i -= 3) out.insert(i - 3, 1, ',');
-  return out;
-}
-
-std::string bytes_text(double bytes) {
-  const char* unit = "bytes";
-  for (const char* larger : {"kB", "MB", "GB", "TB"}) {
-    if (bytes < 999.5) break;
-    bytes /= 1000;
-    unit = larger;
-  }
-  return formatted(bytes < 99.95 && unit[0] != 'b' ? "%.1f " : "%.0f ", bytes) + unit;
-}
-
-std::string duration_text(double seconds) {
-  if (seconds < 10) return formatted(seconds < 1 ? "%.2f s" : "%.1f s", seconds);
-  const long whole = std::lround(seconds);
-  if (whole < 60) return std::to_string(whole) + " s";
-  if (whole < 3600) {
-    const long rest = whole % 60;
-    return std::to_string(whole / 60) + " min" +
-           (rest > 0 ? " " + std::to_string(rest) + " s" : "");
-  }
-  const long minutes = whole / 60;
-  return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min";
+void Progress::Recent::add(const StepFigures& figures) {
+  const double keep = std::max(kPerStep, std::exp(-figures.step_seconds / kRemembered));
+  const auto sum = [&](double& value, double more) { value = keep * value + more; };
+  sum(steps, 1);
+  sum(seconds, figures.step_seconds);
+  sum(items, figures.items_per_second.value_or(0) * figures.step_seconds);
+  sum(communication, figures.communication_seconds.value_or(0));
+  sum(input, figures.input_seconds.value_or(0));
+  sum(flops_share, figures.model_flops_utilization.value_or(0) * figures.step_seconds);
 }
 
 Progress::Progress(ProgressOptions options) : options_(options), done_(options.first) {}
@@ -100,29 +103,43 @@ Progress::~Progress() { finish(); }
 
 std::optional<double> Progress::seconds_left() const {
   if (seen_ < 2 || options_.steps == 0) return std::nullopt;
-  return pace_ * static_cast<double>(options_.steps - done_);
+  return recent_.seconds / recent_.steps * static_cast<double>(options_.steps - done_);
 }
 
-std::string Progress::text(const StepFigures& figures, int columns) const {
+// What a terminal with so many columns shows; a log has any width, and no bar.
+std::string Progress::text(int columns) const {
+  const StepFigures& figures = *last_;
+  const bool live = columns != kAnyWidth, counted = options_.steps > 0;
   std::vector<Field> fields;
-  const std::string of = options_.steps > 0 ? " of " + grouped(options_.steps) : "";
+  const std::string of = counted ? " of " + grouped(options_.steps) : "";
   fields.push_back({0, "step " + grouped(figures.step) + of});
-  if (loss_) fields.push_back({1, "loss " + formatted("%.3f", *loss_)});
-  if (validation_) fields.push_back({3, "validation " + formatted("%.3f", *validation_)});
-  if (figures.items_per_second)
-    fields.push_back({4, grouped(std::lround(*figures.items_per_second)) + " " +
-                             std::string(figures.items) + "/s"});
-  if (figures.communication_seconds)
-    fields.push_back(
-        {5, "communication " + percent(*figures.communication_seconds, figures.step_seconds)});
-  if (figures.input_seconds)
-    fields.push_back({6, "input " + percent(*figures.input_seconds, figures.step_seconds)});
-  if (figures.loss_scale)
-    fields.push_back({7, "loss scale " + grouped(std::lround(*figures.loss_scale))});
-  if (const auto left = seconds_left(); left && done_ < options_.steps) {
-    fields.push_back({2, duration_text(std::round(*left)) + " left"});
+  if (loss_) fields.push_back({1, "loss " + formatted("%.3f", *loss_), true});
+  if (figures.items_per_second) {
+    const double speed = recent_.seconds > 0 ? recent_.items / recent_.seconds : 0;
+    fields.push_back({3, grouped(std::lround(speed)) + " " + std::string(figures.items) + "/s"});
   }
-  return fitted(std::move(fields), columns);
+  if (figures.model_flops_utilization)
+    fields.push_back({5, "MFU " + percent(recent_.flops_share, recent_.seconds)});
+  if (figures.communication_seconds)
+    fields.push_back({6, "communication " + percent(recent_.communication, recent_.seconds)});
+  if (figures.input_seconds)
+    fields.push_back({7, "input " + percent(recent_.input, recent_.seconds)});
+  if (figures.loss_scale)
+    fields.push_back({8, "loss scale " + grouped(std::lround(*figures.loss_scale))});
+  // Whole seconds, and never none while there is something to do. Sums are a little off.
+  if (const auto left = seconds_left(); left && done_ < options_.steps)
+    fields.push_back({2, duration_text(std::max(1.0, std::ceil(*left - 0.01))) + " left"});
+  if (!live) return joined(fields, false);
+  // The bar stands before all of it, with a space, and takes what is left over.
+  if (counted) fields.push_back({kBarSpare, std::string(kLeastBar + 1 - 3, '-')});
+  fit(fields, columns);
+  const auto room = std::find_if(fields.begin(), fields.end(),
+                                 [](const Field& field) { return field.spare == kBarSpare; });
+  if (room == fields.end()) return joined(fields, options_.color);
+  fields.erase(room);
+  const int cells = std::min(kMostBar, columns - 1 - width_of(joined(fields, false)));
+  const double share = static_cast<double>(done_) / static_cast<double>(options_.steps);
+  return bar(share, cells, options_.color) + " " + joined(fields, options_.color);
 }
 
 bool Progress::due(long step) const {
@@ -141,22 +158,28 @@ bool Progress::due(long step) const {
 void Progress::step(const StepFigures& figures) {
   ++seen_;
   done_ = figures.step;
-  // The first step pays for memory and kernels; the pace forgets it.
-  const double keep = seen_ <= 2 ? 0 : 0.9;
-  pace_ = keep * pace_ + (1 - keep) * figures.step_seconds;
+  last_ = figures;
+  if (seen_ == 2) recent_ = {};  // the first step pays for memory and kernels
+  recent_.add(figures);
   // That of a step that was left out may be no number.
   const bool first = seen_ < 20 || !loss_ || !std::isfinite(*loss_);
   if (figures.loss && (std::isfinite(*figures.loss) || seen_ == 1))
     loss_ = first ? *figures.loss : 0.95 * *loss_ + 0.05 * *figures.loss;
+  hidden_ += figures.step_seconds;
   if (options_.terminal) {
-    const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
-    live_ = text(figures, columns - 1);
-    std::fprintf(options_.stream, "\r%s\x1b[K", live_.c_str());
-    std::fflush(options_.stream);
+    if (live_.empty() || hidden_ >= kBetweenDrawings || done_ == options_.steps) draw();
   } else if (due(figures.step)) {
-    std::fprintf(options_.stream, "%s\n", text(figures, kAnyWidth).c_str());
+    std::fprintf(options_.stream, "%s\n", text(kAnyWidth).c_str());
     std::fflush(options_.stream);
   }
+}
+
+void Progress::draw() {
+  const int columns = options_.columns > 0 ? options_.columns : columns_of(options_.stream);
+  live_ = text(columns - 1);
+  hidden_ = 0;
+  std::fprintf(options_.stream, "\r%s\x1b[K", live_.c_str());
+  std::fflush(options_.stream);
 }
 
 void Progress::erase() {
@@ -166,12 +189,13 @@ void Progress::erase() {
 void Progress::line(std::string_view text) {
   erase();
   std::fprintf(options_.stream, "%.*s\n", static_cast<int>(text.size()), text.data());
-  if (!live_.empty()) std::fputs(live_.c_str(), options_.stream);
+  if (!live_.empty()) draw();
   std::fflush(options_.stream);
 }
 
 void Progress::finish() {
   if (live_.empty()) return;
+  draw();
   std::fputc('\n', options_.stream);
   std::fflush(options_.stream);
   live_.clear();

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "trireme/base/words.h"
+
 namespace trireme {
 inline namespace v0 {
 namespace plan {
@@ -23,20 +25,6 @@ std::optional<double> fastest_of(const std::vector<FitCandidate>& candidates, st
     fastest = std::min(fastest.value_or(seconds), seconds);
   }
   return fastest;
-}
-
-std::string megabytes(std::int64_t bytes) {
-  char text[32];
-  const double value = static_cast<double>(bytes) / 1e6;
-  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f MB" : "%.0f MB", value);
-  return text;
-}
-
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 0.1 ? "%.3g ms" : "%.3g s",
-                value < 0.1 ? value * 1e3 : value);
-  return text;
 }
 
 std::string verdict(const FitCandidate& candidate, std::int64_t limit, bool chosen) {
@@ -96,15 +84,15 @@ std::string fit_table(const std::vector<FitCandidate>& candidates, std::int64_t 
   std::string table = row({"", "", "", "", "memory,", "", "a step,", ""}, "fits into");
   table += row({"layout", "lanes", "recompute", "batch.micro", "predicted", "measured", "predicted",
                 "measured"},
-               megabytes(limit) + " a rank");
+               bytes_text(limit) + " a rank");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const FitCandidate& one = candidates[i];
     const bool possible = one.impossible.empty();
     table += row({one.layout(), std::to_string(one.lanes), one.recompute, std::to_string(one.micro),
-                  possible ? megabytes(one.predicted_bytes) : "-",
-                  one.measured_bytes ? megabytes(*one.measured_bytes) : "-",
-                  one.predicted_seconds > 0 ? seconds(one.predicted_seconds) : "-",
-                  one.step_seconds ? seconds(*one.step_seconds) : "-"},
+                  possible ? bytes_text(one.predicted_bytes) : "-",
+                  one.measured_bytes ? bytes_text(*one.measured_bytes) : "-",
+                  one.predicted_seconds > 0 ? duration_text(one.predicted_seconds) : "-",
+                  one.step_seconds ? duration_text(*one.step_seconds) : "-"},
                  verdict(one, limit, chosen == i));
   }
   return table;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/down_sets.h"
 
 namespace trireme {
@@ -19,12 +20,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-std::string megabytes(std::int64_t bytes) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return out;
-}
 
 Reads reads_of(const Graph& graph) {
   Reads reads(graph.nodes.size());
@@ -220,8 +215,8 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
     const GraphNode& node = graph.nodes[i];
     if (const std::int64_t ranks = ranks_of(node, options); ranks > 1) {
       const std::int64_t bytes = least_bytes(node, options);
-      found.push_back({static_cast<int>(i), node.name + " alone takes " + megabytes(bytes) +
-                                                " of " + megabytes(options.memory_limit) +
+      found.push_back({static_cast<int>(i), node.name + " alone takes " + bytes_text(bytes) +
+                                                " of " + bytes_text(options.memory_limit) +
                                                 ": split its layers over " + std::to_string(ranks) +
                                                 " ranks (parallel.tensor)"});
     } else if (options.stages > 1 && node.seconds > 1.1 * fair) {
@@ -265,8 +260,9 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
   if (slowest == kNever) {
     std::string advice = "Use more stages, smaller micro-batches or recomputation.";
     for (const SplitAdvice& one : suggestions) advice += "\n  " + one.why;
-    throw ConfigError(std::to_string(options.stages) + " stages do not fit into " +
-                          megabytes(options.memory_limit) + " each",
+    throw ConfigError(counted(options.stages, "stage") +
+                          (options.stages == 1 ? " does not fit into " : " do not fit into ") +
+                          bytes_text(options.memory_limit) + " each",
                       {.operation = "partition", .advice = advice});
   }
   // Sums of the same times in another order differ in their last bits.
@@ -282,9 +278,9 @@ std::string text_of(const GraphPartition& partition, const Graph& graph) {
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const GraphStage& stage = partition.stages[i];
     std::snprintf(line, sizeof line, "stage %zu  %.2f ms, %s", i, 1e3 * stage.seconds,
-                  megabytes(stage.memory_bytes).c_str());
+                  bytes_text(stage.memory_bytes).c_str());
     text += line;
-    if (i + 1 < partition.stages.size()) text += ", sends " + megabytes(stage.sent_bytes);
+    if (i + 1 < partition.stages.size()) text += ", sends " + bytes_text(stage.sent_bytes);
     text += ":";
     for (int node : stage.nodes) text += " " + graph.nodes[at(node)].name;
     text += "\n";

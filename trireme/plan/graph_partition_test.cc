@@ -250,7 +250,7 @@ TEST(GraphPartition, SuggestsHorizontalCuts) {
     partition_graph(graph, {.stages = 1, .memory_limit = 3'900'000});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("1 stages do not fit into 3.9 MB each"),
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("1 stage does not fit into 3.9 MB each"),
                                     HasSubstr("huge alone takes 9.0 MB of 3.9 MB")));
   }
   // A stage keeps as many micro-batches as the schedule says.

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -18,17 +19,6 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::string text(std::int64_t value) { return std::to_string(value); }
-
-std::string bytes_text(std::int64_t bytes) {
-  char out[32];
-  const double value = static_cast<double>(bytes);
-  if (value < 1e6) {
-    std::snprintf(out, sizeof out, "%.1f kB", value / 1e3);
-  } else {
-    std::snprintf(out, sizeof out, "%.1f MB", value / 1e6);
-  }
-  return out;
-}
 
 // What a path through the table costs after the slowest stage: bytes, then squares of the times, so
 // that stages that need not be slow are even.
@@ -168,7 +158,8 @@ int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options)
               bytes_text(largest->weight_bytes + largest->activation_bytes) +
               ": split its layers over ranks (parallel.tensor), or use smaller micro-batches.";
   }
-  throw ConfigError(text(options.stages) + " stages do not fit into " +
+  throw ConfigError(counted(options.stages, "stage") +
+                        (options.stages == 1 ? " does not fit into " : " do not fit into ") +
                         bytes_text(options.memory_limit) + " each",
                     {.operation = "partition", .advice = advice});
 }

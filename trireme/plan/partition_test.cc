@@ -14,6 +14,7 @@ namespace trireme {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using namespace plan;
 
@@ -114,7 +115,7 @@ TEST(Partition, IsTheBestOfAllThereAre) {
     SCOPED_TRACE("round " + std::to_string(round));
     const Best best = Exhaustive(blocks, options).best();
     if (best.slowest == std::numeric_limits<double>::infinity()) {
-      EXPECT_THAT(refusal(blocks, options), HasSubstr("do not fit into"));
+      EXPECT_THAT(refusal(blocks, options), ContainsRegex("(do|does) not fit into"));
       ++refused;
       continue;
     }
@@ -145,7 +146,7 @@ TEST(Partition, SaysWhatItDid) {
   const std::string text = text_of(partition_chain(blocks, {.stages = 2}), blocks);
   EXPECT_EQ(text,
             "stage  blocks                                time      memory       sends\n"
-            "0      embedding                          2.00 ms      0.0 kB      1.5 MB\n"
+            "0      embedding                          2.00 ms     0 bytes      1.5 MB\n"
             "1      b1 to b2                           2.00 ms     20.0 kB            \n"
             "imbalance 0.0 %: the slowest stage takes 2.00 ms, the mean is 2.00 ms\n");
 }

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
 #include "trireme/plan/schedule_check.h"
@@ -17,24 +18,6 @@ namespace plan {
 namespace {
 
 std::string text(std::int64_t value) { return std::to_string(value); }
-
-std::string grouped(std::int64_t value) {
-  std::string out = text(value);
-  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, 1, ',');
-  return out;
-}
-
-std::string megabytes(std::int64_t bytes) {
-  char out[32];
-  const double value = static_cast<double>(bytes) / 1e6;
-  std::snprintf(out, sizeof out, value < 99.95 ? "%.1f MB" : "%.0f MB", value);
-  return out;
-}
-
-std::string counted(std::int64_t count, const std::string& word, const std::string& plural = {}) {
-  const std::string many = plural.empty() ? word + "s" : plural;
-  return grouped(count) + " " + (count == 1 ? word : many);
-}
 
 void check_arithmetic(const Job& job) {
   if (job.batch % job.micro != 0) {
@@ -251,12 +234,6 @@ double compute_seconds_of(const TrainingPlan& plan) {
   return seconds * std::max(1.0, threads / job.usable_cores);
 }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, seconds < 0.1 ? "%.3g ms" : "%.0f ms", seconds * 1e3);
-  return text;
-}
-
 // Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
   if (job.simulated || job.together() > 1) return 1;
@@ -334,10 +311,10 @@ std::string few_line(const TrainingPlan& plan) {
 std::string exchange_line(const TrainingPlan& plan) {
   const Exchange& exchange = plan.job.exchange;
   const double seconds = plan.communication.seconds;
-  std::string line = "  comm     " + milliseconds(seconds * exchange.every) +
+  std::string line = "  comm     " + duration_text(seconds * exchange.every) +
                      (exchange.messages > 0 ? " of messages" : " of all-reduce") +
                      " an exchange, one every " + counted(exchange.every, "step") + ": " +
-                     milliseconds(seconds) + " a step, predicted";
+                     duration_text(seconds) + " a step, predicted";
   if (exchange.after > 0)
     line += "; the first " + counted(exchange.after, "step") + " reduce gradients";
   if (!exchange.graph.empty()) line += "\n           (" + exchange.graph + ")";
@@ -355,7 +332,7 @@ std::int64_t TrainingPlan::host_total() const noexcept {
 std::string host_refusal(const TrainingPlan& plan) {
   const int ranks = plan.job.ranks_here;
   return counted(ranks, "rank") + (ranks == 1 ? " is" : " are") + " predicted to take " +
-         megabytes(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
+         bytes_text(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
          plan.job.host_memory_reason;
 }
 
@@ -398,20 +375,20 @@ std::string explain(const TrainingPlan& plan) {
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
-      << items_line(plan) << "  memory   " << megabytes(memory.total())
-      << " a rank, predicted: weights " << megabytes(memory.weights) << " + gradients "
-      << megabytes(memory.gradients) << " + optimizer " << megabytes(memory.optimizer)
-      << " + activations " << megabytes(memory.activations)
+      << items_line(plan) << "  memory   " << bytes_text(memory.total())
+      << " a rank, predicted: weights " << bytes_text(memory.weights) << " + gradients "
+      << bytes_text(memory.gradients) << " + optimizer " << bytes_text(memory.optimizer)
+      << " + activations " << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (and " + megabytes(memory.in_file) + " in a file)" : "")
-      << " + temporaries " << megabytes(memory.temporaries) << "\n"
-      << "           + program and LibTorch " << megabytes(memory.program) << " + kernels "
-      << megabytes(memory.kernels);
-  if (job.ranks > 1) out << " + the group " << megabytes(memory.group);
-  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << megabytes(memory.text)
+      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) + " in a file)" : "")
+      << " + temporaries " << bytes_text(memory.temporaries) << "\n"
+      << "           + program and LibTorch " << bytes_text(memory.program) << " + kernels "
+      << bytes_text(memory.kernels);
+  if (job.ranks > 1) out << " + the group " << bytes_text(memory.group);
+  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << bytes_text(memory.text)
       << (job.ranks > 1 ? " (shared)" : "") << "\n";
   if (job.memory_limit > 0) {
-    out << "           (memory.limit is " << megabytes(job.memory_limit)
+    out << "           (memory.limit is " << bytes_text(job.memory_limit)
         << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
         << ")\n";
   }
@@ -431,14 +408,14 @@ std::string explain(const TrainingPlan& plan) {
            "the same bits for every other parallel.*\n";
   }
   if (plan.layers.seconds > 0)
-    out << "  layers   " << milliseconds(plan.layers.seconds)
+    out << "  layers   " << duration_text(plan.layers.seconds)
         << " of all-reduce among tensor-parallel ranks a step, predicted, and waited for: "
-        << plan.job.layer_sums << " a micro-batch, of " << megabytes(job.layer_sum_bytes) << "\n"
+        << plan.job.layer_sums << " a micro-batch, of " << bytes_text(job.layer_sum_bytes) << "\n"
         << "           (" << plan.layers.source << ")\n";
   if (job.ranks > 1 && job.exchange.every > 0) {
     out << exchange_line(plan);
   } else if (job.data_ranks() > 1) {
-    out << "  comm     " << milliseconds(plan.communication.seconds)
+    out << "  comm     " << duration_text(plan.communication.seconds)
         << (shards(job) ? " of reduce-scatter and all-gather" : " of all-reduce")
         << " a step, predicted, less what computing hides"
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"

@@ -40,7 +40,7 @@ class NamedAllocator final : public c10::Allocator {
 
  private:
   [[noreturn]] static void refuse(std::size_t bytes) {
-    refuse_allocation("a tensor of " + observe::bytes_text(static_cast<double>(bytes)));
+    refuse_allocation("a tensor of " + bytes_text(static_cast<double>(bytes)));
   }
   c10::Allocator* const inner_;
 };
@@ -58,7 +58,7 @@ void name_allocation_failures() {
 void refuse_allocation(const std::string& what) {
   const std::int64_t left = std::min(observe::memory_available(), observe::memory_left());
   throw ResourceError(
-      "no memory for " + what + ": " + observe::bytes_text(static_cast<double>(left)) +
+      "no memory for " + what + ": " + bytes_text(static_cast<double>(left)) +
           " are left on this machine or by its control group",
       {.operation = "allocate",
        .advice = "Use a smaller model or batch.micro, memory.offload or more ranks (`trireme plan` "

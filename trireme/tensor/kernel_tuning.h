@@ -1,6 +1,6 @@
 // Measuring this processor's matrix products library by library, for a kernel table of its own
-// (`trireme doctor --tune`), and with the table that is in use, for predictions. Never within a run
-// (kernel_table.h).
+// (`trireme doctor --tune`), and with the table that is in use, for predictions. Within a run
+// only linear_rate(), which uses the table as it is (kernel_table.h).
 #pragma once
 
 #include <string>

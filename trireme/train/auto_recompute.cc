@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/words.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/memory_choice.h"
 
@@ -53,12 +54,6 @@ plan::MemoryChoice smallest(std::span<const std::vector<plan::MemoryOption>> blo
   return *choice;
 }
 
-std::string megabytes(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
-
 std::string percent(double part, double whole) {
   if (part <= 0 || whole <= 0) return "-";
   char text[32];
@@ -79,7 +74,7 @@ std::string table_of(const Activations& blocks, const std::vector<std::string>& 
   for (const models::BlockActivations& block : blocks) forward += block.forward_work;
   const memory::RecomputePolicy policy{.of_block = kinds};
   std::string table = "  memory.recompute = \"auto\": the least time with at most " +
-                      megabytes(room) + " of activations a micro-batch\n" +
+                      bytes_text(room) + " of activations a micro-batch\n" +
                       row({"blocks", "again", "keep", "of", "more time"});
   const auto same = [&](std::size_t a, std::size_t b) {
     return kinds[a] == kinds[b] && blocks[a].kept == blocks[b].kept &&
@@ -98,11 +93,11 @@ std::string table_of(const Activations& blocks, const std::vector<std::string>& 
     }
     const std::string name =
         end - begin == 1 ? names[begin] : names[begin] + " ... " + names[end - 1];
-    table += row({name, memory::name_of(kinds[begin]), megabytes(keeps), megabytes(all),
+    table += row({name, memory::name_of(kinds[begin]), bytes_text(keeps), bytes_text(all),
                   percent(again, 3 * forward)});
   }
-  return table + row({"at most at a time", "", megabytes(memory::peak_activations(blocks, policy)),
-                      megabytes(memory::peak_activations(blocks, {})),
+  return table + row({"at most at a time", "", bytes_text(memory::peak_activations(blocks, policy)),
+                      bytes_text(memory::peak_activations(blocks, {})),
                       percent(memory::share_again(blocks, policy), 1)});
 }
 

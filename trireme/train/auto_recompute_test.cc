@@ -49,14 +49,14 @@ TEST(AutoRecompute, ShowsItsTable) {
   const AutoRecompute chosen = choose_recompute(kBlocks, kNames, 330'000'000);
   EXPECT_EQ(chosen.policy, "none*1,full*2,none*3");
   EXPECT_EQ(chosen.table,
-            "  memory.recompute = \"auto\": the least time with at most 330.0 MB of activations a "
+            "  memory.recompute = \"auto\": the least time with at most 330 MB of activations a "
             "micro-batch\n"
             "    blocks                   again             keep          of  more time\n"
-            "    embed                    none            0.0 MB      0.0 MB          -\n"
-            "    layer.0 ... layer.1      full           20.0 MB    200.0 MB     14.8 %\n"
-            "    layer.2 ... layer.3      none          200.0 MB    200.0 MB          -\n"
+            "    embed                    none           0 bytes     0 bytes          -\n"
+            "    layer.0 ... layer.1      full           20.0 MB      200 MB     14.8 %\n"
+            "    layer.2 ... layer.3      none            200 MB      200 MB          -\n"
             "    head                     none           30.0 MB     30.0 MB          -\n"
-            "    at most at a time                      320.0 MB    430.0 MB     14.8 %\n");
+            "    at most at a time                        320 MB      430 MB     14.8 %\n");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -15,10 +16,6 @@ namespace train {
 namespace {
 
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
-
-std::string counted(int count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 [[noreturn]] void refuse(const std::string& what, const std::string& advice) {
   std::string message = "train.device = \"cuda\": ";

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/train/job_plan.h"
 
@@ -144,7 +144,7 @@ MemoryLeft memory_of_host() {
   const std::int64_t machine = observe::memory_available(), group = observe::memory_left();
   if (machine == 0) return {};
   const std::int64_t left = std::min(machine, group);
-  return {left, observe::bytes_text(static_cast<double>(left)) + " are left " +
+  return {left, bytes_text(static_cast<double>(left)) + " are left " +
                     (group < machine ? "by this process's control group" : "on this machine")};
 }
 
@@ -154,7 +154,7 @@ MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t s
       std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes);
   if (settings.memory_limit > 0 && (host.bytes == 0 || settings.memory_limit <= own))
     return {settings.memory_limit, "memory.limit"};
-  return {own, host.reason + ", for " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks")};
+  return {own, host.reason + ", for " + counted(ranks, "rank")};
 }
 
 }  // namespace train

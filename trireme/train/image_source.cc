@@ -1,5 +1,5 @@
+#include "trireme/base/words.h"
 #include "trireme/input/images.h"
-#include "trireme/observe/progress.h"
 #include "trireme/train/data_source.h"
 
 namespace trireme {
@@ -21,9 +21,9 @@ class ImageSource final : public DataSource {
   input::Corpus load(const std::string& path) const override { return input::load_images(path); }
   std::string describe(const input::Corpus& corpus) const override {
     const auto count = [](const std::string& records) {
-      return observe::grouped(static_cast<long>(records.size()) / input::kImageRecord);
+      return counted(static_cast<std::int64_t>(records.size()) / input::kImageRecord, "image");
     };
-    return corpus.source + ": " + count(corpus.train) + " images to train on, " +
+    return corpus.source + ": " + count(corpus.train) + " to train on, " +
            count(corpus.validation) + " held out";
   }
   std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const override {

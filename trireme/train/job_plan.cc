@@ -1,6 +1,7 @@
 #include "trireme/train/job_plan.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
 #include "trireme/optim/group_check.h"
@@ -17,7 +18,7 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
   const LocalOptions& local = settings.strategy.local;
   // A validation sets the own weights aside while it shows the model.
   plan::Exchange exchange{.every = local.steps, .after = local.post_local_after, .kept = 1};
-  const std::string steps = std::to_string(local.steps) + (local.steps == 1 ? " step" : " steps");
+  const std::string steps = counted(local.steps, "step");
   if (settings.strategy.sync == "diloco") {
     exchange.about = "DiLoCo (a copy on each rank; an outer step every " + steps + ")";
     exchange.kept += 2;

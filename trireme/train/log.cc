@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
+#include "trireme/observe/terminal.h"
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
@@ -55,7 +56,7 @@ train::ReportOptions report_options(const Job& job, const RunFolder& folder,
   return {
       .silent = job.rank() != 0,
       .json = options.json,
-      .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
+      .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
       .steps = options.steps,
       .first = options.first,
       .title = options.title.empty() ? fs::path(folder.path()).filename().string() : options.title,

@@ -6,6 +6,7 @@
 
 #include "trireme/base/line_plot.h"
 #include "trireme/format/tokenizer.h"
+#include "trireme/observe/terminal.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -41,7 +42,8 @@ Report::Report(const RunFolder& folder, ReportOptions options)
       progress_({.steps = options_.steps,
                  .first = options_.first,
                  .stream = options_.json ? stderr : stdout,
-                 .terminal = options_.terminal}) {
+                 .terminal = options_.terminal,
+                 .color = observe::wants_color()}) {
   if (options_.silent) return;
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
@@ -77,7 +79,7 @@ void Report::step(observe::StepFigures figures) {
 }
 
 void Report::skipped(long step, const std::string& why) {
-  line("step " + observe::grouped(step) + " is left out: " + why);
+  line("step " + grouped(step) + " is left out: " + why);
 }
 
 void Report::early_stop(long step, double best_loss, long best_step) {
@@ -86,9 +88,9 @@ void Report::early_stop(long step, double best_loss, long best_step) {
                     .set("step", step)
                     .set("best_loss", best_loss)
                     .set("best_step", best_step));
-  progress_.line("stopped early after step " + observe::grouped(step) +
+  progress_.line("stopped early after step " + grouped(step) +
                  ": the validation loss has not fallen below the " + fixed(best_loss) +
-                 " of step " + observe::grouped(best_step));
+                 " of step " + grouped(best_step));
 }
 
 void Report::validation(long step, double loss, long count, std::optional<double> accuracy) {
@@ -96,11 +98,10 @@ void Report::validation(long step, double loss, long count, std::optional<double
   events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
   if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
-  progress_.validation(loss);
-  std::string text = "validation after step " + observe::grouped(step) + ": loss " +
+  std::string text = "validation after step " + grouped(step) + ": loss " +
                      with_unit(loss) + (accuracy ? ", accuracy " + fixed(*accuracy) : "");
   if (noise_scale_)
-    text += "; gradient noise scale " + observe::grouped(std::lround(*noise_scale_)) + " " +
+    text += "; gradient noise scale " + grouped(std::lround(*noise_scale_)) + " " +
             options_.items;
   progress_.line(text);
 }
@@ -114,7 +115,7 @@ void Report::trigram(double loss) {
 void Report::expected(double seconds) {
   if (options_.silent) return;
   events_.write(observe::Event("plan").set("predicted_seconds", seconds));
-  progress_.line("expected time: " + observe::duration_text(seconds) + " more");
+  progress_.line("expected time: " + duration_text(seconds) + " more");
 }
 
 void Report::plot() {
@@ -172,12 +173,12 @@ void Report::finish(const Outcome& outcome) {
     std::snprintf(out, sizeof out, "%-8s %-14s %s", name.c_str(), left.c_str(), right.c_str());
     progress_.line(out);
   };
-  row("memory", observe::bytes_text(outcome.predicted_bytes),
-      observe::bytes_text(outcome.measured_bytes) +
+  row("memory", bytes_text(outcome.predicted_bytes),
+      bytes_text(outcome.measured_bytes) +
           (outcome.one_process ? " (the process of all ranks" : " (the rank with most") +
           ", at its highest)");
-  row("time", outcome.predicted_seconds ? observe::duration_text(*outcome.predicted_seconds) : "-",
-      observe::duration_text(outcome.measured_seconds));
+  row("time", outcome.predicted_seconds ? duration_text(*outcome.predicted_seconds) : "-",
+      duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +
                  " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }

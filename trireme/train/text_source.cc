@@ -1,5 +1,5 @@
+#include "trireme/base/words.h"
 #include "trireme/input/masked_text.h"
-#include "trireme/observe/progress.h"
 #include "trireme/train/data_source.h"
 
 namespace trireme {
@@ -20,9 +20,9 @@ class TextSource : public DataSource {
   }
   std::string describe(const input::Corpus& corpus) const override {
     std::string line = corpus.source + ": ";
-    if (corpus.num_files > 0) line += observe::grouped(corpus.num_files) + " files, ";
-    return line + observe::bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
-           observe::bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
+    if (corpus.num_files > 0) line += counted(corpus.num_files, "file") + ", ";
+    return line + bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
+           bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
   }
   std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const override {
     return windows(TextDataset::random_windows(bytes->train(), bytes, block_, seed_));

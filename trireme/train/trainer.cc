@@ -19,6 +19,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/changed_input.h"
 #include "trireme/train/early_stop.h"
@@ -37,6 +38,8 @@ namespace train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
+// A shorter rest is not worth the moment that measuring the processor takes.
+constexpr double kWorthMeasuring = 20;  // seconds
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -71,7 +74,7 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 std::string subtitle(const Settings& settings, const Data& data, int ranks) {
   const DataWords& words = settings.model.data->words();
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
-         " · " + observe::grouped(settings.batches.batch * words.items_per_sample) + " " +
+         " · " + grouped(settings.batches.batch * words.items_per_sample) + " " +
          words.items + " a step";
 }
 
@@ -135,7 +138,7 @@ class Trainer {
     count_trigram();
     if (const std::string note = strategy_.stages_note(); !note.empty())
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
-    if (first > 0) report.line("continuing after step " + observe::grouped(first));
+    if (first > 0) report.line("continuing after step " + grouped(first));
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
@@ -222,12 +225,18 @@ class Trainer {
                  .input_seconds = seconds(batches_.time_waited() - input_before),
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
+                 .model_flops_utilization = utilization(took),
                  .skipped_steps = skipped_steps(result),
                  .noise_scale = result.noise_scale,
                  .loss_scale = result.loss_scale,
                  .overflows = overflows(result)});
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  std::optional<double> utilization(double step_seconds) const {
+    if (flop_rate_ <= 0 || step_seconds <= 0) return std::nullopt;
+    return spec_.flops / flop_rate_ / step_seconds;
   }
 
   std::optional<long> skipped_steps(const StepResult& result) const {
@@ -284,6 +293,8 @@ class Trainer {
     const double rest = pace * left + validations * validation_seconds_;
     outcome_.predicted_seconds = seconds(job_.waiter()->now() - began_) + rest;
     report.expected(rest);
+    if (job_.rank() == 0 && spec_.flops > 0 && rest >= kWorthMeasuring)
+      flop_rate_ = tensor::linear_rate(settings_.strategy.precision, Duration::zero());
   }
 
   int stop(Report& report, long steps_done, int signal) {
@@ -292,7 +303,7 @@ class Trainer {
     report.plot();
     report.close();
     report.line(std::string("stopped by ") + (signal == 143 ? "SIGTERM" : "Ctrl-C") +
-                " after step " + observe::grouped(steps_done) + "; checkpoint written to " +
+                " after step " + grouped(steps_done) + "; checkpoint written to " +
                 folder_.checkpoint());
     return signal;
   }
@@ -361,6 +372,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  double flop_rate_ = 0;  // of one of the products that run at a time; 0: not measured
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 

@@ -17,6 +17,8 @@ struct WorkerSpec {
   bool trial = false;                // two steps that are measured (cli/fit.h), and no run
   bool terminal = false;             // people watch: a live line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
+  /// Of a step, over the matrix products that the job's cores compute at a time; 0: not known.
+  double flops = 0;
   /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
   int corpus = -1;
   int lock = -1;  // the run folder's, held as long as this rank has it open; -1: none

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/registry.h"
 
@@ -15,22 +16,6 @@ namespace comm {
 namespace {
 
 const std::string kDirect = "direct";
-
-std::string time_text(double seconds) {
-  char text[32];
-  if (seconds < 1e-3) {
-    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
-  } else {
-    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  }
-  return text;
-}
-
-std::string bytes_text(std::size_t bytes) {
-  if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
-  if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return std::to_string(bytes >> 10) + " KiB";
-  return std::to_string(bytes) + " B";
-}
 
 plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport) {
   if (tuning) {
@@ -109,12 +94,12 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
 std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total) const {
   const auto all = candidates(kind, bytes == 0 ? 0 : std::bit_ceil(bytes), total);
   std::string text(name_of(kind));
-  text += " of " + bytes_text(bytes) + " on " + std::to_string(group_.size) + " ranks over " +
+  text += " of " + size_text(bytes) + " on " + std::to_string(group_.size) + " ranks over " +
           group_.transport + ": ";
   if (all.empty()) return text + "no algorithm";
   const auto time = [](const Candidate& one) {
     if (one.algorithm == kDirect && !one.measured) return std::string("shared memory");
-    return time_text(one.seconds) + (one.measured ? " measured" : " by the formula");
+    return duration_text(one.seconds) + (one.measured ? " measured" : " by the formula");
   };
   text += all.front().algorithm + " (" + time(all.front()) + ")";
   for (std::size_t i = 1; i < all.size(); ++i) {

@@ -1,0 +1,19 @@
+// The word that somebody meant who typed another: for errors that end in "Did you mean …?".
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+
+/// The fewest insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+/// The candidate with the fewest edits; empty where even that one differs in more than half of its
+/// letters. The first of several.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,21 @@
+// Checks for the options of commands: a value that is refused is named, with what it must be.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace trireme {
+inline namespace v0 {
+namespace command {
+
+/// A number from `least` on; no NaN.
+CLI::Validator at_least(double least);
+/// A number from `least` to `most`; no NaN.
+CLI::Validator between(double least, double most);
+/// One of these words; the error names the nearest.
+CLI::Validator one_of(std::vector<std::string> words);
+
+}  // namespace command
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#include "trireme/observe/terminal.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace trireme {
+inline namespace v0 {
+namespace observe {
+
+bool is_own_terminal(int descriptor) {
+  const char* kind = std::getenv("TERM");
+  if (kind == nullptr || *kind == '\0' || std::string_view(kind) == "dumb") return false;
+  // A terminal has a foreground group for the processes that it controls, for nobody else.
+  return isatty(descriptor) == 1 && tcgetpgrp(descriptor) >= 0;
+}
+
+bool wants_color() {
+  const char* no = std::getenv("NO_COLOR");
+  return no == nullptr || *no == '\0';
+}
+
+}  // namespace observe
+}  // namespace v0
+}  // namespace trireme
