@@ -156,6 +156,7 @@ int train_command(Options options, const Invocation& invocation) {
     std::fputs(train::training_help().c_str(), stdout);
     return 0;
   }
+  const TimePoint began = steady_now();
   const auto launcher = under_launcher();
   if (launcher) {
     check_ranks(options.job, *launcher);
@@ -206,7 +207,8 @@ int train_command(Options options, const Invocation& invocation) {
       .trial = options.trial,
       .terminal = isatty(options.json ? STDERR_FILENO : STDOUT_FILENO) == 1,
       .predicted_bytes = simulated ? in_one_process(job.plan) : job.plan.memory.total(),
-      .corpus = job.corpus->descriptor()};
+      .corpus = job.corpus->descriptor(),
+      .began = began.time_since_epoch().count()};
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
     if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);

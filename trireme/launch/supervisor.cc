@@ -341,7 +341,9 @@ LaunchResult Supervisor::result() const {
   if (stopped != 0 && (stop_signal_ != 0 || !result.failure)) {
     result.failure.reset();
     result.exit_code = stopped;
-    result.last_line = stopped == 130 ? "stopped by SIGINT." : "stopped by SIGTERM.";
+    result.last_line = stopped == 130      ? "stopped by SIGINT."
+                       : stop_signal_ != 0 ? "stopped by SIGTERM."
+                                           : "stopped, as a rank asked.";
   } else if (result.failure) {
     result.exit_code = result.failure->exit_code;
     result.last_line = result.failure->sentence;

@@ -9,7 +9,7 @@ namespace train {
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << trial << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' '
-      << corpus << ' ' << folder << '\n'
+      << corpus << ' ' << began << ' ' << folder << '\n'
       << trace << '\n'
       << recompute;
   return out.str();
@@ -19,7 +19,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
   in >> spec.resume >> spec.trial >> spec.json >> spec.terminal >> spec.predicted_bytes >>
-      spec.corpus;
+      spec.corpus >> spec.began;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);

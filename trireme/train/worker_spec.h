@@ -19,6 +19,9 @@ struct WorkerSpec {
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
   /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
   int corpus = -1;
+  /// When the command began, on rank 0's host: steady_now() in nanoseconds. train.max_time counts
+  /// from it.
+  std::int64_t began = 0;
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);
