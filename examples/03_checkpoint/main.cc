@@ -1,7 +1,8 @@
 // Trains 20 steps and saves every 5; killed at any moment, it goes on where it was saved, on any
 // number of ranks, and ends with the same weights, bit for bit.
 //
-//     checkpoint DIR [STEP]      STEP: the last rank dies (SIGKILL) after so many steps
+//     checkpoint DIR [STEP [SIGNAL]]      after so many steps the last rank gets SIGNAL (9:
+//     SIGKILL)
 #include <torch/torch.h>
 
 #include <csignal>
@@ -31,11 +32,12 @@ struct Spirals : torch::data::datasets::Dataset<Spirals> {
 int main(int argc, char** argv) {
   trireme::Job job(argc, argv);
   if (argc < 2) {
-    std::fprintf(stderr, "checkpoint DIR [STEP]\n");
+    std::fprintf(stderr, "checkpoint DIR [STEP [SIGNAL]]\n");
     return 2;
   }
   const std::string directory = argv[1];
-  const long dies_at = argc > 2 ? std::atol(argv[2]) : 0;
+  const long signal_at = argc > 2 ? std::atol(argv[2]) : 0;
+  const int signal = argc > 3 ? std::atoi(argv[3]) : SIGKILL;
 
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(2, 32), torch::nn::Tanh(), torch::nn::Linear(32, 2));
@@ -54,8 +56,10 @@ int main(int argc, char** argv) {
     for (auto& micro : *loader) {  // goes on inside the epoch, too
       torch::nn::functional::cross_entropy(net->forward(micro.data), micro.target).backward();
       if (!parallel.step()) continue;
-      checkpointer.after(parallel.steps() - 1);
-      if (parallel.steps() == dies_at && job.rank() == job.size() - 1) std::raise(SIGKILL);
+      if (parallel.stop_signal() != 0 && job.rank() == 0)
+        std::printf("asked to stop in step %ld\n", parallel.steps());
+      checkpointer.after(parallel.steps() - 1);  // asked to stop: saves, throws StopRequested
+      if (parallel.steps() == signal_at && job.rank() == job.size() - 1) std::raise(signal);
       if (parallel.steps() == kSteps) break;
     }
   }

@@ -55,7 +55,9 @@ int main(int argc, char** argv) {
       job, folder,
       {.steps = kSteps, .first = checkpointer.resume(), .items = "samples", .input = &input});
   for (auto& batch : input) {
-    log.step(strategy.step(batch, squares));
+    const trireme::StepResult result = strategy.step(batch, squares);
+    log.step(result);
+    if (result.stop_signal != 0) log.finish();  // SIGTERM, SIGUSR1 …: after() saves and ends it
     checkpointer.after(input.position() - 1);
     if (input.position() % 20 == 0) log.validation(strategy.evaluate(held_out, squares), 128);
   }

@@ -322,30 +322,5 @@ TEST(Chaos, ARankThatEndsWithoutJoiningIsNamed) {
   EXPECT_TRUE(contains(run.last_line, "rank 1 has ended")) << run.describe();
 }
 
-TRIREME_PROCESS(obedient) {
-  Job job(argc, argv);
-  std::vector<int> stop{0};
-  for (long step = 0; stop[0] == 0; ++step) {
-    stop[0] = job.stop_signal();
-    all_reduce(job.world(), stop, Max);
-    if (step == 20) std::printf("running\n");
-  }
-  std::printf("checkpoint written\n");
-  return stop[0];
-}
-
-TEST(Chaos, AStopSignalAtOneRankStopsAllAtOneStep) {
-  ProcessOptions options = scaled();
-  options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
-    if (rank == 1 && line == "running") send_signal(running.pids[1], SIGTERM);
-  };
-  const ProcessRun run = run_processes(2, "obedient", options);
-  EXPECT_EQ(run.exit_code, 143) << run.describe();
-  for (const auto& rank : run.ranks) {
-    EXPECT_EQ(rank.exit_code, 143) << run.describe();
-    EXPECT_TRUE(contains(rank.out, "checkpoint written")) << run.describe();
-  }
-}
-
 }  // namespace
 }  // namespace trireme

@@ -31,7 +31,13 @@ class Interrupted : public ::testing::Test {
     while (!latest.empty() && latest.back() == '\n') latest.pop_back();
     return folder_.file(run + "/checkpoint/" + latest + "/" + file);
   }
-  void expect_stopped_and_resumed(int signal, int code);
+  // Starts `long_` on `ranks` ranks with `more`; `stop`, if any, is called once it trains. Returns
+  // what it said at its end.
+  using Stop = std::function<void(Command::Running& running)>;
+  std::string expect_stopped_and_resumed(int code, const Stop& stop, int ranks = 2,
+                                         const std::vector<std::string>& more = {});
+  static void send(const Command::Running& running, int rank, int signal);
+  static pid_t rank_of(const Command::Running& running, int rank);
   // Once the run has a checkpoint; the others must end at once.
   void kill_rank_1(Command::Running& running, const std::string& run = "run");
 
@@ -39,12 +45,29 @@ class Interrupted : public ::testing::Test {
   const std::string long_ = tiny_config(folder_, "steps = 100000\nvalidate_every = 0\n");
 };
 
-void Interrupted::expect_stopped_and_resumed(int signal, int code) {
-  auto running =
-      trireme_command({"train", long_, "--ranks", "2", "--out", "run"}).in(folder_.path()).start();
-  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
-  running.send(signal);
-  const CommandResult stopped = running.wait(20);
+pid_t Interrupted::rank_of(const Command::Running& running, int rank) {
+  for (const pid_t child : descendants(running.pid()))
+    if (environment_of(child, "TRIREME_RANK") == std::to_string(rank)) return child;
+  ADD_FAILURE() << "no rank " << rank << " among the launcher's processes";
+  return 0;
+}
+
+void Interrupted::send(const Command::Running& running, int rank, int signal) {
+  if (const pid_t pid = rank_of(running, rank); pid > 0) kill(pid, signal);
+}
+
+std::string Interrupted::expect_stopped_and_resumed(int code, const Stop& stop, int ranks,
+                                                    const std::vector<std::string>& more) {
+  fs::remove_all(folder_.file("run"));
+  const std::string count = std::to_string(ranks);
+  std::vector<std::string> train = {"train", long_, "--ranks", count, "--out", "run"};
+  train.insert(train.end(), more.begin(), more.end());
+  auto running = trireme_command(train).in(folder_.path()).start();
+  if (stop) {
+    EXPECT_TRUE(running.wait_for("expected time")) << running.output();
+    stop(running);
+  }
+  const CommandResult stopped = running.wait(60);
   EXPECT_EQ(stopped.code, code) << stopped.out << stopped.err;
   EXPECT_EQ(stopped.left_behind, 0);
   EXPECT_THAT(stopped.out, HasSubstr("checkpoint written"));
@@ -54,13 +77,15 @@ void Interrupted::expect_stopped_and_resumed(int signal, int code) {
   for (const char c : stopped.out.substr(at, stopped.out.find(';', at) - at)) {
     if (c != ',') digits += c;
   }
-  const long done = std::stol(digits);
+  const long done = std::atol(digits.c_str());
   const std::string end = "train.steps=" + std::to_string(done + 7);
   // The schedule depends on the number of steps, so the uninterrupted run has that of the first
   // part; its own checkpoint at `end` is what the resumed one must equal.
-  const CommandResult resumed = trireme({"train", "--resume", "run", "--ranks", "2", "--set", end});
+  const CommandResult resumed = trireme(
+      {"train", "--resume", "run", "--ranks", count, "--set", end, "--set", "train.max_time="});
   EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+  return stopped.out;
 }
 
 void Interrupted::kill_rank_1(Command::Running& running, const std::string& run) {
@@ -68,11 +93,8 @@ void Interrupted::kill_rank_1(Command::Running& running, const std::string& run)
   while (!fs::exists(folder_.file(run + "/checkpoint/latest"))) {
     ASSERT_FALSE(running.wait_for("error", 0.05)) << running.output();
   }
-  pid_t victim = 0;
-  for (const pid_t child : descendants(running.pid())) {
-    if (environment_of(child, "TRIREME_RANK") == "1") victim = child;
-  }
-  ASSERT_NE(victim, 0) << "no rank 1 among the launcher's processes";
+  const pid_t victim = rank_of(running, 1);
+  ASSERT_NE(victim, 0);
   const auto killed = std::chrono::steady_clock::now();
   kill(victim, SIGKILL);
   const CommandResult result = running.wait(20);
@@ -84,8 +106,40 @@ void Interrupted::kill_rank_1(Command::Running& running, const std::string& run)
   EXPECT_EQ(result.left_behind, 0);
 }
 
-TEST_F(Interrupted, ByCtrlC) { expect_stopped_and_resumed(SIGINT, 130); }
-TEST_F(Interrupted, BySigterm) { expect_stopped_and_resumed(SIGTERM, 143); }
+TEST_F(Interrupted, ByASignalToTheLauncher) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)})
+    expect_stopped_and_resumed(code, [one = signal](auto& running) { running.send(one); });
+}
+
+TEST_F(Interrupted, ByASignalToOneRank) {
+  for (const int signal : {SIGUSR1, SIGHUP, SIGTERM})
+    expect_stopped_and_resumed(143, [&](auto& running) { send(running, 1, signal); });
+}
+
+// As a service manager ends all processes of a unit: the launcher passes on what all have got.
+TEST_F(Interrupted, ByASignalToEveryProcess) {
+  expect_stopped_and_resumed(143, [](auto& running) {
+    for (int rank = 0; rank < 2; ++rank) send(running, rank, SIGTERM);
+    running.send(SIGTERM);
+  });
+}
+
+TEST_F(Interrupted, ByASignalToTheOnlyProcess) {
+  const auto stop = [](auto& running) { running.send(SIGUSR1); };
+  EXPECT_THAT(expect_stopped_and_resumed(143, stop, 1), HasSubstr("stopped by SIGUSR1 after step"));
+}
+
+TEST_F(Interrupted, ByTheEndOfItsTime) {
+  for (const int ranks : {1, 2})
+    EXPECT_THAT(expect_stopped_and_resumed(143, {}, ranks, {"--set", "train.max_time=2s"}),
+                HasSubstr("stopped by train.max_time after step"));
+}
+
+TEST_F(Interrupted, ATimeThatIsNoneIsRefused) {
+  const CommandResult result = trireme({"train", long_, "--set", "train.max_time=90"});
+  EXPECT_EQ(result.code, 2) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("train.max_time = \"90\" is no duration"));
+}
 
 TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {
   // Stopped after 20 of 40 steps by a checkpoint that is all that is left of it.

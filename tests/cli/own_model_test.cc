@@ -117,13 +117,14 @@ TEST_F(OwnModel, OtherPrecisionsTrainAModelWrittenForFp32) {
 
 TEST_F(OwnModel, HelpListsItsKeysAndSaysItsName) {
   const std::string help = own({"train", "--help-config"}).out;
-  EXPECT_THAT(help, AllOf(HasSubstr("model.width = 16  (an integer, at least 1, at most 1024)\n"
-                                    "    channels"),
-                          HasSubstr("model.slope = 0.1  (a number)"),
-                          HasSubstr("model.tied = false  (true or false)"),
-                          HasSubstr("model.name = \"bigram\"  (a text: gpt | "),
-                          HasSubstr("bigram | wrong | stumbling)"), HasSubstr("train.steps"),
-                          HasSubstr("model.name = \"gpt\" has, in the place")));
+  EXPECT_THAT(help,
+              AllOf(HasSubstr("model.width = 16  (an integer, at least 1, at most 1024)\n"
+                              "    channels"),
+                    HasSubstr("model.slope = 0.1  (a number)"),
+                    HasSubstr("model.tied = false  (true or false)"),
+                    HasSubstr("model.name = \"bigram\"  (a text: gpt | "),
+                    HasSubstr("bigram | wrong | stumbling | bars-net)"), HasSubstr("train.steps"),
+                    HasSubstr("model.name = \"gpt\" has, in the place")));
   EXPECT_THAT(own({"train", "--help"}).out, HasSubstr("\n  own_trainer train configs/"));
   EXPECT_THAT(own({"--help"}).out, Not(HasSubstr("\n  trireme ")));
 }
@@ -154,6 +155,88 @@ TEST_F(OwnModel, AMistakeInTheModelIsNamed) {
   EXPECT_THAT(mistake("key"),
               AllOf(HasSubstr("the model wrong"), HasSubstr("\"width\""), HasSubstr("how, block")));
   EXPECT_THAT(mistake("type"), AllOf(HasSubstr("as an integer"), HasSubstr("it is a text")));
+}
+
+// Images, a second field and a loss of the program's own.
+class OwnImages : public OwnModel {
+ protected:
+  OwnImages() {
+    config_ = folder_.write("bars.toml",
+                            "[model]\nname = \"bars-net\"\n"
+                            "[batch]\nglobal = 8\nmicro = 2\n"
+                            "[train]\nsteps = 12\nwarmup = 2\nlearning_rate = 0.05\n"
+                            "validate_sequences = 16\n[checkpoint]\nevery = 6\n");
+  }
+};
+
+TEST_F(OwnImages, SameWeightsOnAnyLayout) {
+  const std::string said = train("one").out;
+  EXPECT_THAT(said, AllOf(HasSubstr("bars: 48 samples to train on, 20 held out"),
+                          HasSubstr("samples/s"), HasSubstr("eval one")));
+  train("two", {"--ranks", "2"});
+  train("zero", {"--ranks", "2", "--set", "parallel.sync=zero3"});
+  train("pipeline", {"--ranks", "2", "--set", "parallel.pipeline=2"});
+  train("sim", {"--ranks", "3", "--transport", "sim"});
+  for (const char* run : {"two", "zero", "pipeline", "sim"})
+    EXPECT_EQ(hash(run), hash("one")) << run;
+}
+
+TEST_F(OwnImages, ResumesAndIsEvaluated) {
+  train("whole", {"--ranks", "2"});
+  std::filesystem::copy(folder_.file("whole"), folder_.file("part"),
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(folder_.file("part/checkpoint/step-00000012"));
+  folder_.write("part/checkpoint/latest", "step-00000006\n");
+  const CommandResult resumed = own({"train", "--resume", "part", "--ranks", "3"});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_EQ(hash("part"), hash("whole"));
+  const CommandResult eval = own({"eval", "part", "--json"});
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  const Json event = Json::parse(eval.out);
+  EXPECT_EQ(event.at("samples"), 16);
+  EXPECT_GE(event.at("accuracy"), 0.5);
+  EXPECT_THAT(read_file(folder_.file("whole/events.jsonl")),
+              HasSubstr("\"loss\":" + event.at("loss").dump()));
+  EXPECT_THAT(refused({"generate", "part"}), HasSubstr("writes no text"));
+}
+
+TEST_F(OwnImages, TrainInOtherPrecisions) {
+  const auto last = [&](const std::string& precision) {
+    train(precision, {"--set", "train.precision=" + precision});
+    return Json::parse(own({"eval", precision, "--json"}).out).at("loss").get<double>();
+  };
+  const double single = last("fp32");
+  EXPECT_NEAR(last("fp64"), single, 1e-4);
+  EXPECT_NEAR(last("bf16"), single, 0.05);
+}
+
+TEST_F(OwnImages, ChooseAmongAllDataAndLosses) {
+  train("classes", {"--set", "train.loss=classes"});
+  train("squares");
+  EXPECT_NE(hash("classes"), hash("squares"));
+  // The program's own model on this data.
+  const std::vector<std::string> letters = {"--set", "data.name=letters"};
+  config_ = folder_.write("gpt.toml",
+                          "[model]\nname = \"gpt\"\nlayers = 1\nheads = 1\nwidth = 8\nblock = 16\n"
+                          "[batch]\nglobal = 4\nmicro = 2\n[train]\nsteps = 3\nwarmup = 1\n");
+  EXPECT_THAT(train("letters", letters).out, HasSubstr("letters: 32 sequences to train on"));
+  EXPECT_THAT(refused({"train", config_, "--set", "data.name=bars"}),
+              AllOf(HasSubstr("reads \"tokens\""), HasSubstr("images, light, targets")));
+}
+
+TEST_F(OwnImages, WhatCannotBeIsRefusedBeforeAnythingStarts) {
+  const auto set = [&](const std::string& assignment) {
+    return refused({"train", config_, "--set", assignment});
+  };
+  EXPECT_THAT(set("data.name=barz"), HasSubstr("letters"));
+  EXPECT_THAT(set("train.loss=square"), HasSubstr("squares"));
+  EXPECT_THAT(set("data.side=2"), HasSubstr("at least 3"));
+  EXPECT_THAT(set("data.augment=true"), HasSubstr("no key data.augment"));
+  EXPECT_THAT(set("data.name=text"), HasSubstr("model.block"));
+  EXPECT_THAT(own({"train", "--help-config"}).out,
+              AllOf(HasSubstr("data.name = \"bars\" has, in the place"), HasSubstr("data.side = 6"),
+                    HasSubstr("data.augment = true")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
 }
 
 TEST_F(OwnModel, TheProgramTriremeSaysThatItHasNoSuchModel) {

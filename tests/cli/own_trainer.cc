@@ -1,5 +1,6 @@
 // The program trireme with an all-reduce and models of its own.
 #include <ATen/Functions.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
@@ -65,6 +66,50 @@ trireme::Blocks make_stumbling(const trireme::ModelValues& values) {
   return net;
 }
 
+// Images of bars across or down, and how bright each is.
+trireme::TensorSets read_bars(const std::string&, const trireme::DataValues& values) {
+  const std::int64_t side = values.integer("side");
+  const auto bars = [side](std::int64_t first, std::int64_t end) -> trireme::input::Fields {
+    const at::Tensor number = at::arange(first, end), kind = number.remainder(2);
+    const at::Tensor place = number.floor_divide(2).remainder(side);
+    const at::Tensor line = at::arange(side).unsqueeze(0).eq(place.unsqueeze(1)).to(at::kFloat);
+    const at::Tensor across = line.view({-1, 1, side, 1}).expand({-1, 1, side, side});
+    const at::Tensor light = number.remainder(3).to(at::kFloat) + 1;
+    const at::Tensor images = at::where(kind.view({-1, 1, 1, 1}).eq(0), across, across.mT());
+    return {{"images", images * light.view({-1, 1, 1, 1})}, {"light", light}, {"targets", kind}};
+  };
+  return {.train = bars(0, 48), .validation = bars(48, 68)};
+}
+
+// The second block reads another field, too.
+trireme::Blocks make_bars_net(const trireme::ModelValues& values) {
+  const std::int64_t width = values.integer("width");
+  trireme::Blocks net;
+  net.add("stem", {"images"},
+          [=] { return torch::nn::Conv2d(torch::nn::Conv2dOptions(1, width, 3).padding(1)); });
+  net.add("scale", {"stem", "light"}, [] {
+    return [](at::Tensor x, at::Tensor light) { return at::relu(x / light.view({-1, 1, 1, 1})); };
+  });
+  net.add("pool", [] {
+    return [](at::Tensor x) { return at::cat({x.amax(3).amin(2), x.amax(2).amin(2)}, 1); };
+  });
+  net.add("head", [=] { return torch::nn::Linear(2 * width, 2); });
+  return net;
+}
+
+at::Tensor squares(const trireme::models::Value& output, const trireme::MicroBatch& micro) {
+  return (output.at(0) - at::one_hot(micro.field("targets"), 2)).pow(2).sum();
+}
+
+// Sequences for a model of the program's own.
+trireme::TensorSets read_letters(const std::string&, const trireme::DataValues&) {
+  const auto letters = [](std::int64_t rows) -> trireme::input::Fields {
+    const at::Tensor text = at::arange(rows * 17).remainder(7).view({rows, 17}) + 97;
+    return {{"tokens", text.narrow(1, 0, 16)}, {"targets", text.narrow(1, 1, 16)}};
+  };
+  return {.train = letters(32), .validation = letters(8)};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,5 +122,10 @@ int main(int argc, char** argv) {
             make_bigram);
   app.model("wrong", {{"how", "shape", "which mistake: shape, key, type"}}, make_wrong);
   app.model("stumbling", {{"how", "", "what happens: killed, reshapes, nothing"}}, make_stumbling);
+  app.model("bars-net", {{"width", 4, "channels", 1}}, make_bars_net,
+            {.data = "bars", .loss = "squares"});
+  app.data("bars", {{"side", 6, "pixels", 3}}, read_bars);
+  app.data("letters", {}, read_letters, {.items_per_sample = 16});
+  app.loss("squares", squares, trireme::train::class_matches());
   return app.run(argc, argv);
 }

@@ -10,6 +10,8 @@
 #include "trireme/base/utf8.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/shards.h"
+#include "trireme/job/step_voter.h"
+#include "trireme/job/stop_signal.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -130,6 +132,25 @@ struct Checkpointer::Impl {
     }
   }
 
+  std::vector<const StepVoter*> voters() const {
+    std::vector<const StepVoter*> all;
+    for (const auto& [name, part] : parts)
+      if (const auto* voter = dynamic_cast<const StepVoter*>(part)) all.push_back(voter);
+    return all;
+  }
+
+  // Equal on all ranks. Without a vote to go by, they ask one another.
+  int agreed_stop(const std::vector<const StepVoter*>& voters) const {
+    int signal = 0;
+    for (const StepVoter* voter : voters) signal = std::max(signal, voter->stop_signal());
+    if (!voters.empty()) return signal;
+    std::array<std::int64_t, 1> value{job.stop_signal()};
+    job.world()
+        .all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "stop"})
+        .wait();
+    return static_cast<int>(value[0]);
+  }
+
   Job& job;
   const CheckpointerOptions options;
   const std::string directory;
@@ -165,9 +186,37 @@ long Checkpointer::resume() {
 }
 
 void Checkpointer::after(long step) {
-  impl_->refuse_foreign();
-  const long every = impl_->options.every, before = std::exchange(impl_->seen, step + 1);
+  Impl& impl = *impl_;
+  impl.refuse_foreign();
+  const auto voters = impl.voters();
+  const bool here = std::all_of(voters.begin(), voters.end(),
+                                [](const auto* voter) { return voter->all_ranks_return(); });
+  if (!here) return;
+  const long every = impl.options.every, before = std::exchange(impl.seen, step + 1);
+  if (const int signal = impl.agreed_stop(voters); signal != 0) stop(step + 1, signal);
   if (every > 0 && (step + 1) / every > before / every) save(step + 1);
+}
+
+void Checkpointer::stop(long steps_done, int signal) {
+  save_and_wait(steps_done);
+  throw StopRequested(static_cast<ExitCode>(signal),
+                      "stopped by " + job::stop_cause() + " after step " +
+                          std::to_string(steps_done) + "; the checkpoint is in " +
+                          impl_->folder.path_of(steps_done),
+                      {.advice = "Start the program again: it goes on there."});
+}
+
+void Checkpointer::save_and_wait(long steps_done) {
+  save(steps_done);
+  const auto barrier = [&] {
+    impl_->job.world().barrier().wait(Deadline::in(impl_->job.options().timeout_user_code));
+  };
+  barrier();
+  try {
+    barrier();  // so that a rank which ends now takes no other's first barrier away
+  } catch (const Error&) {
+    // Somebody has ended already: all are past the first one.
+  }
 }
 
 void Checkpointer::save(long steps_done) {

@@ -48,13 +48,21 @@ class Checkpointer {
   /// flipped one, or one whose weights are NaN, throws CheckpointError naming file and damage.
   /// ConfigError names another job that has the folder.
   long resume();
-  /// After step `step` (0-based) has been applied: saves where due. Throws ConfigError where the
-  /// folder holds checkpoints that this run did not resume() from.
+  /// After step `step` (0-based) has been applied: saves where due. Where the job is to stop
+  /// (SIGINT, SIGTERM, SIGUSR1, SIGHUP at any rank or at the launcher), saves this step on all
+  /// ranks and then throws StopRequested, which ends the program with 130 or 143 unless it is
+  /// caught. Ranks agree on it through the vote of the part that has one (Strategy, DataParallel),
+  /// else here. Throws ConfigError where the folder holds checkpoints that this run did not
+  /// resume() from.
   void after(long step);
   /// Saves now; `steps_done` = step + 1. Nothing where that step is saved already.
   void save(long steps_done);
+  /// save(), and returns when every rank knows that the checkpoint is complete: the last thing
+  /// before a program ends.
+  void save_and_wait(long steps_done);
 
  private:
+  [[noreturn]] void stop(long steps_done, int signal);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

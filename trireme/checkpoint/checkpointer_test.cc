@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/faulty_storage.h"
+#include "trireme/job/step_voter.h"
 
 namespace trireme {
 namespace {
@@ -34,6 +35,19 @@ class Counter final : public Saveable {
   }
   at::Tensor weight = at::zeros({2});
   std::string text = "0";
+};
+
+// The same with a vote after every step.
+class Voter final : public Saveable, public StepVoter {
+ public:
+  std::vector<NamedShard> state() override { return counter.state(); }
+  std::string metadata() const override { return counter.metadata(); }
+  void restored(const std::string& metadata) override { counter.restored(metadata); }
+  int stop_signal() const noexcept override { return signal; }
+  bool all_ranks_return() const override { return all_return; }
+  Counter counter;
+  int signal = 0;
+  bool all_return = true;
 };
 
 class CheckpointerTest : public ::testing::Test {
@@ -118,6 +132,37 @@ TEST_F(CheckpointerTest, AStepThatIsPassedIsSavedAtTheNext) {
   checkpointer.after(3);
   checkpointer.after(5);  // steps 4 and 5 in one
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000006"));
+}
+
+TEST_F(CheckpointerTest, AStopSavesAndEndsWithItsCode) {
+  for (const int code : {130, 143}) {
+    fs::remove_all(directory_);
+    Voter voter;
+    Checkpointer checkpointer(job(), directory_.string(), {.every = 0});
+    checkpointer.add("train", voter);
+    checkpointer.after(0);
+    EXPECT_TRUE(names().empty());
+    voter.signal = code;
+    EXPECT_THAT(refusal([&] { checkpointer.after(1); }, code),
+                AllOf(HasSubstr("after step 2; the checkpoint is in " + directory_.string()),
+                      HasSubstr("Start the program again")));
+    EXPECT_THAT(names(), ElementsAre("latest", "step-00000002"));
+  }
+}
+
+TEST_F(CheckpointerTest, WaitsForAStepFromWhichAllRanksReturn) {
+  Voter voter;
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 2});
+  checkpointer.add("train", voter);
+  checkpointer.after(0);
+  voter.all_return = false;
+  voter.signal = 143;
+  checkpointer.after(1);  // due, and asked to stop
+  EXPECT_TRUE(names().empty());
+  voter.all_return = true;
+  voter.signal = 0;
+  checkpointer.after(2);
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
 }
 
 TEST_F(CheckpointerTest, AnotherRunsFolderIsNotMixed) {

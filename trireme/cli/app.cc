@@ -13,13 +13,13 @@ inline namespace v0 {
 int App::run(int argc, char** argv) const {
   config::name_program(name_);
   try {
-    for (const Own& own : models_)
-      train::register_model(train::text_family(own.name, own.keys, own.make));
+    for (const auto* list : {&parts_, &models_})
+      for (const auto& registers : *list) registers();
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return error.exit_code();
   }
-  if (!models_.empty()) train::choose_default_model(models_.front().name);
+  if (!first_model_.empty()) train::choose_default_model(first_model_);
   return cli::run(argc, argv, name_);
 }
 

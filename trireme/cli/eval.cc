@@ -34,8 +34,9 @@ void print_event(const TrainedModel& model, const train::Evaluation& result,
 void print_text(const TrainedModel& model, const train::Evaluation& result,
                 std::optional<double> trigram, const std::string& source) {
   const train::DataWords& words = model.settings.model.data->words();
-  std::printf("after step %s: validation loss %.4f %s over %s %s of %s\n",
-              grouped(model.steps_done).c_str(), result.loss, words.unit.c_str(),
+  const std::string unit = words.unit.empty() ? "" : " " + words.unit;
+  std::printf("after step %s: validation loss %.4f%s over %s %s of %s\n",
+              grouped(model.steps_done).c_str(), result.loss, unit.c_str(),
               grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
               source.c_str());
   if (result.accuracy) std::printf("%.2f %% of the answers are right\n", 100 * *result.accuracy);
@@ -48,7 +49,7 @@ int eval_command(const Options& options, const Invocation& invocation) {
   const std::string path = options.data.empty() ? settings.data_path : options.data;
   const train::DataSource& data = *settings.model.data;
   const auto corpus = input::SharedCorpus::make(data.load(path));
-  const auto held_out = data.validation(corpus);
+  const auto held_out = data.validation(corpus->validation(), corpus);
   const std::int64_t samples = options.samples > 0 ? options.samples : settings.validate_samples;
   const std::int64_t batch = settings.batches.batch;
   const auto batches = fixed_batches(model.job, *held_out, batch, settings.batches.micro,

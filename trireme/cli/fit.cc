@@ -135,8 +135,10 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
 }
 
 // Operations a second, with the kernels that the ranks will have.
-double measured_rate(const train::Settings& settings) {
-  if (settings.model.figures(1).flops <= 0 || settings.job.transport == "sim") return 0;
+double measured_rate(const train::Settings& settings, const input::Corpus& corpus) {
+  const auto held_out = settings.model.data->validation(corpus.validation, {});
+  const auto figures = settings.model.figures(1, train::examples_of(held_out));
+  if (figures.flops <= 0 || settings.job.transport == "sim") return 0;
   train::set_up_process(settings);
   return tensor::linear_rate(settings.strategy.precision, std::chrono::milliseconds(20));
 }
@@ -186,7 +188,7 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   const train::MemoryLeft memory =
       train::memory_for_a_rank(settings, options.ranks, train::shared_bytes(corpus));
   const train::FitPlace place{
-      .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings)};
+      .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings, corpus)};
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
   const std::vector<plan::FitCandidate> candidates =

@@ -16,12 +16,13 @@ plan::Graph model_graph(const train::Settings& settings,
                         const std::shared_ptr<const input::SharedCorpus>& corpus) {
   train::set_up_process(settings);
   const std::int64_t micro = settings.batches.micro;
-  const auto validation = settings.model.data->validation(corpus);
+  const auto validation = settings.model.data->validation(corpus->validation(), corpus);
   const MicroBatch example = input::example_of(*validation, micro);
   const auto waiter = RealWaiter::make();
   const std::vector<plan::BlockCost> costs =
       parallel::profile_blocks(settings.model.blocks, example, settings.seed, *waiter);
-  const auto activations = settings.model.figures(micro).activations;
+  const auto activations =
+      settings.model.figures(micro, train::examples_of(validation)).activations;
   // Bytes beside the weights for each of theirs: a gradient sum and moments, and, where they are
   // computed in 16 bits, master weights, all of these in fp32.
   const std::string& precision = settings.strategy.precision;

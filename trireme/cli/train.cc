@@ -185,6 +185,7 @@ int train_command(Options options, const Invocation& invocation) {
     std::fputs(train::training_help().c_str(), stdout);
     return 0;
   }
+  const TimePoint began = steady_now();
   if (options.job.ranks_given && launch::in_batch_script()) launch::ignore_launchers();
   const auto launcher = under_launcher();
   if (launcher) {
@@ -236,7 +237,8 @@ int train_command(Options options, const Invocation& invocation) {
       .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
       .flops = flops_of(job.plan, !launcher.has_value()),
       .corpus = job.corpus->descriptor(),
-      .lock = claim.lock_descriptor()};
+      .lock = claim.lock_descriptor(),
+      .began = began.time_since_epoch().count()};
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, invocation.argc, invocation.argv, spec);
     if (!simulated) return start_ranks(options.job.ranks, invocation.argc, invocation.argv, spec);

@@ -7,7 +7,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/input/random_below.h"
-#include "trireme/input/sampler.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -41,25 +40,17 @@ ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void>
     : records_(records),
       owner_(std::move(owner)),
       options_(options),
-      count_(static_cast<std::int64_t>(records.size()) / kImageRecord) {
+      count_(static_cast<std::int64_t>(records.size()) / kImageRecord),
+      order_(count_, options.seed) {
   TRIREME_CHECK(count_ > 0);
   TRIREME_CHECK(static_cast<std::int64_t>(records.size()) % kImageRecord == 0);
 }
 
 std::int64_t ImageDataset::record(std::int64_t sample) const {
+  if (options_.endless) return order_.record(sample);
   TRIREME_CHECK(sample >= 0);
-  if (!options_.endless) {
-    TRIREME_CHECK(sample < count_);
-    return sample;
-  }
-  const std::int64_t epoch = sample / count_;
-  const std::lock_guard lock(mutex_);
-  auto found = orders_.find(epoch);
-  if (found == orders_.end()) {
-    if (orders_.size() > 2) orders_.erase(orders_.begin());
-    found = orders_.emplace(epoch, epoch_order(count_, options_.seed, epoch, true)).first;
-  }
-  return found->second[static_cast<std::size_t>(sample % count_)];
+  TRIREME_CHECK(sample < count_);
+  return sample;
 }
 
 // The picture moved by (down, right) and mirrored or not; what comes in from outside is black.

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trireme/input/dataset.h"
+#include "trireme/input/endless_order.h"
 #include "trireme/input/image_files.h"
 
 namespace trireme {
@@ -48,8 +47,7 @@ class ImageDataset final : public Dataset {
   const std::shared_ptr<const void> owner_;
   const Options options_;
   const std::int64_t count_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::vector<std::int64_t>> orders_;  // of the last epochs
+  const EndlessOrder order_;
 };
 
 }  // namespace input

@@ -92,8 +92,9 @@ class Job {
   comm::Communicator& across() const;  // those with this local rank on every host, by host rank
   std::shared_ptr<Waiter> waiter() const;
 
-  /// SIGINT (130) or SIGTERM (143) arrived at this rank or at the launcher; 0 if none. Ranks agree
-  /// on the step at which they stop through the step's vote, not here.
+  /// 130 where SIGINT, 143 where SIGTERM, SIGUSR1 or SIGHUP arrived at this rank or at the
+  /// launcher; 0 if none did. Ranks agree on the step at which they stop through the step's vote,
+  /// not here.
   int stop_signal() const noexcept;
   /// Tells heartbeats and stall reports what user code does now ("checkpoint.save").
   void activity(std::string_view what) noexcept;

@@ -36,6 +36,12 @@ int adopted(int code) {
   return secondary && first_code.load() != 0 ? first_code.load() : code;
 }
 
+// All ranks stop together and have the same to say; rank 0 says it. A launcher of others may end
+// all once it has seen the first of them end.
+constexpr int kRankZeroSpeaks = 300;  // ms
+
+bool stops_after_rank_0(int code) { return (code == 130 || code == 143) && reporter.rank > 0; }
+
 // An Error that knows its rank says everything itself; others get the place in front or behind.
 launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   launch::Activity activity;
@@ -76,7 +82,11 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
     std::lock_guard lock(mutex);
     const launch::Failure failure = make_failure(report, reporter);
     const std::string line = "trireme: " + failure.sentence + "\n";
-    [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+    if (stops_after_rank_0(code)) {
+      if (reporter.adopt_code) poll(nullptr, 0, kRankZeroSpeaks);
+    } else {
+      [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+    }
     if (reporter.status) reporter.status->set_last_words(failure.sentence);
     if (reporter.client) reporter.client->report(failure);
     if (reporter.adopt_code) code = adopted(code);

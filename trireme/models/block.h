@@ -80,6 +80,10 @@ class Blocks {
   /// (models/module_block.h has the adapters).
   template <class Factory>
   Blocks& add(std::string name, Factory factory);
+  /// The same for a block that reads these values, in this order: fields of the batch ("images"),
+  /// outputs of blocks before it, by their names.
+  template <class Factory>
+  Blocks& add(std::string name, std::vector<std::string> reads, Factory factory);
 
  private:
   std::vector<BlockSpec> specs_;

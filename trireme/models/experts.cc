@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/loss_gradient.h"

@@ -138,9 +138,14 @@ requires(std::is_invocable_v<Call&, at::Tensor> ||
 
 template <class Factory>
 Blocks& Blocks::add(std::string name, Factory factory) {
+  return add(std::move(name), std::vector<std::string>(), std::move(factory));
+}
+
+template <class Factory>
+Blocks& Blocks::add(std::string name, std::vector<std::string> reads, Factory factory) {
   return add_block({.name = std::move(name),
                     .make = [factory = std::move(factory)] { return as_block(factory()); },
-                    .reads = {},
+                    .reads = std::move(reads),
                     .writes = {}});
 }
 

@@ -6,7 +6,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 inline namespace v0 {

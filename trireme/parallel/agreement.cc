@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 #include "trireme/parallel/data/parameter_sync.h"
 
 namespace trireme {

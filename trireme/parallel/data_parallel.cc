@@ -381,8 +381,25 @@ struct DataParallel::Impl {
       return false;
     }
     const bool taken = finish_batch();
-    take_part_without_share();
+    all_return = !plan || all_return_between(micro, plan->peek());
+    const bool taken_too = take_part_without_share();
     seed_next();
+    return taken || taken_too;
+  }
+
+  // Batches without a share for this rank: the others count on it all the same. True where the last
+  // of them was applied.
+  bool take_part_without_share() {
+    const auto plan = seat.input_plan();
+    bool taken = false;
+    while (plan) {
+      const auto next = plan->peek();
+      if (!next || next->has_data) break;
+      plan->consume();
+      begin_batch(next->total);
+      taken = finish_batch();
+      all_return = taken;  // of a batch that was left out, step() tells the others nothing to save
+    }
     return taken;
   }
 
@@ -394,16 +411,19 @@ struct DataParallel::Impl {
     own_count.reset();
   }
 
-  // Batches without a share for this rank: the others count on it all the same.
-  void take_part_without_share() {
-    const auto plan = seat.input_plan();
-    while (plan) {
-      const auto next = plan->peek();
-      if (!next || next->has_data) return;
-      plan->consume();
-      begin_batch(next->total);
-      finish_batch();
-    }
+  // A rank without a share of `next` is in it already. One without a share of `last` came back from
+  // the step() before both, unless `last` was the first after a resume.
+  bool all_return_between(const MicroStep& last, const std::optional<MicroStep>& next) {
+    const bool first = std::exchange(first_here, false);
+    return (!first || all_have_share(last)) && (!next || all_have_share(*next));
+  }
+
+  // Only the last batch of an epoch may be a short one.
+  bool all_have_share(const MicroStep& step) const {
+    if (!step.last_of_epoch) return true;
+    for (int rank = 0; rank < seat.world->size(); ++rank)
+      if (leaves_of(plan.assignment, step.total, rank).empty()) return false;
+    return true;
   }
 
   // The loader begins a pass: from here on the plan knows the first micro-batch. After a resume it
@@ -562,6 +582,8 @@ struct DataParallel::Impl {
   std::int64_t batches = 0;  // finished, refused ones too
   std::int64_t applied = 0;
   bool batch_open = false, micro_open = false;
+  bool first_here = true;  // no step() has returned since the start or the resume
+  bool all_return = true;  // StepVoter
   std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
   MicroStep micro;
   // Of the open micro-batch: what parallel.backward() was given.
@@ -625,6 +647,7 @@ std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
 std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->not_finite.left_out(); }
 double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
 int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
+bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 
 std::string DataParallel::weights_hash() {
   std::vector<HashedTensor> tensors;
@@ -667,6 +690,7 @@ void DataParallel::restored(const std::string& metadata) {
     parallel::set_updates(impl_->optimizer, impl_->updated(i),
                           saved_count(json, "optimizer_updates"));
   impl_->statistics.reload();
+  impl_->first_here = true;
   impl_->seed_next();
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trireme/job/job.h"
+#include "trireme/job/step_voter.h"
 #include "trireme/tensor/state.h"
 
 namespace torch::nn {
@@ -64,7 +65,7 @@ struct BatchResult {
   std::int64_t skipped_steps = 0;  // left out so far
 };
 
-class DataParallel final : public Saveable {
+class DataParallel final : public Saveable, public StepVoter {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash: MismatchError naming the
   /// parameter where the models differ, or the rank whose processor computes other bits.
@@ -100,7 +101,8 @@ class DataParallel final : public Saveable {
   /// The gradient's global norm in the last applied batch, before clipping; 0 with clip off.
   double gradient_norm() const noexcept;
   /// != 0: all ranks learned in the last batch's vote that the job is to stop (130, 143).
-  int stop_signal() const noexcept;
+  int stop_signal() const noexcept override;
+  bool all_ranks_return() const override;
   /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
   std::string weights_hash();
 

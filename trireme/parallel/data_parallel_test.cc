@@ -180,6 +180,60 @@ TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
   EXPECT_NE(train_on(1, {.seed = 4}), one);
 }
 
+// An epoch of three batches; the third is of two micro-batches, and rank 2 of three has no share of
+// it: it is in that one before it returns from the second.
+TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
+    parallel::Seat seat{.world = rank.world.get()};
+    seat.input_plan = [plan] { return plan; };
+    seat.stop_signal = [] { return 143; };
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
+    DataParallel parallel(seat, net, sgd);
+    std::vector<std::pair<std::int64_t, bool>> seen;  // steps done, all return
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (const auto& [first, count] : plan->loader()) {
+        mean_loss(net, first, count).backward();
+        if (parallel.step()) seen.emplace_back(parallel.steps(), parallel.all_ranks_return());
+      }
+      plan->next_epoch();
+    }
+    const std::vector<std::pair<std::int64_t, bool>> with_share = {
+        {1, true}, {2, false}, {3, true}, {4, true}, {5, false}, {6, true}};
+    const std::vector<std::pair<std::int64_t, bool>> without = {
+        {1, true}, {3, true}, {4, true}, {6, true}};
+    EXPECT_EQ(seen, rank.rank < 2 ? with_share : without) << "rank " << rank.rank;
+    EXPECT_EQ(parallel.stop_signal(), 143);
+  });
+}
+
+// Resumed before its third batch: rank 2 is in that one before its loop begins.
+TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
+    for (int done = 0; done < 2; ++done) plan->consume();
+    std::function<void()> begins;
+    parallel::Seat seat{.world = rank.world.get()};
+    seat.input_plan = [plan] { return plan; };
+    seat.follow_input = [&](std::function<void()> follower) { begins = std::move(follower); };
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
+    DataParallel parallel(seat, net, sgd);
+    begins();
+    if (rank.rank < 2) {
+      mean_loss(net, 6 + rank.rank, 1).backward();
+      EXPECT_TRUE(parallel.step());
+      EXPECT_FALSE(parallel.all_ranks_return());
+    }
+    plan->next_epoch();
+    mean_loss(net, rank.rank, 1).backward();
+    EXPECT_TRUE(parallel.step());
+    EXPECT_TRUE(parallel.all_ranks_return());
+    EXPECT_EQ(parallel.steps(), 2);
+  });
+}
+
 // Parameters of several chunks with ragged ends, clipped; every optimizer that ZeRO takes.
 TEST(DataParallel, ZeroEndsWithTheSameBits) {
   for (const char* optimizer : {"sgd", "adam", "adamw", "rmsprop", "adagrad"}) {

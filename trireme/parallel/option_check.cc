@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/parallel/pipeline_plan.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 inline namespace v0 {

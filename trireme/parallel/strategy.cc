@@ -327,6 +327,7 @@ std::int64_t Strategy::offloaded_bytes() const {
 bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
+int Strategy::stop_signal() const noexcept { return impl_->stop_signal; }
 std::string Strategy::lanes_note() const { return impl_->lanes_note; }
 std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/job/job.h"
+#include "trireme/job/step_voter.h"
 #include "trireme/models/block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/parallel/data/local_options.h"
@@ -128,7 +129,7 @@ struct StepResult {
   std::optional<double> noise_scale = {};  // in items; none: off, or not to be told yet
 };
 
-class Strategy final : public Saveable {
+class Strategy final : public Saveable, public StepVoter {
  public:
   Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
            const OptimizerOptions& optimizer);
@@ -143,6 +144,9 @@ class Strategy final : public Saveable {
   /// that is left out because of numbers that are not finite says why in `skipped`; its loss is a
   /// NaN.
   StepResult step(const Batch& batch, const Loss& loss);
+  /// StepResult::stop_signal of the last step.
+  int stop_signal() const noexcept override;
+  bool all_ranks_return() const override { return true; }
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
   /// ranks train copies of their own (local_sgd …), of the model that they train together; the
   /// copies stay as they are.

@@ -185,6 +185,7 @@ struct Strategy::Impl {
   std::uint32_t microbatch = 0;  // the one that is computed now
   std::int64_t step = 0;
   std::uint32_t total = 0;
+  int stop_signal = 0;           // of the last step's vote
   bool failed = false;           // a step has thrown: the others know
   bool equal_gradients = false;  // of ranks that compute together: they have been compared
   double learning_rate = 0;

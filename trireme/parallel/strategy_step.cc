@@ -397,6 +397,7 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   }
   const parallel::Verdict verdict = vote.result();
   if (runner) runner->settle(verdict.ok);
+  stop_signal = verdict.stop_signal;
   StepResult result{.count = verdict.count, .stop_signal = verdict.stop_signal};
   try {
     throw_if_refused(verdict, *seat.world, seat.host, static_cast<long>(step));

@@ -7,7 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme {

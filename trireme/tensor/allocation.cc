@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
 

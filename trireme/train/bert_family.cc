@@ -25,16 +25,21 @@ TrainingModel make(const config::Config& config) {
                          " wide, sequences of " + std::to_string(bert.block) +
                          " bytes, 15 % of them hidden",
           .blocks = models::make_bert(bert),
-          .loss = token_loss(),
-          .data = masked_text_source(bert.block, bert.seed),
-          .figures = [bert](std::int64_t samples) { return transformer_figures(bert, samples); },
-          .names = models::make_bert(small),
-          .correct = class_matches()};
+          .figures = [bert](std::int64_t samples, const Examples&) {
+            return transformer_figures(bert, samples);
+          },
+          .names = models::make_bert(small)};
 }
 
 }  // namespace
 
-ModelFamily bert_family() { return {.name = "bert", .keys = transformer_keys(), .make = make}; }
+ModelFamily bert_family() {
+  return {.name = "bert",
+          .keys = transformer_keys(),
+          .data = "masked-text",
+          .loss = "classes",
+          .make = make};
+}
 
 }  // namespace train
 }  // namespace v0

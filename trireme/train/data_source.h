@@ -1,4 +1,4 @@
-// DataSource: what a job trains on: bytes from files, and the samples in them.
+// DataSource: what a job trains on: bytes from files or memory, and the samples in them.
 //
 // The launcher loads the bytes once and shares them among the ranks of its host
 // (input/shared_corpus.h); each rank makes its datasets from the shared bytes. Immutable, thread
@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "trireme/base/config.h"
 #include "trireme/input/corpus.h"
 #include "trireme/input/dataset.h"
 #include "trireme/input/shared_corpus.h"
@@ -28,7 +28,11 @@ struct DataWords {
   std::int64_t items_per_sample = 1;  // 64 tokens of a sequence
 };
 
+/// The words of data whose samples are items themselves: tensors, images.
+DataWords words_of_samples();
+
 using SharedBytes = std::shared_ptr<const input::SharedCorpus>;
+using Owner = std::shared_ptr<const void>;
 
 class DataSource {
  public:
@@ -38,9 +42,10 @@ class DataSource {
   virtual input::Corpus load(const std::string& path) const = 0;
   /// "data/x.bin: 4,000 images to train on, 2,000 held out".
   virtual std::string describe(const input::Corpus& corpus) const = 0;
-  /// Samples of the shared bytes, which they keep alive.
-  virtual std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const = 0;
-  virtual std::shared_ptr<const Dataset> validation(const SharedBytes& bytes) const = 0;
+  /// Samples of the bytes, of Corpus::train or Corpus::validation; `owner` keeps them where they
+  /// are.
+  virtual std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const = 0;
+  virtual std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const = 0;
   virtual const DataWords& words() const = 0;
 };
 
@@ -53,9 +58,15 @@ std::shared_ptr<const DataSource> masked_text_source(std::int64_t block, std::ui
 /// CIFAR-10's images (input/images.h): fields "images" [b, 3, 32, 32] and "targets" [b]. `seed`
 /// decides order and augmentation.
 std::shared_ptr<const DataSource> image_source(bool augment, std::uint64_t seed);
-/// The keys of each beside data.path, for ModelFamily::keys.
-std::vector<config::Key> text_keys();
-std::vector<config::Key> image_keys();
+
+/// Named tensors whose first dim is the sample.
+struct TensorSets {
+  input::Fields train, validation;
+};
+using ReadTensors = std::function<TensorSets(const std::string& path)>;
+/// What `read` gives for data.path, `name` in messages. `seed` decides the order.
+std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
+                                                std::uint64_t seed);
 
 }  // namespace train
 }  // namespace v0

@@ -116,8 +116,9 @@ std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
                       {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
   Settings measured = settings;
   // Of a model without a formula the figures are taken by running it: once will do.
-  const ModelFigures figures = settings.model.figures(micro);
-  measured.model.figures = [figures](std::int64_t) { return figures; };
+  const ModelFigures figures = settings.model.figures(
+      micro, examples_of(settings.model.data->validation(corpus.validation, {})));
+  measured.model.figures = [figures](std::int64_t, const Examples&) { return figures; };
   const Search search{config, measured, corpus, place};
   std::vector<plan::FitCandidate> candidates;
   for (const Layout& layout : layouts(config, settings, place.ranks)) {

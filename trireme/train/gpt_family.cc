@@ -105,9 +105,8 @@ TrainingModel make(const config::Config& config) {
                                            : ", " + std::to_string(gpt.experts) + " experts, " +
                                                  std::to_string(gpt.top_k) + " a token"),
           .blocks = models::make_gpt(gpt),
-          .loss = token_loss(),
-          .data = text_source(gpt.block, gpt.seed),
-          .figures = [gpt](std::int64_t samples) { return transformer_figures(gpt, samples); },
+          .figures = [gpt](std::int64_t samples,
+                           const Examples&) { return transformer_figures(gpt, samples); },
           .names = models::make_gpt(small),
           .context = gpt.block};
 }

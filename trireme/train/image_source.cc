@@ -1,6 +1,6 @@
 #include "trireme/base/words.h"
 #include "trireme/input/images.h"
-#include "trireme/train/data_source.h"
+#include "trireme/train/data_family.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -12,11 +12,8 @@ class ImageSource final : public DataSource {
   ImageSource(bool augment, std::uint64_t seed)
       : augment_(augment),
         seed_(seed),
-        words_{.sample = "image",
-               .items = "samples",
-               .unit = "nats an image",
-               .counted = "images",
-               .items_per_sample = 1} {}
+        words_{
+            .sample = "image", .items = "samples", .unit = "nats an image", .counted = "images"} {}
 
   input::Corpus load(const std::string& path) const override { return input::load_images(path); }
   std::string describe(const input::Corpus& corpus) const override {
@@ -26,13 +23,13 @@ class ImageSource final : public DataSource {
     return corpus.source + ": " + count(corpus.train) + " to train on, " +
            count(corpus.validation) + " held out";
   }
-  std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const override {
+  std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const override {
     return std::make_shared<ImageDataset>(
-        bytes->train(), bytes,
+        bytes, std::move(owner),
         ImageDataset::Options{.endless = true, .augment = augment_, .seed = seed_});
   }
-  std::shared_ptr<const Dataset> validation(const SharedBytes& bytes) const override {
-    return std::make_shared<ImageDataset>(bytes->validation(), bytes, ImageDataset::Options{});
+  std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const override {
+    return std::make_shared<ImageDataset>(bytes, std::move(owner), ImageDataset::Options{});
   }
   const DataWords& words() const override { return words_; }
 
@@ -48,14 +45,19 @@ std::shared_ptr<const DataSource> image_source(bool augment, std::uint64_t seed)
   return std::make_shared<ImageSource>(augment, seed);
 }
 
-std::vector<config::Key> image_keys() {
-  return {{"data.augment",
-           true,
-           "Images to train on are mirrored at random and moved by up to 4 pixels.",
-           0,
-           1,
-           {},
-           true}};
+DataFamily image_data() {
+  return {.name = "images",
+          .keys = {{"data.augment",
+                    true,
+                    "Images to train on are mirrored at random and moved by up to 4 pixels.",
+                    0,
+                    1,
+                    {},
+                    true}},
+          .make = [](const config::Config& config) {
+            return image_source(config.boolean("data.augment"),
+                                static_cast<std::uint64_t>(config.integer("train.seed")));
+          }};
 }
 
 }  // namespace train

@@ -161,7 +161,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.name = name;
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
-  ModelFigures figures = settings.model.figures(settings.batches.micro);
+  // The plan ends before the corpus does.
+  const Examples examples = examples_of(settings.model.data->validation(corpus.validation, {}));
+  check_reads(settings.model.blocks, examples(1).fields);
+  ModelFigures figures = settings.model.figures(settings.batches.micro, examples);
   const parallel::SyncPlan sync = check_strategy(settings, figures, ranks);
   figures.activations = of_a_rank(std::move(figures.activations), settings.strategy);
   const DataWords& words = settings.model.data->words();

@@ -1,11 +1,11 @@
 #include "trireme/train/model_family.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/allocation.h"
+#include "trireme/train/registry.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -13,13 +13,28 @@ namespace train {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "register_model", .advice = advice});
+  throw ConfigError(what, {.operation = "register", .advice = advice});
 }
 
-// A deque: what find_model() gave out stays where it is.
-std::deque<ModelFamily>& families() {
-  static std::deque<ModelFamily> all = {gpt_family(), resnet18_family(), bert_family()};
+Registry<ModelFamily>& families() {
+  static Registry<ModelFamily> all("model", {gpt_family(), resnet18_family(), bert_family()});
   return all;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void check_uses(const ModelFamily& family) {
+  const std::string whose = "the model \"" + family.name + "\" trains ";
+  if (find_data(family.data) == nullptr)
+    refuse(whose + "on the data \"" + family.data + "\", which nobody has registered",
+           "There are " + listed(data_names()) + ".");
+  if (find_loss(family.loss) == nullptr)
+    refuse(whose + "with the loss \"" + family.loss + "\", which nobody has registered",
+           "There are " + listed(loss_names()) + ".");
 }
 
 std::string& chosen() {
@@ -33,39 +48,56 @@ const std::string& default_model() { return chosen(); }
 void choose_default_model(std::string name) { chosen() = std::move(name); }
 
 void register_model(ModelFamily family) {
-  if (family.name.empty()) refuse("a model without a name", "Give it one.");
-  if (find_model(family.name) != nullptr)
-    refuse("there is a model \"" + family.name + "\" already", "Give it another name.");
   for (config::Key& key : family.keys) {
-    const bool of_model = key.name.starts_with("model.");
-    if ((!of_model && !key.name.starts_with("data.")) || key.name == "model.name" ||
-        key.name == "data.path")
+    if (!key.name.starts_with("model.") || key.name == "model.name")
       refuse("key " + key.name + " of model \"" + family.name + "\"",
-             "Its keys are model.SOMETHING and data.SOMETHING.");
-    key.identity = key.identity || of_model;
+             "Its keys are model.SOMETHING.");
+    key.identity = true;
   }
-  families().push_back(std::move(family));
+  check_uses(family);
+  families().add(std::move(family));
 }
-
-const ModelFamily* find_model(const std::string& name) {
-  const auto& all = families();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const ModelFamily& family) { return family.name == name; });
-  return found == all.end() ? nullptr : &*found;
-}
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const ModelFamily& family : families()) names.push_back(family.name);
-  return names;
-}
+const ModelFamily* find_model(const std::string& name) { return families().find(name); }
+std::vector<std::string> model_names() { return families().names(); }
 
 TrainingModel make_model(const config::Config& config) {
   tensor::name_allocation_failures();  // blocks may be built to count their parameters
   TrainingModel model = find_model(config.text("model.name"))->make(config);
   if (!model.figures)
-    model.figures = [blocks = model.blocks](std::int64_t) { return count_parameters(blocks); };
+    model.figures = [blocks = model.blocks](std::int64_t, const Examples&) {
+      return count_parameters(blocks);
+    };
+  const DataFamily& data = *find_data(config.text("data.name"));
+  const LossFamily& loss = *find_loss(config.text("train.loss"));
+  model.data = data.make(config);
+  model.loss = loss.loss;
+  model.correct = loss.correct;
+  if (!data.text) model.context = 0;
   return model;
+}
+
+Examples examples_of(std::shared_ptr<const Dataset> held_out) {
+  return [held_out = std::move(held_out)](std::int64_t samples) {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < samples; ++i) numbers.push_back(i % held_out->size());
+    return MicroBatch{.count = held_out->count_items(numbers), .fields = held_out->read(numbers)};
+  };
+}
+
+void check_reads(const models::Blocks& blocks, const input::Fields& data) {
+  std::vector<std::string> fields;
+  for (const auto& [name, tensor] : data) fields.push_back(name);
+  std::set<std::string> given(fields.begin(), fields.end());
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    for (const std::string& name : spec.reads) {
+      if (given.contains(name)) continue;
+      throw ConfigError(
+          "block \"" + spec.name + "\" reads \"" + name + "\", which nothing gives",
+          {.operation = "model",
+           .advice = "Name a block before it, or a field of the data: " + listed(fields) + "."});
+    }
+    given.insert(spec.writes);
+  }
 }
 
 ParameterCount::ParameterCount(const models::Blocks& blocks) {

@@ -1,5 +1,5 @@
-// ModelFamily: a name that model.name can have, its keys, and how a configuration becomes a model,
-// its loss and its data. The one place where `trireme train` learns of a model.
+// ModelFamily: a name that model.name can have, its keys, how a configuration becomes a model, and
+// the data and loss that it has by default. The one place where `trireme train` learns of a model.
 //
 // The families of this release are registered from the start; a program registers its own before it
 // reads a configuration. Registering is not thread safe, reading is.
@@ -18,7 +18,7 @@
 #include "trireme/models/block.h"
 #include "trireme/parallel/option_check.h"
 #include "trireme/parallel/strategy.h"
-#include "trireme/train/data_source.h"
+#include "trireme/train/data_family.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -43,31 +43,38 @@ struct ModelFigures {
   std::optional<parallel::ModelShape> shape = {};
 };
 
+/// A micro-batch of so many held-out samples, for figures that are measured.
+using Examples = std::function<MicroBatch(std::int64_t samples)>;
+Examples examples_of(std::shared_ptr<const Dataset> held_out);
+
 /// A model as a configuration describes it.
 struct TrainingModel {
   std::string description;  // "gpt, 4 layers, ...", for the plan
   models::Blocks blocks;
-  Loss loss;  // summed over a micro-batch's items
-  std::shared_ptr<const DataSource> data;
   /// For a micro-batch of so many samples. Empty: parameters are counted by building the blocks.
-  std::function<ModelFigures(std::int64_t samples)> figures = {};
+  std::function<ModelFigures(std::int64_t samples, const Examples& examples)> figures = {};
   /// A model with the same names of parameters, as small as can be. Empty: `blocks` are built where
   /// names are asked for.
   models::Blocks names = {};
-  /// A micro-batch's correct answers, summed as the loss is; empty: validation tells no accuracy.
-  Loss correct = {};
   /// Bytes of text that it reads to write the next one (generate); 0: it writes no text.
   std::int64_t context = 0;
+  // These are make_model()'s, by data.name and train.loss.
+  std::shared_ptr<const DataSource> data = nullptr;
+  Loss loss = {};     // summed over a micro-batch's items
+  Loss correct = {};  // right answers, summed as the loss is; empty: validation tells no accuracy
 };
 
 struct ModelFamily {
   std::string name;
-  /// Of model.* (always part of the identity) and of data.*, beside model.name and data.path.
+  /// Of model.* (always part of the identity), beside model.name.
   std::vector<config::Key> keys;
+  /// What it trains on where nothing else is said: names of a DataFamily and a LossFamily.
+  std::string data = "text", loss = "tokens";
   std::function<TrainingModel(const config::Config& config)> make;
 };
 
-/// Throws ConfigError where the name is taken, or a key is of another table.
+/// Throws ConfigError where the name is taken, a key is of another table, or there is no such data
+/// or loss.
 void register_model(ModelFamily family);
 /// nullptr where there is none of that name.
 const ModelFamily* find_model(const std::string& name);
@@ -78,10 +85,14 @@ std::vector<std::string> model_names();
 const std::string& default_model();
 void choose_default_model(std::string name);
 
-/// The model that model.name says, its figures filled in.
+/// The model that model.name says, with the data and the loss of data.name and train.loss, and its
+/// figures.
 TrainingModel make_model(const config::Config& config);
 /// Those of `blocks`, by building one after the other; a tied one once, by its owner's name.
 std::vector<std::string> parameter_names(const models::Blocks& blocks);
+/// Throws ConfigError where a block reads what neither a block before it nor a field of `data`
+/// gives.
+void check_reads(const models::Blocks& blocks, const input::Fields& data);
 /// Parameters of blocks, counted by building one after the other; a tied one counts once.
 ModelFigures count_parameters(const models::Blocks& blocks);
 
@@ -99,9 +110,6 @@ class ParameterCount {
   std::int64_t before_ = 0;  // of the block before
   ModelFigures figures_;
 };
-
-/// For TrainingModel::correct: how many rows of logits [b, classes] are highest at field "targets".
-Loss class_matches();
 
 /// The families of this release.
 ModelFamily gpt_family();

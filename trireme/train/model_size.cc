@@ -1,9 +1,9 @@
 #include "trireme/train/model_size.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Functions.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
@@ -66,26 +66,57 @@ double forward_seconds(models::Block& block, const std::vector<models::Value>& i
   return std::chrono::duration<double>(clock.now() - begin).count();
 }
 
-void check_logits(const models::Value& value, std::int64_t sequences, std::int64_t block) {
-  const std::vector<std::int64_t> wanted = {sequences, block, 256};
-  if (value.size() == 1 && value[0].sizes() == wanted) return;
-  std::string got = value.empty() ? "nothing" : "";
-  for (const at::Tensor& tensor : value) {
-    got += got.empty() ? "[" : ", [";
-    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim)
-      got += (dim > 0 ? ", " : "") + std::to_string(tensor.size(dim));
-    got += "]";
+// LibTorch's complaint, of many lines, by its first one.
+template <class Call>
+auto refused_by_name(const std::string& whose, const models::Value& inputs, Call call)
+    -> decltype(call()) {
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    std::string why = error.what_without_backtrace();
+    why = why.substr(0, why.find('\n'));
+    throw ConfigError(whose + " cannot take " + describe_shapes(inputs) + ": " + why,
+                      {.operation = "model", .advice = "Make the shapes and types fit."});
   }
-  throw ConfigError("the model gives " + got + " for " + std::to_string(sequences) +
-                        " sequences of " + std::to_string(block) + " bytes",
-                    {.operation = "model",
-                     .advice = "Its last block must give logits [" + std::to_string(sequences) +
-                               ", " + std::to_string(block) + ", 256]: one for each byte value."});
+}
+
+models::Value joined(const std::vector<models::Value>& values) {
+  models::Value all;
+  for (const models::Value& value : values) all.insert(all.end(), value.begin(), value.end());
+  return all;
+}
+
+// What the loss of the last value keeps for backward.
+std::int64_t kept_by(const Loss& loss, const models::Value& output, const MicroBatch& micro,
+                     const LiveBytes& live) {
+  const std::int64_t held = live.now();
+  const at::Tensor sum = refused_by_name("the loss", output, [&] { return loss(output, micro); });
+  if (sum.numel() != 1 || !sum.requires_grad())
+    throw ConfigError("the loss gives " + describe_shapes({sum}) +
+                          (sum.requires_grad() ? "" : ", which no parameter moves"),
+                      {.operation = "model",
+                       .advice = "It must be one number, the sum over the micro-batch, under "
+                                 "autograd."});
+  return live.now() - held;
 }
 
 }  // namespace
 
-ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, std::int64_t block) {
+std::string describe_shapes(const models::Value& value) {
+  std::string text;
+  for (const at::Tensor& tensor : value) {
+    text += text.empty() ? "[" : ", [";
+    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim)
+      text += (dim > 0 ? ", " : "") + std::to_string(tensor.size(dim));
+    text += "]";
+  }
+  return value.empty() ? "nothing" : text;
+}
+
+ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, const Loss& loss) {
+  if (model.specs().empty())
+    throw ConfigError("the model has no blocks", {.operation = "model", .advice = "Add some."});
+  check_reads(model, micro.fields);
   const KeptGenerator generator;
   const c10::AutoGradMode gradients(true);
   const tensor::StreamScope streams(tensor::StreamKey{});
@@ -93,8 +124,8 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
   const models::LayersScope recorded(recorded_layers(shape, block));
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
-  const at::Tensor zeros = at::zeros({sequences, block}, at::TensorOptions().dtype(at::kLong));
-  std::map<std::string, models::Value> values{{"tokens", {zeros}}, {"targets", {zeros}}};
+  std::map<std::string, models::Value> values;
+  for (const auto& [name, field] : micro.fields) values[name] = {field};
   ParameterCount count(model);
   std::vector<models::BlockActivations> activations;
   models::Value last;
@@ -104,15 +135,10 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
     built->train(true);
     count.add(spec.name, *built);
     std::vector<models::Value> inputs;
-    for (const std::string& name : spec.reads) {
-      const auto found = values.find(name);
-      if (found == values.end())
-        throw ConfigError("block \"" + spec.name + "\" reads \"" + name + "\", which nothing gives",
-                          {.operation = "model", .advice = "Name a block before it, or tokens."});
-      inputs.push_back(found->second);
-    }
+    for (const std::string& name : spec.reads) inputs.push_back(values.at(name));
     const std::int64_t held = live->now();
-    const models::Value output = built->forward(inputs);
+    const models::Value output = refused_by_name("block \"" + spec.name + "\"", joined(inputs),
+                                                 [&] { return built->forward(inputs); });
     models::BlockActivations& own = activations.emplace_back();
     own.kept = live->now() - held;
     for (const models::Value& input : inputs)
@@ -121,11 +147,9 @@ ModelFigures measure_size(const models::Blocks& model, std::int64_t sequences, s
     own.forward_work = forward_seconds(*built, inputs, *clock);
     values[spec.writes] = last = cut_off(output);
   }
-  check_logits(last, sequences, block);
-  const std::int64_t held = live->now();
-  const at::Tensor loss = token_loss()(last, {.fields = {{"targets", zeros}}});
+  // Backward begins there at once, so it adds to the last block's.
+  activations.back().kept += kept_by(loss, last, micro, *live);
   ModelFigures figures = count.figures();
-  activations.back().kept += live->now() - held;  // runs back at once, as the last block does
   figures.activations = std::move(activations);
   figures.shape = std::move(shape);
   return figures;

@@ -4,10 +4,14 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
+#include "trireme/models/module_block.h"
 #include "trireme/train/model_size.h"
+#include "trireme/train/own_families.h"
 #include "trireme/train/schema.h"
 
 namespace trireme {
@@ -34,7 +38,7 @@ config::Config read(const std::vector<std::string>& assignments) {
 
 TEST(TextFamily, RefusesKeysThatCannotBe) {
   const auto refused = [](const std::vector<ModelKey>& keys) {
-    return refusal([&] { train::text_family("a", keys, nothing); });
+    return refusal([&] { train::own_model("a", keys, nothing); });
   };
   EXPECT_THAT(refused({{"name", "x", ""}}), HasSubstr("model.name"));
   EXPECT_THAT(refused({{"x.y", 1, ""}}), HasSubstr("x.y"));
@@ -44,7 +48,7 @@ TEST(TextFamily, RefusesKeysThatCannotBe) {
 
 TEST(TextFamily, ItsModelIsTheStandardOneWhereItIsChosen) {
   train::register_model(
-      train::text_family("b", {{"depth", 2, "blocks"}, {"block", 8, "tokens"}}, nothing));
+      train::own_model("b", {{"depth", 2, "blocks"}, {"block", 8, "tokens"}}, nothing));
   EXPECT_EQ(read({"model.name=b"}).integer("model.block"), 8);
   EXPECT_THAT(refusal([] { read({"model.depth=2"}); }), HasSubstr("no key model.depth"));
   train::choose_default_model("b");
@@ -58,7 +62,7 @@ TEST(TextFamily, ItsModelIsTheStandardOneWhereItIsChosen) {
 }
 
 TEST(ModelValues, AreReadByNameAndType) {
-  const train::ModelFamily family = train::text_family(
+  const train::ModelFamily family = train::own_model(
       "c", {{"width", 4, "channels"}, {"share", 0.5, ""}, {"on", true, ""}, {"how", "x", ""}},
       [](const ModelValues& values) {
         EXPECT_EQ(values.integer("width"), 4);
@@ -84,7 +88,7 @@ TEST(ModelValues, AreReadByNameAndType) {
 TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
   for (const char* model : {"gpt", "bert", "resnet18"}) {
     const train::Settings settings(read({std::string("model.name=") + model}));
-    const train::ModelFigures figures = settings.model.figures(4);
+    const train::ModelFigures figures = settings.model.figures(4, {});
     double forward = 0, scores = 0;
     for (const v0::models::BlockActivations& block : figures.activations) {
       forward += block.forward_work;
@@ -96,12 +100,18 @@ TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
   }
 }
 
+MicroBatch zeros(std::int64_t sequences, std::int64_t block) {
+  const at::Tensor tokens = at::zeros({sequences, block}, at::kLong);
+  return {.count = sequences * block, .fields = {{"tokens", tokens}, {"targets", tokens}}};
+}
+
 // What is measured of the program's own GPT is what its formulas say.
 TEST(ModelSize, MeasuredIsWhatIsKnown) {
   for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
     const train::Settings settings(read({std::string("train.precision=") + precision}));
-    const train::ModelFigures known = settings.model.figures(4);
-    const train::ModelFigures measured = train::measure_size(settings.model.blocks, 4, 64);
+    const train::ModelFigures known = settings.model.figures(4, {});
+    const train::ModelFigures measured =
+        train::measure_size(settings.model.blocks, zeros(4, 64), settings.model.loss);
     EXPECT_EQ(measured.parameters, known.parameters);
     EXPECT_EQ(measured.largest_neighbours, known.largest_neighbours);
     const auto bytes = [](const train::ModelFigures& figures) {
@@ -115,6 +125,79 @@ TEST(ModelSize, MeasuredIsWhatIsKnown) {
   }
 }
 
+TEST(ModelSize, NamesWhatCannotBe) {
+  const auto refused = [](const v0::models::Blocks& blocks, const Loss& loss) {
+    return refusal([&] { train::measure_size(blocks, zeros(2, 8), loss); });
+  };
+  const auto same = [] { return [](at::Tensor x) { return x; }; };
+  const Loss sum = [](const auto& output, const MicroBatch&) { return output.at(0).sum(); };
+  v0::models::Blocks blocks;
+  blocks.add("a", {"images"}, same);
+  EXPECT_THAT(refused(blocks, sum),
+              AllOf(HasSubstr("block \"a\" reads \"images\""), HasSubstr("tokens, targets")));
+  blocks = {};
+  blocks.add("a", {"tokens"}, [] { return torch::nn::Linear(3, 3); });
+  EXPECT_THAT(refused(blocks, sum), HasSubstr("block \"a\" cannot take [2, 8]: "));
+  blocks = {};
+  blocks.add("a", [] { return torch::nn::Embedding(4, 2); });
+  EXPECT_THAT(refused(blocks, token_loss()), HasSubstr("the loss gives"));
+  EXPECT_THAT(refused(blocks, [](const auto& output, const MicroBatch&) { return output.at(0); }),
+              HasSubstr("the loss gives [2, 8, 2]"));
+  EXPECT_THAT(refused(blocks, [](const auto&,
+                                 const MicroBatch& micro) { return micro.field("targets").sum(); }),
+              HasSubstr("which no parameter moves"));
+  EXPECT_THAT(refused(blocks,
+                      [](const auto& output, const MicroBatch& micro) {
+                        return at::mm(output.at(0), micro.field("targets")).sum();
+                      }),
+              HasSubstr("the loss cannot take [2, 8, 2]: "));
+  EXPECT_EQ(train::measure_size(blocks, zeros(2, 8), sum).parameters, 8);
+}
+
+TEST(OwnData, IsWhatItsReaderGives) {
+  const train::DataFamily family = train::own_data(
+      "pairs", {{"count", 4, "rows", 1}},
+      [](const std::string& path, const DataValues& values) -> TensorSets {
+        EXPECT_EQ(path, "a/b");
+        const at::Tensor x = at::arange(2 * values.integer("count"), at::kFloat).view({-1, 2});
+        return {{{"x", x}, {"targets", x.sum(1)}},
+                {{"x", x.narrow(0, 0, 1)}, {"targets", x[0][0].view({1})}}};
+      },
+      {.sample = "pair", .items = "samples", .items_per_sample = 2});
+  train::register_data(family);
+  const config::Config config = read({"data.name=pairs", "data.count=3"});
+  const std::shared_ptr<const DataSource> data = family.make(config);
+  const input::Corpus corpus = data->load("a/b");
+  EXPECT_EQ(data->describe(corpus), "a/b: 3 pairs to train on, 1 held out");
+  EXPECT_EQ(corpus.hash.size(), 64u);
+  const auto held_out = data->validation(corpus.validation, {});
+  EXPECT_EQ(held_out->size(), 1);
+  EXPECT_EQ(data->train(corpus.train, {})->size(), 0);  // endless
+  const MicroBatch micro = train::examples_of(held_out)(3);
+  EXPECT_EQ(micro.count, 6);
+  EXPECT_EQ(micro.field("x").sizes(), (std::vector<std::int64_t>{3, 2}));
+  EXPECT_THAT(read({"data.name=pairs"}).identity(), HasSubstr("data.count = 4"));
+}
+
+TEST(OwnData, RefusesKeysAndModelsThatCannotBe) {
+  const auto none = [](const std::string&, const DataValues&) { return TensorSets(); };
+  for (const char* name : {"name", "path", "x.y", ""})
+    EXPECT_THAT(refusal([&] {
+                  train::own_data("a", {{name, 1, ""}}, none);
+                }),
+                HasSubstr("the data a cannot have a key \"" + std::string(name) + "\""));
+  EXPECT_THAT(refusal([&] { train::register_model(train::own_model("m", {}, nothing, {"dots"})); }),
+              AllOf(HasSubstr("the data \"dots\""), HasSubstr("masked-text")));
+  // A model over other data has no model.block, which text is cut by.
+  train::register_data(train::own_data("empty", {}, none));
+  train::register_model(train::own_model("over-empty", {}, nothing, {"empty"}));
+  EXPECT_EQ(read({"model.name=over-empty"}).schema().find("model.block"), nullptr);
+  EXPECT_THAT(refusal([] {
+                train::Settings(read({"model.name=over-empty", "data.name=text"}));
+              }),
+              AllOf(HasSubstr("model.block"), HasSubstr("over-empty")));
+}
+
 TEST(ModelSize, DrawsNothingFromTheDefaultGenerator) {
   v0::models::Blocks drawing;
   drawing.add_block({.name = "draw", .make = []() -> std::shared_ptr<v0::models::Block> {
@@ -124,7 +207,7 @@ TEST(ModelSize, DrawsNothingFromTheDefaultGenerator) {
   at::manual_seed(5);
   const at::Tensor wanted = at::rand({3});
   at::manual_seed(5);
-  EXPECT_THROW(train::measure_size(drawing, 1, 8), ConfigError);
+  EXPECT_THROW(train::measure_size(drawing, zeros(1, 8), token_loss()), ConfigError);
   EXPECT_TRUE(at::rand({3}).equal(wanted));
 }
 

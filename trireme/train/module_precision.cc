@@ -31,6 +31,25 @@ class AutocastBlock final : public Block {
   at::ScalarType type_;
 };
 
+// Images are fp32, whatever the weights are.
+class WideBlock final : public Block {
+ public:
+  explicit WideBlock(std::shared_ptr<Block> own) : own_(std::move(own)) {}
+  models::Value forward(std::span<const models::Value> inputs) override {
+    std::vector<models::Value> wide(inputs.begin(), inputs.end());
+    for (models::Value& value : wide)
+      for (at::Tensor& tensor : value)
+        if (tensor.is_floating_point()) tensor = tensor.to(at::kDouble);
+    return own_->forward(wide);
+  }
+  std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
+  std::vector<models::NamedTensor> buffers() override { return own_->buffers(); }
+  void train(bool on) override { own_->train(on); }
+
+ private:
+  std::shared_ptr<Block> own_;
+};
+
 void widen(const std::vector<models::NamedTensor>& tensors) {
   for (const models::NamedTensor& one : tensors)
     if (one.tensor.is_floating_point()) one.tensor.set_data(one.tensor.detach().to(at::kDouble));
@@ -40,7 +59,7 @@ std::shared_ptr<Block> converted(std::shared_ptr<Block> block, at::ScalarType ty
   if (type == at::kDouble) {
     widen(block->parameters());
     widen(block->buffers());
-    return block;
+    return std::make_shared<WideBlock>(std::move(block));
   }
   const std::vector<models::NamedTensor> own = block->parameters();
   const bool knows_it = std::any_of(own.begin(), own.end(), [type](const auto& parameter) {

@@ -160,7 +160,8 @@ void Report::finish(const Outcome& outcome) {
   events_.write(event);
   plot();
   std::string text = "\nvalidation loss: " + fixed(outcome.first_validation) + " before, " +
-                     fixed(outcome.last_validation) + " after (" + options_.unit + ")";
+                     fixed(outcome.last_validation) + " after" +
+                     (options_.unit.empty() ? "" : " (" + options_.unit + ")");
   if (trigram_) {
     text += "; a byte trigram with back-off has " + fixed(*trigram_) + ": " +
             percent_below(outcome.last_validation, *trigram_) + " it";

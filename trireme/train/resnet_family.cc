@@ -1,7 +1,3 @@
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/eq.h>
-#include <ATen/ops/sum.h>
-
 #include "trireme/input/images.h"
 #include "trireme/models/resnet.h"
 #include "trireme/train/model_family.h"
@@ -12,15 +8,13 @@ namespace train {
 namespace {
 
 std::vector<config::Key> keys() {
-  std::vector<config::Key> keys = {{"model.width",
-                                    std::int64_t{64},
-                                    "Channels of the first stage; doubled in each of the others.",
-                                    1,
-                                    4096,
-                                    {},
-                                    true}};
-  for (config::Key& key : image_keys()) keys.push_back(std::move(key));
-  return keys;
+  return {{"model.width",
+           std::int64_t{64},
+           "Channels of the first stage; doubled in each of the others.",
+           1,
+           4096,
+           {},
+           true}};
 }
 
 TrainingModel make(const config::Config& config) {
@@ -35,10 +29,8 @@ TrainingModel make(const config::Config& config) {
   return {.description =
               "ResNet-18 for 32 x 32 images, " + std::to_string(resnet.width) + " channels wide",
           .blocks = models::make_resnet(resnet),
-          .loss = token_loss(),  // of one token an image: its class
-          .data = image_source(config.boolean("data.augment"), resnet.seed),
           .figures =
-              [resnet](std::int64_t images) {
+              [resnet](std::int64_t images, const Examples&) {
                 return ModelFigures{.parameters = models::num_parameters(resnet),
                                     .largest_neighbours = models::largest_neighbours(resnet),
                                     .activations = models::block_activations(resnet, images),
@@ -46,19 +38,14 @@ TrainingModel make(const config::Config& config) {
                                     .flops = models::training_flops(resnet, images),
                                     .shape = parallel::ModelShape{}};
               },
-          .names = models::make_resnet(small),
-          .correct = class_matches()};
+          .names = models::make_resnet(small)};
 }
 
 }  // namespace
 
-Loss class_matches() {
-  return [](const models::Value& output, const MicroBatch& micro) {
-    return at::sum(at::eq(at::argmax(output.at(0), -1), micro.field("targets")));
-  };
+ModelFamily resnet18_family() {
+  return {.name = "resnet18", .keys = keys(), .data = "images", .loss = "classes", .make = make};
 }
-
-ModelFamily resnet18_family() { return {.name = "resnet18", .keys = keys(), .make = make}; }
 
 }  // namespace train
 }  // namespace v0

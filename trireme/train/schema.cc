@@ -17,6 +17,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/train/auto_recompute.h"
 #include "trireme/train/parameter_groups.h"
+#include "trireme/train/time_limit.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -40,18 +41,21 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.* and data.*: those of all models, and the family's own.
-void add_model_keys(config::Schema& schema, const ModelFamily& family) {
-  const auto add_own = [&](const char* table) {
-    for (const config::Key& key : family.keys)
-      if (key.name.starts_with(table)) schema.add(key);
-  };
+// model.*, data.* and train.loss: those of all, and the own ones of this model and this data. Other
+// data and another loss than the model's are part of the identity (parts_identity).
+void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add({"model.name", default_model(), "Which model.", 0, 0, model_names(), true});
-  add_own("model.");
+  for (const config::Key& key : family.keys) schema.add(key);
+  schema.add({"data.name", family.data, "Which data; the model's own where nothing is said.", 0, 0,
+              data_names()});
   schema.add({"data.path", text(""),
               "What to train on. Text: a file or a folder, any bytes; empty: the C++ library "
               "headers of this machine's compiler."});
-  add_own("data.");
+  for (const config::Key& key : data.keys) schema.add(key);
+  schema.add({"train.loss", family.loss,
+              "What is minimized: tokens, cross-entropy; classes, the same, and validation tells "
+              "the share of right answers; or a loss of the program's own.",
+              0, 0, loss_names()});
 }
 
 void add_batch_keys(config::Schema& schema) {
@@ -208,6 +212,10 @@ void add_loss_scale_keys(config::Schema& schema) {
 
 void add_train_keys(config::Schema& schema) {
   schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
+  schema.add({"train.max_time", text(""),
+              "How long a start may take, such as 11h50m (units d, h, m, s): the step in which the "
+              "time ends is the last, a checkpoint is written, the exit code is 143, and `train "
+              "--resume RUN` goes on. Empty: no limit."});
   schema.add(
       {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
   schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
@@ -484,21 +492,28 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
-// What model.name will be, before there are keys to read it with. An unknown name is refused where
-// it is read.
-const ModelFamily& family_of(const std::string& path, const config::Environment& environment,
-                             const std::vector<std::string>& assignments) {
-  const std::string fallback = default_model();
+// What model.name or data.name will be, before there are keys to read it with. An unknown name is
+// refused where it is read.
+std::string name_for(const std::string& key, const std::string& fallback, const std::string& path,
+                     const config::Environment& environment,
+                     const std::vector<std::string>& assignments) {
   std::string name = fallback;
-  if (!path.empty()) name = config::text_in_file(path, "model.name").value_or(name);
-  if (const char* text = environment(config::environment_name("model.name").c_str())) name = text;
-  constexpr std::string_view kAssigns = "model.name=";
+  if (!path.empty()) name = config::text_in_file(path, key).value_or(name);
+  if (const char* text = environment(config::environment_name(key).c_str())) name = text;
   for (const std::string& assignment : assignments)
-    if (assignment.starts_with(kAssigns)) name = assignment.substr(kAssigns.size());
+    if (assignment.starts_with(key + "=")) name = assignment.substr(key.size() + 1);
   if (name.size() >= 2 && name.front() == '"' && name.back() == '"')
     name = name.substr(1, name.size() - 2);
-  const ModelFamily* family = find_model(name);
-  return family != nullptr ? *family : *find_model(fallback);
+  return name;
+}
+
+// Where it is not what the model has by default, as all models had before there was a choice.
+std::string parts_identity(const config::Config& config) {
+  std::string identity;
+  for (const char* key : {"data.name", "train.loss"})
+    if (config.value(key) != config.schema().find(key)->fallback)
+      identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
+  return identity;
 }
 
 // What decides the bits only where ranks train copies of their own.
@@ -561,8 +576,12 @@ Duration seconds(double value) {
 }  // namespace
 
 config::Schema training_schema(const ModelFamily& family) {
+  return training_schema(family, *find_data(family.data));
+}
+
+config::Schema training_schema(const ModelFamily& family, const DataFamily& data) {
   config::Schema schema;
-  add_model_keys(schema, family);
+  add_model_keys(schema, family, data);
   add_batch_keys(schema);
   add_train_keys(schema);
   add_optimizer_keys(schema);
@@ -571,20 +590,37 @@ config::Schema training_schema(const ModelFamily& family) {
 }
 
 std::string training_help() {
-  std::string help = training_schema(*find_model(default_model())).help();
-  for (const std::string& name : model_names()) {
-    if (name == default_model()) continue;
+  const auto help_of = [](const std::vector<config::Key>& keys) {
     config::Schema own;
-    for (const config::Key& key : find_model(name)->keys) own.add(key);
-    help += "\nmodel.name = \"" + name + "\" has, in the place of the others of model and data:\n" +
-            own.help();
+    for (const config::Key& key : keys) own.add(key);
+    return own.help();
+  };
+  const ModelFamily& standard = *find_model(default_model());
+  std::string help = training_schema(standard).help();
+  for (const std::string& name : model_names()) {
+    if (name == standard.name) continue;
+    const ModelFamily& family = *find_model(name);
+    help += "\nmodel.name = \"" + name +
+            "\" has, in the place of the others of model, with data.name = \"" + family.data +
+            "\" and train.loss = \"" + family.loss + "\":\n" + help_of(family.keys);
   }
+  for (const std::string& name : data_names())
+    if (name != standard.data)
+      help += "\ndata.name = \"" + name + "\" has, in the place of the others of data:\n" +
+              help_of(find_data(name)->keys);
   return help;
 }
 
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments) {
-  config::Config config(training_schema(family_of(path, environment, assignments)));
+  const auto named = [&](const char* key, const std::string& fallback) {
+    return name_for(key, fallback, path, environment, assignments);
+  };
+  const ModelFamily* model = find_model(named("model.name", default_model()));
+  if (model == nullptr) model = find_model(default_model());
+  const DataFamily* data = find_data(named("data.name", model->data));
+  if (data == nullptr) data = find_data(model->data);
+  config::Config config(training_schema(*model, *data));
   if (!path.empty()) config.read_file(path);
   config.read_environment(environment);
   for (const std::string& assignment : assignments) config.set(assignment);
@@ -642,8 +678,10 @@ Settings::Settings(const config::Config& config) {
               .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
   set_up_helpers(config);
-  const std::string identity = config.identity() + local_identity(config) + half_identity(config);
+  const std::string identity =
+      config.identity() + parts_identity(config) + local_identity(config) + half_identity(config);
   steps = integer("train.steps");
+  max_time = parse_time_limit(config.text("train.max_time"));
   schedule = schedule_of(config);
   optimizer = optimizer_of(config, schedule.peak);
   batches = {.batch = integer("batch.global"),

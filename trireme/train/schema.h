@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "trireme/base/config.h"
@@ -20,11 +21,13 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
+/// With the data that the model has by default, or other.
 config::Schema training_schema(const ModelFamily& family);
+config::Schema training_schema(const ModelFamily& family, const DataFamily& data);
 /// All keys, those of every model family under its name: `train --help-config`.
 std::string training_help();
 
-/// The keys are those of the model family that model.name names.
+/// The keys are those of the model that model.name names, and of the data that data.name names.
 /// default < `path` (none where empty) < environment < `assignments` (each "key=value").
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments);
@@ -46,6 +49,7 @@ struct Settings {
   CheckpointerOptions checkpoints;
   std::string data_path;  // as DataSource::load takes it
   std::int64_t steps = 0;
+  std::optional<Duration> max_time;  // of a start, from the command's begin
   std::int64_t validate_every = 0, validate_samples = 0;
   std::int64_t patience = 0;  // validations without an improvement of at least …
   double min_improvement = 0;

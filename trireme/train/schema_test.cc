@@ -11,7 +11,9 @@ namespace trireme {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 config::Config with(const std::vector<std::string>& assignments) {
   return train::read_config(
@@ -101,19 +103,47 @@ TEST(Settings, WhatARankComputesWithReachesIt) {
   EXPECT_EQ(settings.kernel_table, "a.toml");
 }
 
-// A family of the test's own, which takes the loss and the data of text.
+// A family of the test's own, with data of its own.
 void register_line() {
   if (train::find_model("line") != nullptr) return;
-  train::register_model(
-      {.name = "line",
-       .keys = {{"model.slope", 0.5, "Of the line."}, {"data.order", std::string("any"), "Whose."}},
-       .make = [](const config::Config& config) {
-         return train::TrainingModel{
-             .description = "a line of slope " + std::to_string(config.number("model.slope")),
-             .blocks = v0::models::make_mlp({.widths = {3, 4, 2}}),
-             .loss = token_loss(),
-             .data = train::text_source(8, 1)};
-       }});
+  train::register_data({.name = "points",
+                        .keys = {{"data.order", std::string("any"), "Whose."}},
+                        .make = [](const config::Config&) { return train::text_source(8, 1); }});
+  train::register_model({.name = "line",
+                         .keys = {{"model.slope", 0.5, "Of the line."}},
+                         .data = "points",
+                         .make = [](const config::Config& config) {
+                           return train::TrainingModel{
+                               .description = "a line of slope " +
+                                              std::to_string(config.number("model.slope")),
+                               .blocks = v0::models::make_mlp({.widths = {3, 4, 2}})};
+                         }});
+}
+
+TEST(DataFamily, TheKeysAreThoseOfTheDataThatIsNamed) {
+  register_line();
+  EXPECT_EQ(with({"data.name=points", "data.order=none"}).text("data.order"), "none");
+  EXPECT_EQ(with({"model.name=line"}).text("data.name"), "points");
+  EXPECT_EQ(with({"model.name=resnet18"}).text("train.loss"), "classes");
+  EXPECT_THAT(refusal({"data.order=none"}), HasSubstr("no key data.order"));
+  EXPECT_THAT(refusal({"data.name=point"}), AllOf(HasSubstr("masked-text"), HasSubstr("points")));
+  EXPECT_THAT(refusal({"train.loss=token"}), AllOf(HasSubstr("tokens"), HasSubstr("classes")));
+  EXPECT_THAT(train::training_help(), AllOf(HasSubstr("data.order"), HasSubstr("data.augment")));
+  const train::Settings other(with({"data.name=masked-text", "train.loss=classes"}));
+  EXPECT_EQ(other.model.data->words().counted, "hidden bytes");
+  EXPECT_TRUE(other.model.correct);
+  EXPECT_EQ(other.model.context, 0);  // it has no text to go on with
+}
+
+// The model's own are not in it, so that checkpoints of before there was a choice go on.
+TEST(DataFamily, OtherDataAndAnotherLossDecideTheBits) {
+  const auto identity = [](const std::vector<std::string>& assignments) {
+    return train::Settings(with(assignments)).job.identity;
+  };
+  EXPECT_THAT(identity({}), Not(AnyOf(HasSubstr("data.name"), HasSubstr("train.loss"))));
+  EXPECT_EQ(identity({"data.name=text", "train.loss=tokens"}), identity({}));
+  EXPECT_THAT(identity({"data.name=masked-text"}), HasSubstr("data.name = \"masked-text\"\n"));
+  EXPECT_THAT(identity({"train.loss=classes"}), HasSubstr("train.loss = \"classes\"\n"));
 }
 
 TEST(ModelFamily, TheKeysAreThoseOfTheModelThatIsNamed) {
@@ -142,7 +172,8 @@ TEST(ModelFamily, ItsModelKeysDecideTheBits) {
 
 TEST(ModelFamily, ParametersAreCountedWhereItSaysNone) {
   register_line();
-  const train::ModelFigures figures = train::Settings(with({"model.name=line"})).model.figures(1);
+  const train::ModelFigures figures =
+      train::Settings(with({"model.name=line"})).model.figures(1, {});
   EXPECT_EQ(figures.parameters, 3 * 4 + 4 + 4 * 2 + 2);
   EXPECT_EQ(figures.largest_neighbours, figures.parameters);
   // The tied head counts once as a parameter, and in its own block, too.
@@ -165,6 +196,9 @@ TEST(ModelFamily, ATakenNameAndForeignKeysAreRefused) {
   EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" already"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"train.steps", 1.0, ""}}}), HasSubstr("train.steps"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"model.name", 1.0, ""}}}), HasSubstr("model.name"));
+  EXPECT_THAT(refused({.name = "x", .keys = {{"data.order", 1.0, ""}}}), HasSubstr("data.order"));
+  EXPECT_THAT(refused({.name = "x", .data = "y"}), AllOf(HasSubstr("\"y\""), HasSubstr("text")));
+  EXPECT_THAT(refused({.name = "x", .loss = "y"}), AllOf(HasSubstr("\"y\""), HasSubstr("tokens")));
   EXPECT_EQ(train::find_model("x"), nullptr);
 }
 

@@ -1,6 +1,7 @@
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/input/masked_text.h"
-#include "trireme/train/data_source.h"
+#include "trireme/train/data_family.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -24,11 +25,11 @@ class TextSource : public DataSource {
     return line + bytes_text(static_cast<double>(corpus.train.size())) + " to train on, " +
            bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
   }
-  std::shared_ptr<const Dataset> train(const SharedBytes& bytes) const override {
-    return windows(TextDataset::random_windows(bytes->train(), bytes, block_, seed_));
+  std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const override {
+    return windows(TextDataset::random_windows(bytes, std::move(owner), block_, seed_));
   }
-  std::shared_ptr<const Dataset> validation(const SharedBytes& bytes) const override {
-    return windows(TextDataset::fixed_windows(bytes->validation(), bytes, block_));
+  std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const override {
+    return windows(TextDataset::fixed_windows(bytes, std::move(owner), block_));
   }
   const DataWords& words() const override { return words_; }
 
@@ -54,6 +55,23 @@ class MaskedSource final : public TextSource {
   }
 };
 
+std::vector<config::Key> text_keys() {
+  return {
+      {"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}, true}};
+}
+
+std::int64_t block_of(const config::Config& config, const std::string& name) {
+  if (config.schema().find("model.block") != nullptr) return config.integer("model.block");
+  throw ConfigError(
+      "the data \"" + name + "\" is read in sequences of model.block, and the model " +
+          config.text("model.name") + " has no such key",
+      {.operation = "config", .advice = "Leave data.name out, or give the model a key block."});
+}
+
+std::uint64_t seed_of(const config::Config& config) {
+  return static_cast<std::uint64_t>(config.integer("train.seed"));
+}
+
 }  // namespace
 
 std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t seed) {
@@ -64,9 +82,23 @@ std::shared_ptr<const DataSource> masked_text_source(std::int64_t block, std::ui
   return std::make_shared<MaskedSource>(block, seed);
 }
 
-std::vector<config::Key> text_keys() {
-  return {
-      {"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}, true}};
+DataFamily text_data() {
+  return {.name = "text",
+          .keys = text_keys(),
+          .sequences = true,
+          .text = true,
+          .make = [](const config::Config& config) {
+            return text_source(block_of(config, "text"), seed_of(config));
+          }};
+}
+
+DataFamily masked_text_data() {
+  return {.name = "masked-text",
+          .keys = text_keys(),
+          .sequences = true,
+          .make = [](const config::Config& config) {
+            return masked_text_source(block_of(config, "masked-text"), seed_of(config));
+          }};
 }
 
 }  // namespace train

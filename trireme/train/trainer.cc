@@ -13,6 +13,7 @@
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/shared_corpus.h"
+#include "trireme/job/stop_signal.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
 #include "trireme/parallel/strategy.h"
@@ -56,8 +57,8 @@ struct Data {
 
   Data(const Settings& settings, const WorkerSpec& spec)
       : corpus(bytes_of(settings, spec)),
-        train(settings.model.data->train(corpus)),
-        validation(settings.model.data->validation(corpus)) {}
+        train(settings.model.data->train(corpus->train(), corpus)),
+        validation(settings.model.data->validation(corpus->validation(), corpus)) {}
 };
 
 JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
@@ -135,6 +136,8 @@ class Trainer {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
+    if (job_.rank() == 0 && settings_.max_time)  // the vote tells the others
+      job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     count_trigram();
     if (const std::string note = strategy_.stages_note(); !note.empty())
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
@@ -156,7 +159,7 @@ class Trainer {
         early_stop_.judge(done, outcome_.last_validation);
         report.plot();
       }
-      {
+      if (!last) {  // finish() saves that one
         const auto span = traced("checkpoint");
         checkpointer_.after(step);
       }
@@ -298,13 +301,12 @@ class Trainer {
   }
 
   int stop(Report& report, long steps_done, int signal) {
-    checkpointer_.save(steps_done);
+    checkpointer_.save_and_wait(steps_done);
     write_trace();
     report.plot();
     report.close();
-    report.line(std::string("stopped by ") + (signal == 143 ? "SIGTERM" : "Ctrl-C") +
-                " after step " + grouped(steps_done) + "; checkpoint written to " +
-                folder_.checkpoint());
+    report.line("stopped by " + job::stop_cause() + " after step " + grouped(steps_done) +
+                "; checkpoint written to " + folder_.checkpoint());
     return signal;
   }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/base/number_text.h"
+#include "trireme/base/words.h"
 #include "trireme/train/model_family.h"
 
 namespace trireme {

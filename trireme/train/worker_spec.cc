@@ -11,7 +11,7 @@ namespace train {
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << trial << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' '
-      << flops << ' ' << corpus << ' ' << lock << ' ' << folder << '\n'
+      << flops << ' ' << corpus << ' ' << lock << ' ' << began << ' ' << folder << '\n'
       << trace << '\n'
       << recompute;
   return out.str();
@@ -21,7 +21,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
   in >> spec.resume >> spec.trial >> spec.json >> spec.terminal >> spec.predicted_bytes >>
-      spec.flops >> spec.corpus >> spec.lock;
+      spec.flops >> spec.corpus >> spec.lock >> spec.began;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);

@@ -22,6 +22,9 @@ struct WorkerSpec {
   /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
   int corpus = -1;
   int lock = -1;  // the run folder's, held as long as this rank has it open; -1: none
+  /// When the command began, on rank 0's host: steady_now() in nanoseconds. train.max_time counts
+  /// from it.
+  std::int64_t began = 0;
 
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

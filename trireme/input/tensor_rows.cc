@@ -1,0 +1,94 @@
+#include "trireme/input/tensor_rows.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <set>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace input {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ConfigError(what, {.operation = "data",
+                           .advice = "Give every field a name of its own and a tensor whose first "
+                                     "dim is the sample, as many in each."});
+}
+
+void check_rows(const Fields& fields, const std::string& whose) {
+  if (fields.empty()) refuse(whose + " have no field");
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : fields) {
+    const std::string field = whose + ": the field \"" + name + "\"";
+    if (!names.insert(name).second) refuse(field + " stands twice");
+    if (!tensor.defined() || tensor.dim() == 0) refuse(field + " is no tensor of rows");
+    if (tensor.size(0) == 0) refuse(field + " has no rows");
+    const std::int64_t first = fields.front().second.size(0);
+    if (tensor.size(0) != first)
+      refuse(field + " has " + std::to_string(tensor.size(0)) + " rows, and \"" +
+             fields.front().first + "\" has " + std::to_string(first));
+  }
+}
+
+std::vector<format::TensorView> parsed(std::string_view bytes) {
+  return format::parse_safetensors(std::as_bytes(std::span(bytes)), "data").tensors;
+}
+
+}  // namespace
+
+std::string pack_rows(const Fields& fields, const std::string& whose) {
+  check_rows(fields, whose);
+  std::vector<at::Tensor> alive;
+  std::vector<format::TensorView> views;
+  for (const auto& [name, tensor] : fields) {
+    const at::Tensor& whole = alive.emplace_back(tensor.detach().cpu().contiguous());
+    views.push_back({name,
+                     tensor::dtype_of(whole),
+                     whole.sizes().vec(),
+                     {static_cast<const std::byte*>(whole.data_ptr()), whole.nbytes()}});
+  }
+  std::string bytes;
+  format::write_safetensors(std::move(views), {}, [&](std::span<const std::byte> piece) {
+    bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  });
+  return bytes;
+}
+
+std::int64_t TensorRows::count(std::string_view bytes) { return parsed(bytes).front().shape[0]; }
+
+TensorRows::TensorRows(std::string_view bytes, std::shared_ptr<const void> owner, Options options)
+    : owner_(std::move(owner)),
+      options_(options),
+      tensors_(parsed(bytes)),
+      rows_(tensors_.front().shape[0]),
+      order_(rows_, options.seed) {}
+
+Fields TensorRows::read(std::span<const std::int64_t> samples) const {
+  Fields fields;
+  for (const format::TensorView& whole : tensors_) {
+    std::vector<std::int64_t> shape = whole.shape;
+    shape[0] = static_cast<std::int64_t>(samples.size());
+    const at::Tensor taken =
+        at::empty(shape, at::TensorOptions(tensor::scalar_type_of(whole.dtype)));
+    const std::size_t row = whole.bytes.size() / static_cast<std::size_t>(rows_);
+    auto* out = static_cast<std::byte*>(taken.data_ptr());
+    for (const std::int64_t sample : samples) {
+      const std::int64_t from = options_.endless ? order_.record(sample) : sample;
+      TRIREME_CHECK(from >= 0);
+      TRIREME_CHECK(from < rows_);
+      std::memcpy(out, whole.bytes.data() + static_cast<std::size_t>(from) * row, row);
+      out += row;
+    }
+    fields.emplace_back(whole.name, taken);
+  }
+  return fields;
+}
+
+}  // namespace input
+}  // namespace v0
+}  // namespace trireme

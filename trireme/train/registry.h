@@ -1,0 +1,54 @@
+// Registry: values under names (models, data, losses), in the order in which they were added.
+// Adding is not thread safe, reading is.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+
+template <class T>
+class Registry {
+ public:
+  /// `kind` is what errors call one of them: "model".
+  Registry(std::string kind, std::initializer_list<T> built_in)
+      : kind_(std::move(kind)), all_(built_in) {}
+
+  /// Throws ConfigError where it has no name, or one that is taken.
+  void add(T one) {
+    if (one.name.empty())
+      throw ConfigError("a " + kind_ + " without a name",
+                        {.operation = "register", .advice = "Give it one."});
+    if (find(one.name) != nullptr)
+      throw ConfigError("there is a " + kind_ + " \"" + one.name + "\" already",
+                        {.operation = "register", .advice = "Give it another name."});
+    all_.push_back(std::move(one));
+  }
+  /// nullptr where there is none of that name. What it points to stays where it is.
+  const T* find(const std::string& name) const {
+    const auto found =
+        std::find_if(all_.begin(), all_.end(), [&](const T& one) { return one.name == name; });
+    return found == all_.end() ? nullptr : &*found;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const T& one : all_) names.push_back(one.name);
+    return names;
+  }
+
+ private:
+  const std::string kind_;
+  std::deque<T> all_;
+};
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme

@@ -1,0 +1,61 @@
+#include "trireme/train/time_limit.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+inline namespace v0 {
+namespace train {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// Largest first; "min" and "ms" before "m", with which they begin.
+constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
+    {"d", 86400e9},
+    {"h", 3600e9},
+    {"min", 60e9},
+    {"ms", 1e6},
+    {"m", 60e9},
+    {"s", 1e9},
+}};
+constexpr double kMost = 1e18;  // ns: 31 years
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw ConfigError("train.max_time = \"" + text + "\" is no duration",
+                    {.operation = "config",
+                     .advice = "Write numbers with the units d, h, m, s, the largest first: "
+                               "\"11h50m\", \"90s\"; leave it empty for no limit."});
+}
+
+}  // namespace
+
+std::optional<Duration> parse_time_limit(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  double total = 0, unit_before = kMost;
+  for (std::string_view rest = text; !rest.empty();) {
+    double number = 0;
+    const auto [end, failure] =
+        std::from_chars(rest.data(), rest.data() + rest.size(), number, std::chars_format::fixed);
+    if (failure != std::errc() || !(number >= 0)) refuse(text);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    const auto unit = std::find_if(kUnits.begin(), kUnits.end(),
+                                   [&](const auto& one) { return rest.starts_with(one.first); });
+    if (unit == kUnits.end() || unit->second >= unit_before) refuse(text);
+    rest.remove_prefix(unit->first.size());
+    unit_before = unit->second;
+    total += number * unit->second;
+  }
+  if (!(total >= 1e6) || total > kMost) refuse(text);
+  return nanoseconds(static_cast<std::int64_t>(total));
+}
+
+}  // namespace train
+}  // namespace v0
+}  // namespace trireme
