@@ -68,7 +68,7 @@ class Progress {
   std::string live_;  // what stands on the terminal; empty: nothing does
   Recent recent_;
   std::optional<double> loss_;  // smoothed over about 20 steps
-  double hidden_ = 0;  // seconds of steps since the live line was drawn
+  double hidden_ = 0;           // seconds of steps since the live line was drawn
   long seen_ = 0, done_ = 0;
 };
 

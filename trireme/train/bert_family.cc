@@ -25,9 +25,8 @@ TrainingModel make(const config::Config& config) {
                          " wide, sequences of " + std::to_string(bert.block) +
                          " bytes, 15 % of them hidden",
           .blocks = models::make_bert(bert),
-          .figures = [bert](std::int64_t samples, const Examples&) {
-            return transformer_figures(bert, samples);
-          },
+          .figures = [bert](std::int64_t samples,
+                            const Examples&) { return transformer_figures(bert, samples); },
           .names = models::make_bert(small)};
 }
 

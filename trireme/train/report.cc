@@ -98,11 +98,10 @@ void Report::validation(long step, double loss, long count, std::optional<double
   events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
   if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
-  std::string text = "validation after step " + grouped(step) + ": loss " +
-                     with_unit(loss) + (accuracy ? ", accuracy " + fixed(*accuracy) : "");
+  std::string text = "validation after step " + grouped(step) + ": loss " + with_unit(loss) +
+                     (accuracy ? ", accuracy " + fixed(*accuracy) : "");
   if (noise_scale_)
-    text += "; gradient noise scale " + grouped(std::lround(*noise_scale_)) + " " +
-            options_.items;
+    text += "; gradient noise scale " + grouped(std::lround(*noise_scale_)) + " " + options_.items;
   progress_.line(text);
 }
 

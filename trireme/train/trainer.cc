@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trireme/base/waiter.h"
+#include "trireme/base/words.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
@@ -75,8 +76,8 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 std::string subtitle(const Settings& settings, const Data& data, int ranks) {
   const DataWords& words = settings.model.data->words();
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
-         " · " + grouped(settings.batches.batch * words.items_per_sample) + " " +
-         words.items + " a step";
+         " · " + grouped(settings.batches.batch * words.items_per_sample) + " " + words.items +
+         " a step";
 }
 
 // How a rank comes by its Job: it joins one, or has a seat.
