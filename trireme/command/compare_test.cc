@@ -76,9 +76,15 @@ TEST_F(Compare, NamesTheKeysThatDiffer) {
 }
 
 TEST_F(Compare, AxisHasTheUnitThatTheRunsAgreeOn) {
-  const std::string head = "{\"event\":\"plan\",\"loss_unit\":\"nats ";
-  const ComparedRun bytes = read_run(write("a", "x = 1\n", head + "a byte\"}\n" + kEvents)),
-                    images = read_run(write("b", "x = 1\n", head + "an image\"}\n" + kEvents)),
+  const auto events = [](const char* unit) {
+    std::string text = "{\"event\":\"plan\",\"loss_unit\":\"";
+    text += unit;
+    text += "\"}\n";
+    text += kEvents;
+    return text;
+  };
+  const ComparedRun bytes = read_run(write("a", "x = 1\n", events("nats a byte"))),
+                    images = read_run(write("b", "x = 1\n", events("nats an image"))),
                     silent = read_run(write("c", "x = 1\n", kEvents));
   EXPECT_NE(overlaid({silent, bytes}).find(">loss (nats a byte)<"), std::string::npos);
   EXPECT_NE(overlaid({bytes, images}).find(">loss<"), std::string::npos);
