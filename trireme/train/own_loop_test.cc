@@ -101,6 +101,8 @@ Task classification() {
                }}};
 }
 
+// Every choice of an expert has a place and nothing is balanced: a sequence's parts route as the
+// whole.
 Task language(int experts) {
   return {.model =
               [experts] {
@@ -110,6 +112,8 @@ Task language(int experts) {
                                          .block = 8,
                                          .vocab = 11,
                                          .experts = experts,
+                                         .capacity_factor = 4,
+                                         .balance = 0,
                                          .precision = "fp64"});
               },
           .read =
