@@ -121,8 +121,6 @@ std::optional<int> parse(CLI::App& app, const Invocation& invocation) {
   return std::nullopt;
 }
 
-}  // namespace
-
 void add_absent(CLI::App& app, Invocation& invocation, const std::string& name,
                 const std::string& why, const std::string& advice) {
   CLI::App* absent = app.add_subcommand(name)->group("")->allow_extras();
