@@ -216,12 +216,12 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
   std::reverse(other.begin(), other.end());
   folder_.write("other.txt", other + "more");
   const std::vector<std::string> resume = {
-      "train", "--resume", "part", "--data", "other.txt", "--set", "train.learning_rate=0.0005"};
+      "train", "--resume", "part", "--data", "other.txt", "--set", "train.learning_rate=0.002"};
   const CommandResult refused = trireme(resume);
   EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("data.path = \""), HasSubstr("data.txt\" and now"),
                                  HasSubstr("other.txt\""),
-                                 HasSubstr("train.learning_rate = 0.001 and now 0.0005"),
+                                 HasSubstr("train.learning_rate = 0.001 and now 0.002"),
                                  HasSubstr("--changed data.path --changed train.learning_rate")));
   EXPECT_THAT(trireme({"train", "--resume", "part"}).out, HasSubstr("continuing after step 20"));
   cut_back("part");
@@ -234,7 +234,7 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
       with(resume, {"--changed", "data.path", "--changed", "train.learning_rate", "--ranks", "2"}));
   ASSERT_EQ(taken.code, 0) << taken.out << taken.err;
   EXPECT_THAT(taken.out, AllOf(HasSubstr("continuing after step 20"),
-                               HasSubstr("changed  train.learning_rate = 0.0005 (--set)"),
+                               HasSubstr("changed  train.learning_rate = 0.002 (--set)"),
                                HasSubstr("changed  data.path = ")));
   EXPECT_NE(hash("part"), hash("whole"));
   EXPECT_THAT(read_file(folder_.file("part/config.toml")),

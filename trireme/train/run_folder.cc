@@ -100,10 +100,11 @@ void RunFolder::clear() const {
 
 void RunFolder::write_config(const config::Config& config) const {
   const std::string identity = config.identity();
-  const std::string text =
-      std::string(kConfigTitle) + "# identity " +
-      format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))) + "\n\n" +
-      config.to_toml();
+  std::string text(kConfigTitle);
+  text.append("# identity ")
+      .append(format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
+      .append("\n\n")
+      .append(config.to_toml());
   const std::string next = this->config() + std::string(kUnfinished);
   try {
     const auto file = storage_->create(next);
