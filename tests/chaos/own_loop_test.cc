@@ -1,5 +1,6 @@
 // Loops of one's own with a Checkpointer, and signals: all ranks save the same step and end with
 // the code of errors.md, and the next start goes on there as if nothing had been.
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,6 +85,7 @@ void say_running(long first, long steps_done) {
 TRIREME_PROCESS(data_parallel) {
   const Arguments given(argv);
   Job job(argc, argv);
+  at::manual_seed(1);
   torch::nn::Linear net(4, 4);
   torch::optim::Adam adam(net->parameters(), 1e-2);
   DataParallel parallel(job, *net, adam);
