@@ -108,7 +108,7 @@ class Helpers {
         own.skipped_steps = result.skipped_steps;
         own.scales.push_back(result.noise_scale.value_or(-1));
       }
-      look(strategy, rank, own);
+      look(strategy, leaves_of(assignment, 4, rank.rank), own);
       const auto state = strategy.state();
       const std::lock_guard lock(mutex);
       keep(state, strategy.metadata(), whole);
@@ -119,10 +119,9 @@ class Helpers {
   }
 
  private:
-  void look(Strategy& strategy, testing::RankContext& rank, Outcome& own) {
+  void look(Strategy& strategy, const std::vector<std::uint32_t>& share, Outcome& own) {
     Batch batch{.total = 4, .global_count = 4 * kRows * kBlock, .step = 100};
-    for (const std::uint32_t i : leaves_of(kernel::contiguous(rank.size), 4, rank.rank))
-      batch.micro.push_back(micro_batch(100, i));
+    for (const std::uint32_t i : share) batch.micro.push_back(micro_batch(100, i));
     own.hash = strategy.weights_hash();
     own.validation = strategy.evaluate({batch}, token_loss());
     strategy.use_average(true);

@@ -91,7 +91,7 @@ Outcome train(testing::RankContext& rank, const std::string& precision, int step
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.gradient_norm.value_or(0));
   }
-  outcome.validation = strategy.evaluate({batch_of(100, 8, rank.rank, rank.size)}, token_loss());
+  outcome.validation = strategy.evaluate({batch_of(100, 8, rank.rank, assignment)}, token_loss());
   outcome.hash = strategy.weights_hash();
   return outcome;
 }
@@ -446,7 +446,7 @@ TEST(Strategy, EverySyncGoesOnAfterAValidation) {
                         optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
       for (int step = 0; step < 4; ++step) {
         strategy.step(batch_of(step, 6, rank.rank, assignment), token_loss());
-        if (validates) strategy.evaluate({batch_of(100, 4, rank.rank, rank.size)}, token_loss());
+        if (validates) strategy.evaluate({batch_of(100, 4, rank.rank, assignment)}, token_loss());
       }
       const std::string own = strategy.weights_hash();
       if (rank.rank == 0) hash = own;
