@@ -115,7 +115,7 @@ void Strategy::Impl::conclude(std::vector<Work> works, const std::exception_ptr&
   Ballot ballot;
   if (error) {
     const ErrorReport report = describe(error);
-    ballot.refuse(report.exit_code, report.sentence);
+    ballot.refuse(report);
   }
   works.push_back(sync->finish());
   if (runner) works.push_back(runner->sent());

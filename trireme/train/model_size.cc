@@ -100,6 +100,13 @@ std::int64_t kept_by(const Loss& loss, const models::Value& output, const MicroB
   return live.now() - held;
 }
 
+// Of each sequence: the second dimension of its tokens; 1 where samples are no sequences.
+std::int64_t positions_of(const MicroBatch& micro) {
+  for (const auto& [name, field] : micro.fields)
+    if (name == "tokens" && field.dim() > 1) return field.size(1);
+  return 1;
+}
+
 }  // namespace
 
 std::string describe_shapes(const models::Value& value) {
@@ -121,7 +128,7 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
   const c10::AutoGradMode gradients(true);
   const tensor::StreamScope streams(tensor::StreamKey{});
   parallel::ModelShape shape;
-  const models::LayersScope recorded(recorded_layers(shape, block));
+  const models::LayersScope recorded(recorded_layers(shape, positions_of(micro)));
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   std::map<std::string, models::Value> values;
