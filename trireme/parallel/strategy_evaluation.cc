@@ -113,10 +113,7 @@ void Strategy::Impl::conclude(std::vector<Work> works, const std::exception_ptr&
                               const std::string& operation) {
   parts.train(true);
   Ballot ballot;
-  if (error) {
-    const ErrorReport report = describe(error);
-    ballot.refuse(report);
-  }
+  if (error) ballot.refuse(describe(error));
   works.push_back(sync->finish());
   if (runner) works.push_back(runner->sent());
   const parallel::Vote vote(*seat.world, ballot);
