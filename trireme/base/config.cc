@@ -405,7 +405,6 @@ const std::string& Config::source(std::string_view name) const {
 
 std::string Config::to_toml() const {
   std::ostringstream out;
-  std::string open;
   const auto line = [&](const std::string& left, const Entry& entry) {
     std::string text = left + " = " + config::to_toml(entry.value);
     text.resize(std::max<std::size_t>(text.size() + 2, 40), ' ');
@@ -422,13 +421,18 @@ std::string Config::to_toml() const {
     const bool dotted = !table_of(key.name).empty();
     line(dotted ? quoted(key.name) : key.name, entries_.at(key.name));
   }
+  // A table has one header, wherever its keys stand in the schema.
+  std::vector<std::string> tables;
   for (const Key& key : schema_.keys()) {
-    if (at_root(key.name)) continue;
-    if (table_of(key.name) != open) {
-      open = table_of(key.name);
-      out << "\n[" << open << "]\n";
-    }
-    line(key.name.substr(open.size() + 1), entries_.at(key.name));
+    const std::string table = table_of(key.name);
+    if (!at_root(key.name) && std::find(tables.begin(), tables.end(), table) == tables.end())
+      tables.push_back(table);
+  }
+  for (const std::string& table : tables) {
+    out << "\n[" << table << "]\n";
+    for (const Key& key : schema_.keys())
+      if (!at_root(key.name) && table_of(key.name) == table)
+        line(key.name.substr(table.size() + 1), entries_.at(key.name));
   }
   return out.str();
 }

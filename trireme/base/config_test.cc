@@ -139,6 +139,18 @@ TEST(Config, WritesWhatItReads) {
   }
 }
 
+TEST(Config, WritesATableOnceWhereverItsKeysStand) {
+  config::Schema own;
+  own.add({"train.loss", std::string("tokens"), "."});
+  own.add({"batch.micro", std::int64_t{2}, "."});
+  own.add({"train.steps", std::int64_t{3}, "."});
+  config::Config config(own);
+  config.assign("train.steps", "4", "--set");
+  config::Config again(own);
+  again.read_text(config.to_toml(), "written.toml");
+  EXPECT_EQ(again.integer("train.steps"), 4);
+}
+
 TEST(Config, TablesBecomeOneText) {
   config::Schema tables;
   tables.add({.name = "a.groups", .fallback = std::string(), .meaning = "", .tables = true});

@@ -383,8 +383,7 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   if (grid.layer != nullptr && grid.layer->rank() > 0) ballot.count = 0;  // they are the same
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();
-  const Work loss_sum =
-      grid.last != nullptr ? losses.reduce(*grid.last, seat.reduce, "loss") : Work();
+  const Work loss_sum = grid.last ? losses.reduce(*grid.last, seat.reduce, "loss") : Work();
   if (const auto refusal = sync->refusal()) refuse(*refusal, ballot);
   settle_own(ballot);
   const parallel::Vote vote(*seat.world, ballot);

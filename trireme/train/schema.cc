@@ -210,12 +210,16 @@ void add_loss_scale_keys(config::Schema& schema) {
               1, kMost});
 }
 
-void add_train_keys(config::Schema& schema) {
+void add_length_keys(config::Schema& schema) {
   schema.add({"train.steps", whole(1000), "Optimizer steps.", 1, kMost});
   schema.add({"train.max_time", text(""),
               "How long a start may take, such as 11h50m (units d, h, m, s): the step in which the "
               "time ends is the last, a checkpoint is written, the exit code is 143, and `train "
               "--resume RUN` goes on. Empty: no limit."});
+}
+
+void add_train_keys(config::Schema& schema) {
+  add_length_keys(schema);
   schema.add(
       {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
   schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
@@ -643,6 +647,22 @@ void Settings::set_up_helpers(const config::Config& config) {
   }
 }
 
+namespace {
+
+JobOptions job_options_of(const config::Config& config, const std::string& identity) {
+  return {.transport = config.text("comm.transport"),
+         .algorithm = config.text("comm.algorithm"),
+         .timeout = seconds(config.number("timeout")),
+         .timeout_user_code = seconds(config.number("timeout.user_code")),
+         .reproducible = config.boolean("train.reproducible"),
+         .identity = identity,
+         .sockets = static_cast<int>(config.integer("comm.sockets")),
+         .rate = static_cast<std::int64_t>(config.number("comm.rate")),
+         .interface = config.text("comm.interface")};
+}
+
+}  // namespace
+
 Settings::Settings(const config::Config& config) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
@@ -691,15 +711,7 @@ Settings::Settings(const config::Config& config) {
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
                  .identity = identity};
-  job = {.transport = config.text("comm.transport"),
-         .algorithm = config.text("comm.algorithm"),
-         .timeout = seconds(number("timeout")),
-         .timeout_user_code = seconds(number("timeout.user_code")),
-         .reproducible = config.boolean("train.reproducible"),
-         .identity = identity,
-         .sockets = static_cast<int>(integer("comm.sockets")),
-         .rate = static_cast<std::int64_t>(number("comm.rate")),
-         .interface = config.text("comm.interface")};
+  job = job_options_of(config, identity);
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");
