@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   const long signal_at = argc > 2 ? std::atol(argv[2]) : 0;
   const int signal = argc > 3 ? std::atoi(argv[3]) : SIGKILL;
 
+  // [data_parallel]
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(2, 32), torch::nn::Tanh(), torch::nn::Linear(32, 2));
   torch::optim::Adam adam(net->parameters(), 1e-2);
@@ -46,12 +47,14 @@ int main(int argc, char** argv) {
   trireme::Sampler sampler(job, kSamples, {.batch = 12, .seed = 7});
   auto loader = torch::data::make_data_loader(Spirals().map(torch::data::transforms::Stack<>()),
                                               sampler, /*micro-batch*/ 2);
+  // [/data_parallel]
 
   trireme::Checkpointer checkpointer(job, directory, {.every = 5, .keep = 3});
   checkpointer.add("train", parallel).add("data", sampler);
   const long first = checkpointer.resume();
   if (job.rank() == 0) std::printf("%s at step %ld\n", first == 0 ? "starts" : "goes on", first);
 
+  // [loop]
   while (parallel.steps() < kSteps) {
     for (auto& micro : *loader) {  // goes on inside the epoch, too
       torch::nn::functional::cross_entropy(net->forward(micro.data), micro.target).backward();
@@ -63,6 +66,7 @@ int main(int argc, char** argv) {
       if (parallel.steps() == kSteps) break;
     }
   }
+  // [/loop]
   if (job.rank() != 0) return 0;
   std::printf("after step %ld the weights are %s\n", kSteps, parallel.weights_hash().c_str());
   trireme::save_weights(directory + "/weights.safetensors", *net);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 16, kSteps = 40;
 
+// [data]
 // Sample i is a function of i: what is asked for is the features, reversed.
 struct Reversed : trireme::Dataset {
   std::int64_t size() const override { return 512; }
@@ -26,6 +27,7 @@ struct Reversed : trireme::Dataset {
     return {{"tokens", features}, {"targets", features.flip(1)}};
   }
 };
+// [/data]
 
 }  // namespace
 
@@ -34,22 +36,30 @@ int main(int argc, char** argv) {
   if (argc < 2) return std::fprintf(stderr, "own_loop FOLDER\n"), 2;
   const std::string folder = argv[1];
 
+  // [model]
   trireme::Blocks net;
   net.add("in",
           [] { return torch::nn::Sequential(torch::nn::Linear(kWidth, 64), torch::nn::GELU()); });
   net.add("out", [] { return torch::nn::Linear(64, kWidth); });
   trireme::Strategy strategy(job, net, {.clip = 1}, trireme::AdamW{.learning_rate = 1e-2});
+  // [/model]
 
+  // [batches]
   const auto data = std::make_shared<Reversed>();
   auto input = trireme::batches(job, data, {.batch = 64, .micro = 8, .steps = kSteps});
   const auto held_out = trireme::fixed_batches(job, *data, 64, 8, 2);
+  // [/batches]
 
+  // [loss]
   const trireme::Loss squares = [](const auto& output, const trireme::MicroBatch& micro) {
     return (output.at(0) - micro.field("targets")).pow(2).sum();
   };
+  // [/loss]
 
+  // [checkpoint]
   trireme::Checkpointer checkpointer(job, folder + "/checkpoint", {.every = 20});
   checkpointer.add("train", strategy).add("data", input);
+  // [/checkpoint]
   // [log]
   trireme::Log log(
       job, folder,

@@ -651,14 +651,14 @@ namespace {
 
 JobOptions job_options_of(const config::Config& config, const std::string& identity) {
   return {.transport = config.text("comm.transport"),
-         .algorithm = config.text("comm.algorithm"),
-         .timeout = seconds(config.number("timeout")),
-         .timeout_user_code = seconds(config.number("timeout.user_code")),
-         .reproducible = config.boolean("train.reproducible"),
-         .identity = identity,
-         .sockets = static_cast<int>(config.integer("comm.sockets")),
-         .rate = static_cast<std::int64_t>(config.number("comm.rate")),
-         .interface = config.text("comm.interface")};
+          .algorithm = config.text("comm.algorithm"),
+          .timeout = seconds(config.number("timeout")),
+          .timeout_user_code = seconds(config.number("timeout.user_code")),
+          .reproducible = config.boolean("train.reproducible"),
+          .identity = identity,
+          .sockets = static_cast<int>(config.integer("comm.sockets")),
+          .rate = static_cast<std::int64_t>(config.number("comm.rate")),
+          .interface = config.text("comm.interface")};
 }
 
 }  // namespace
