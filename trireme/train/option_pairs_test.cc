@@ -152,7 +152,8 @@ config::Config config_of(const Run& run) {
 }
 
 // A step, and a validation.
-void train_one(const train::Settings& settings, const train::SharedBytes& bytes,
+void train_one(const train::Settings& settings,
+               const std::shared_ptr<const input::SharedCorpus>& bytes,
                testing::RankContext& rank) {
   kernel::Assignment assignment;
   const parallel::Seat seat{
@@ -163,12 +164,12 @@ void train_one(const train::Settings& settings, const train::SharedBytes& bytes,
                     optim::make_optimizer(settings.optimizer));
   BatchesOptions reading = settings.batches;
   reading.prefetch = 0;
-  Batches batches(settings.model.data->train(bytes), reading, rank.rank, assignment.size(),
-                  rank.world->waiter(), [&] { return assignment; });
+  Batches batches(settings.model.data->train(bytes->train(), bytes), reading, rank.rank,
+                  assignment.size(), rank.world->waiter(), [&] { return assignment; });
   strategy.step(batches.next(), settings.model.loss);
   const auto held_out =
-      fixed_batches(*settings.model.data->validation(bytes), settings.batches.batch,
-                    settings.batches.micro, 1, assignment.place_of(rank.rank), assignment.size());
+      input::fixed_share(*settings.model.data->validation(bytes->validation(), bytes),
+                         settings.batches.batch, settings.batches.micro, 1, assignment, rank.rank);
   strategy.use_average(true);
   strategy.evaluate(held_out, settings.model.loss);
 }
