@@ -145,7 +145,7 @@ TEST(Config, WritesATableOnceWhereverItsKeysStand) {
   own.add({"batch.micro", std::int64_t{2}, "."});
   own.add({"train.steps", std::int64_t{3}, "."});
   config::Config config(own);
-  config.assign("train.steps", "4", "--set");
+  config.assign("train.steps", std::int64_t{4}, "--set");
   config::Config again(own);
   again.read_text(config.to_toml(), "written.toml");
   EXPECT_EQ(again.integer("train.steps"), 4);
