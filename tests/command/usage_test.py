@@ -78,7 +78,7 @@ class Usage(unittest.TestCase):
             for option in ("-n", "-np", "--ranks"):
                 done = run("plan", str(CONFIG), option, "2")
                 self.assertIn("Plan for gpt-nano on 2 ranks", done.stdout, done.stderr)
-        self.assertIn("--ranks: 0 is out of range: it must be at least 1",
+        self.assertIn("--ranks: 0 is out of range: it must be from 1 to 65,536",
                       self.refused("launch", "-n", "0", "--", "true"))
 
     def test_a_program_with_options_of_its_own_needs_dashes(self):
@@ -93,8 +93,8 @@ class Usage(unittest.TestCase):
                 (("verify", "all-reduce", "--hosts", "0"), "at least 1"),
                 (("show", "all-reduce", "ring", "--root", "-1"), "at least 0"),
                 (("show", "gossip", "ring", "--rounds", "-1"), "at least 0"),
-                (("bench", "comm", "--ranks", "5000"), "from 1 to 4096"),
-                (("bench", "comm", "--seconds", "nan"), "from 1e-06 to 3600"),
+                (("bench", "comm", "--ranks", "5000"), "from 1 to 4,096"),
+                (("bench", "comm", "--seconds", "nan"), "from 1e-06 to 3,600"),
                 (("launch", "-n", "2", "--only-rank", "-3", "--", "true"), "at least 0"),
                 (("launch", "-n", "2", "--bind", "cor", "--", "true"), "did you mean core?")):
             self.assertIn(words, self.refused(*arguments))

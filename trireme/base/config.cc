@@ -65,6 +65,13 @@ std::string shortest(double value) {
   return out;
 }
 
+// A value as a sentence shows it, however long it is.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kMost = 60;
+  if (text.size() <= kMost) return std::string(text);
+  return std::string(text.substr(0, kMost)) + "… (" + std::to_string(text.size()) + " bytes)";
+}
+
 std::string_view last_part(std::string_view name) {
   const auto dot = name.rfind('.');
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
@@ -101,7 +108,7 @@ Value parse_value(const Key& key, std::string_view text, const std::string& wher
       return std::string(text);
   }
   refuse_config(where + ": " + key.name + " must be " + std::string(describe(key.type())) +
-                    ", not " + quoted(text),
+                    ", not " + quoted(shortened(text)),
                 help_config() + " lists every key with its type.");
 }
 

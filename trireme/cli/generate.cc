@@ -54,7 +54,7 @@ void add_generate(CLI::App& app, Invocation& invocation) {
   command->add_option("RUN", options->run, "Folder that train printed")->required();
   command->add_option("--prompt", options->prompt, "What the text starts with");
   command->add_option("--bytes", options->generate.bytes, "How much to write")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}))
+      ->check(command::between(0, 1'000'000'000))
       ->capture_default_str();
   command->add_option("--temperature", options->generate.temperature, "0 = the likeliest byte")
       ->check(command::at_least(0))

@@ -35,7 +35,7 @@ void add_launch(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("launch", "Start N ranks of any program on this host");
   command->add_option(kRanksOption, options->launch.ranks, "Processes to start")
       ->required()
-      ->check(CLI::Range(1, 65'536));
+      ->check(between(1, 65'536));
   command->add_option("--log-dir", options->launch.log_dir, "Folder: one rank-K.log per rank");
   command->add_option("--only-rank", options->only_rank, "Print this rank's lines only")
       ->check(at_least(0));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -26,6 +27,12 @@ CLI::Validator number(double least, double most, const std::string& range) {
   return CLI::Validator(check, range, "range");
 }
 
+// "65,536", "0.5".
+std::string bound_text(double bound) {
+  const bool whole = std::floor(bound) == bound && std::abs(bound) < 1e15;
+  return whole ? grouped(static_cast<std::int64_t>(bound)) : number_text(bound);
+}
+
 }  // namespace
 
 CLI::Validator at_least(double least) {
@@ -33,7 +40,7 @@ CLI::Validator at_least(double least) {
 }
 
 CLI::Validator between(double least, double most) {
-  return number(least, most, "from " + number_text(least) + " to " + number_text(most));
+  return number(least, most, "from " + bound_text(least) + " to " + bound_text(most));
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {

@@ -132,7 +132,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   command->add_option("--ranks", options->ranks, "How many ranks: 4, or 2..16")
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Runs over the simulated network, on all in turn")
-      ->check(CLI::Range(0, 1'000'000))
+      ->check(between(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--hosts", options->hosts, "On how many hosts the ranks lie: evenly, and not")
       ->check(at_least(1))

@@ -62,14 +62,15 @@ std::vector<std::string> model_names() { return families().names(); }
 
 TrainingModel make_model(const config::Config& config) {
   tensor::name_allocation_failures();  // blocks may be built to count their parameters
+  const DataFamily& data = *find_data(config.text("data.name"));
+  std::shared_ptr<const DataSource> source = data.make(config);  // says what it needs of the model
   TrainingModel model = find_model(config.text("model.name"))->make(config);
   if (!model.figures)
     model.figures = [blocks = model.blocks](std::int64_t, const Examples&) {
       return count_parameters(blocks);
     };
-  const DataFamily& data = *find_data(config.text("data.name"));
   const LossFamily& loss = *find_loss(config.text("train.loss"));
-  model.data = data.make(config);
+  model.data = std::move(source);
   model.loss = loss.loss;
   model.correct = loss.correct;
   if (!data.text) model.context = 0;
