@@ -101,7 +101,7 @@ class Usage(unittest.TestCase):
         if WITH_LIBTORCH:
             for option, value in (("--temperature", "-1"), ("--temperature", "nan"),
                                   ("--bytes", "-5"), ("--top-k", "-1")):
-                self.assertIn("at least 0", self.refused("generate", "nowhere", option, value))
+                self.assertIn("is out of range", self.refused("generate", "nowhere", option, value))
             self.assertIn("at least 1", self.refused("eval", "nowhere", "--samples", "0"))
 
 
