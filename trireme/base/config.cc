@@ -15,6 +15,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/nearest.h"
+#include "trireme/base/shortened.h"
 #include "trireme/base/toml_nesting.h"
 #include "trireme/base/utf8.h"
 
@@ -63,13 +64,6 @@ std::string shortest(double value) {
   // TOML tells 1 (integer) from 1.0 (number).
   if (std::isfinite(value) && out.find_first_of(".e") == std::string::npos) out += ".0";
   return out;
-}
-
-// A value as a sentence shows it, however long it is.
-std::string shortened(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  if (text.size() <= kMost) return std::string(text);
-  return std::string(text.substr(0, kMost)) + "… (" + std::to_string(text.size()) + " bytes)";
 }
 
 std::string_view last_part(std::string_view name) {

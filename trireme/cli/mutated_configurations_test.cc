@@ -100,6 +100,7 @@ std::string odd_value(const config::Key& key, Random& random) {
                                                "1us,1e308GB/s",
                                                std::string(300, '9'),
                                                std::string(5000, 'x')};
+  if (random() % 2 == 0) return config::to_toml(key.fallback);  // enough of them are planned
   if (!key.choices.empty() && random() % 2 == 0) return one_of(key.choices, random);
   return one_of(odd, random);
 }

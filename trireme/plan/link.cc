@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 
 namespace trireme {
 inline namespace v0 {
@@ -72,7 +73,7 @@ LinkCost link_of(std::string_view text) {
     link.gamma = 1 / rate;
   }
   if (!good) {
-    throw ConfigError("\"" + std::string(text) + "\" is no link",
+    throw ConfigError("\"" + shortened(text) + "\" is no link",
                       {.operation = "config",
                        .advice = "Write its latency and its rate: 25us,1GB/s (and, as a third, how "
                                  "fast a rank adds: 25us,1GB/s,10GB/s)."});
@@ -83,7 +84,7 @@ LinkCost link_of(std::string_view text) {
 double seconds_of(std::string_view text) {
   double seconds = 0;
   if (!read(text, kTimes, seconds)) {
-    throw ConfigError("\"" + std::string(text) + "\" is no time",
+    throw ConfigError("\"" + shortened(text) + "\" is no time",
                       {.operation = "config", .advice = "Write 25us, 1.5ms or 2s."});
   }
   return seconds;
@@ -92,7 +93,7 @@ double seconds_of(std::string_view text) {
 std::size_t bytes_of(std::string_view text) {
   double bytes = 0;
   if (!read(text, kSizes, bytes) || bytes > 1e15) {
-    throw ConfigError("\"" + std::string(text) + "\" is no size up to 1e15 bytes",
+    throw ConfigError("\"" + shortened(text) + "\" is no size up to 1e15 bytes",
                       {.operation = "config", .advice = "Write bytes, or 64KiB, 1MiB, 2GiB."});
   }
   return static_cast<std::size_t>(bytes);

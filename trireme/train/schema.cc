@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 #include "trireme/comm/registry.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/parallel/data/compression/compressor.h"
@@ -543,7 +544,7 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
                                       config.integer("train.loss_scale_window"));
   for (const char* key : kLossScaleKeys)
     if (config.value(key) != config.schema().find(key)->fallback)
-      throw ConfigError(std::string(key) + " = " + config::to_toml(config.value(key)) +
+      throw ConfigError(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
                             " with train.precision = \"" + precision +
                             "\": gradients are scaled in fp16 alone",
                         {.operation = "config", .advice = "Leave it out, or use fp16."});
@@ -565,7 +566,7 @@ std::int64_t memory_limit_of(const std::string& limit) {
   const char* const end = limit.data() + limit.size();
   const auto [stop, error] = std::from_chars(limit.data(), end, bytes);
   if (error != std::errc() || stop != end || !(bytes >= 0 && bytes <= kMost))
-    throw ConfigError("memory.limit = \"" + limit + "\" is no number of bytes",
+    throw ConfigError("memory.limit = \"" + shortened(limit) + "\" is no number of bytes",
                       {.operation = "config",
                        .label = "memory.limit",
                        .advice = "Write bytes up to 1e15, such as 8e9; 0: what the machine has "
