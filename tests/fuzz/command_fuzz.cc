@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   app.require_subcommand(1);
   app.set_version_flag("--version", "0");
   command::Invocation invocation{static_cast<int>(words.size()), arguments.data(), nullptr};
-  for (const command::AddCommand add :
+  for (const command::AddCommand& add :
        {command::AddCommand(command::add_show), command::AddCommand(command::add_verify),
         command::AddCommand(command::add_bench), command::AddCommand(command::add_launch),
         command::AddCommand(command::add_compare)}) {
