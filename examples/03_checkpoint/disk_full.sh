@@ -13,6 +13,6 @@ code=$?
 echo "$said"
 [ $code = 170 ] || fail "exit $code instead of 170"
 grep -q 'state.safetensors: File too large' <<<"$said" || fail "it does not name the file"
-[ "$(ls -A "$directory" | tr '\n' ' ')" = 'latest step-00000005 ' ] || fail "left: $(ls -A "$directory")"
+[ "$(ls -A "$directory" | tr '\n' ' ')" = '.lock latest step-00000005 ' ] || fail "left: $(ls -A "$directory")"
 "$program" "$directory" | grep -q '^goes on at step 5' || fail "it does not go on with step 5"
 echo 'disk_full: the checkpoint before stayed whole'

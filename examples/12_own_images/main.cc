@@ -3,7 +3,7 @@
 
 #include "trireme/trireme.h"
 
-// A disc or a square of random size and place, under noise; which of them is the target. Your own
+// A disc or a ring of random size and place, under noise; which of them is the target. Your own
 // data would be read from the file or folder `path` (data.path).
 trireme::TensorSets draw_shapes(const std::string&, const trireme::DataValues& values) {
   constexpr std::int64_t side = 16;
@@ -12,13 +12,12 @@ trireme::TensorSets draw_shapes(const std::string&, const trireme::DataValues& v
     const auto drawn = [&](double low, double high) {
       return torch::empty({count, 1, 1}).uniform_(low, high, random) * side;
     };
-    const auto ramp = torch::arange(side) + 0.5, radius = drawn(0.15, 0.3);
-    const auto x = (ramp.view({1, 1, -1}) - drawn(0.3, 0.7)).abs();
-    const auto y = (ramp.view({1, -1, 1}) - drawn(0.3, 0.7)).abs();
+    const auto ramp = torch::arange(side) + 0.5, radius = drawn(0.2, 0.3);
+    const auto x = ramp.view({1, 1, -1}) - drawn(0.3, 0.7);
+    const auto y = ramp.view({1, -1, 1}) - drawn(0.3, 0.7);
+    const auto distance = (x.square() + y.square()).sqrt() / radius;
     const auto kind = torch::arange(count).remainder(2);
-    const auto inside =
-        torch::where(kind.view({-1, 1, 1}) == 0, x.square() + y.square() < radius.square(),
-                     torch::maximum(x, y) < radius * 0.886);  // of equal areas
+    const auto inside = (distance < 1).logical_and(distance > 0.5 * kind.view({-1, 1, 1}));
     auto images = torch::empty({count, 1, side, side}).normal_(0, values.number("noise"), random);
     return {{"images", images + inside.unsqueeze(1)}, {"targets", kind}};
   };

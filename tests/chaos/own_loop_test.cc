@@ -184,7 +184,9 @@ class OwnLoop : public ::testing::Test {
     return testing::run_processes(ranks, body, options);
   }
   std::vector<std::string> saved(const std::string& folder) const {
-    return checkpoint::local_storage()->list((folder_ / folder).string());
+    auto names = checkpoint::local_storage()->list((folder_ / folder).string());
+    std::erase(names, ".lock");
+    return names;
   }
   static std::string after(const std::string& text, const std::string& words) {
     const auto at = text.find(words);

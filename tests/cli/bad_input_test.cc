@@ -177,8 +177,9 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"generate", "run", "--bytes", bytes}, "--bytes"},
       {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
-      {{"launch", "-n", "0", "--", "true"}, "Value 0 not in range 1 to 65536"},
-      {{"verify", "all-reduce", "--seeds", "-1"}, "not in range 0 to 1000000"}};
+      {{"launch", "-n", "0", "--", "true"}, "0 is out of range: it must be from 1 to 65,536"},
+      {{"verify", "all-reduce", "--seeds", "-1"},
+       "-1 is out of range: it must be from 0 to 1,000,000"}};
   for (const auto& [arguments, said] : all) {
     const CommandResult result = trireme_command(arguments).in(folder_.path()).run();
     EXPECT_EQ(result.code, 2) << result.out << result.err;

@@ -277,7 +277,7 @@ void Supervisor::add_pipe(int rank, bool error, net::Descriptor end) {
 void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
   if (exit.code != 0 && !stopped_as_asked(exit)) {
-    const bool by_us = killing_ && (exit.signal == SIGKILL || exit.signal == SIGTERM);
+    const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
     const Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
     if (!by_us) coordinator_->fail(failure);  // kept only if the rank had not reported itself
     end_all(failure.secondary());
@@ -317,9 +317,9 @@ void Supervisor::kill_after(Duration delay, int signal) {
 }
 
 void Supervisor::kill_all(int signal) {
-  for (const Rank& rank : ranks_) {
+  for (Rank& rank : ranks_) {
     if (rank.pid <= 0 || rank.exit) continue;
-    killing_ = true;
+    if (signal == SIGTERM || signal == SIGKILL) rank.killed = true;
     kill(-rank.pid, signal);
     if (signal != SIGKILL) kill(-rank.pid, SIGCONT);  // a stopped one could not react
   }
@@ -345,11 +345,9 @@ void Supervisor::on_signal(int signal) {
 // Ctrl-Z: the ranks, which are in groups of their own, stop and go on with us.
 void Supervisor::suspend() {
   kill_all(SIGSTOP);
-  killing_ = false;
   raise(SIGSTOP);
   coordinator_->forgive_silence();
   kill_all(SIGCONT);
-  killing_ = false;
 }
 
 bool Supervisor::output_finished() const {
@@ -363,14 +361,14 @@ LaunchResult Supervisor::result() const {
   result.out_of_time = out_of_time_;
   result.failure = coordinator_->first_failure();
   int stopped = first_signal_ != 0 && num_started_ < options_.ranks ? 128 + stop_signal_ : 0;
-  int by = -1;  // the rank whose answer `stopped` is
+  int by = -1;  // a rank that stopped without a kill of ours
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
     const bool ours = stop_signal_ != 0 && exit.signal != 0;
     if (!ours && exit.code != 130 && exit.code != 143) continue;
     stopped = ours ? 128 + stop_signal_ : exit.code;
-    by = rank;
+    if (!ranks_[rank].killed) by = rank;
   }
   if (stopped != 0 && (stop_signal_ != 0 || !result.failure)) {
     result.failure.reset();
@@ -378,8 +376,9 @@ LaunchResult Supervisor::result() const {
     result.last_line = first_signal_ != 0 ? "stopped by " + name_of(first_signal_) + "."
                                           : "stopped, as a rank asked.";
   } else if (result.failure && result.failure->secondary() && by >= 0) {
-    result.exit_code = stopped;
-    result.last_line = "rank " + std::to_string(by) + " was stopped by " + name_of(stopped - 128) +
+    result.exit_code = result.exit_codes[by];
+    result.last_line = "rank " + std::to_string(by) + " was stopped by " +
+                       name_of(result.exit_code - 128) +
                        ", and others lost it: " + result.failure->sentence;
   } else if (result.failure) {
     result.exit_code = result.failure->exit_code;

@@ -36,6 +36,7 @@ class Supervisor {
   struct Rank {
     pid_t pid = -1;
     std::optional<Exit> exit;
+    bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     std::unique_ptr<StatusPage> status;
   };
   class Starter;
@@ -85,7 +86,6 @@ class Supervisor {
   int insisted_ = 0;      // SIGINT and SIGTERM so far
   bool out_of_time_ = false;
   bool ending_ = false;                 // end_all() was called
-  bool killing_ = false;                // a signal of ours may be what ends a rank
   std::shared_ptr<RealWaiter> waiter_;  // the last: its thread uses all the others
 };
 

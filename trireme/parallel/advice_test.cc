@@ -38,13 +38,13 @@ std::string refusal(const std::function<void()>& act) {
 }
 
 // What two ranks hear where rank 1's loss is `loss`, or it is given `shift` micro-batches further.
-std::string refused_step(const Loss& loss, std::uint32_t shift, StrategyOptions options) {
+std::string refused_step(const Loss& loss, std::uint32_t shift, const StrategyOptions& options) {
   std::string said;
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     kernel::Assignment shares;
     const parallel::Seat seat{.world = rank.world.get(),
                               .assign = [&](const kernel::Assignment& own) { shares = own; }};
-    Strategy strategy(seat, models::make_mlp({.widths = {3, 5, 2}}), std::move(options),
+    Strategy strategy(seat, models::make_mlp({.widths = {3, 5, 2}}), options,
                       optim::make_optimizer(Sgd{}));
     Batch batch{.total = 4, .global_count = 4};
     for (const std::uint32_t i : leaves_of(shares, 4, rank.rank))

@@ -487,7 +487,7 @@ TEST(Strategy, StateInAMappedFileChangesNoBit) {
         return strategy.weights_hash();
       };
       EXPECT_EQ(train_in(::testing::TempDir()), train_in("")) << sync.name << " " << precision;
-      EXPECT_THROW(train_in("/no/such/folder"), ResourceError);
+      EXPECT_THROW(train_in("/no/such/folder"), ConfigError);
     });
   }
 }
