@@ -82,7 +82,7 @@ TEST(BenchScale, LeavesNothingBehindWhenItIsStopped) {
                        .in(folder.path())
                        .with("TMPDIR", folder.path())
                        .start();
-    EXPECT_TRUE(running.wait_for("1 rank, 100000 steps"));
+    EXPECT_TRUE(running.wait_for("1 rank, 100,000 steps"));
     const auto trains = [&] {
       for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
         if (entry.path().filename() == "events.jsonl" && entry.file_size() > 0) return true;

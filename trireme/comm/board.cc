@@ -61,6 +61,14 @@ int Board::first_aborted() const noexcept {
   return -1;
 }
 
+int Board::first_given_up() const noexcept {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    const BoardMemory& board = *boards_[rank];
+    if (rank != transport_.rank() && board.aborted.load() && !board.complete.load()) return rank;
+  }
+  return -1;
+}
+
 std::exception_ptr Board::error_of(int rank) const {
   const BoardMemory& board = *boards_[rank];
   const auto name = [&](int one) { return names_.empty() ? one : names_[one]; };

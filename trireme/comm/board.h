@@ -55,10 +55,11 @@ struct BoardMemory {
   alignas(64) std::atomic<std::uint64_t> staged;   // staged direct: pieces copied in …
   alignas(64) std::atomic<std::uint64_t> reduced;  // … and slices reduced
   alignas(64) std::atomic<std::uint64_t> writing;  // operation during which it writes to peers
-  alignas(64) std::atomic<std::uint32_t> aborted;  // 1: it gave up, for this reason:
+  alignas(64) std::atomic<std::uint32_t> aborted;  // 1: it has gone, for this reason:
   std::int32_t abort_code;
   std::int32_t abort_peer;  // the rank at fault, -1 if unknown
   char abort_reason[400];
+  std::atomic<std::uint32_t> complete;  // 1: it went when all that it had called had ended
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -83,8 +84,10 @@ class Board {
     }
     return true;
   }
-  /// A peer that gave up; -1 if none has.
+  /// A peer that has gone; -1 if none has.
   int first_aborted() const noexcept;
+  /// One that went in the middle of something: what it still had to send will never come.
+  int first_given_up() const noexcept;
   /// The error that `rank` gave up with, as this rank reports it.
   std::exception_ptr error_of(int rank) const;
   /// Tells the peers, and waits until none of them writes into this rank's memory any more.

@@ -46,6 +46,15 @@ struct Pair {
   Board board(int rank) { return Board(transports[rank], {memory[0].get(), memory[1].get()}); }
 };
 
+TEST(Board, OneThatGoesWhenAllIsDoneGivesNothingUp) {
+  Pair pair;
+  Board zero = pair.board(0), one = pair.board(1);
+  zero.own().complete = 1;
+  zero.abort(std::make_exception_ptr(PeerLost("rank 0 has left world")), *pair.waiter);
+  EXPECT_EQ(one.first_aborted(), 0);
+  EXPECT_EQ(one.first_given_up(), -1);
+}
+
 TEST(Board, AbortTellsWhyAndWho) {
   Pair pair;
   Board zero = pair.board(0), one = pair.board(1);
@@ -54,6 +63,7 @@ TEST(Board, AbortTellsWhyAndWho) {
              *pair.waiter);
   EXPECT_EQ(pair.transports[0].notified, 1);
   EXPECT_EQ(one.first_aborted(), 0);
+  EXPECT_EQ(one.first_given_up(), 0);
   EXPECT_EQ(zero.first_aborted(), -1);  // its own
   try {
     std::rethrow_exception(one.error_of(0));

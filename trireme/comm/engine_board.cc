@@ -302,7 +302,7 @@ bool Engine::poll() {
   if (waits_ == Waits::No) {  // a message may be waited for, of a peer that has given up
     if (broken() || !board_ || std::count(expected_.begin(), expected_.end(), 0) == size_)
       return false;
-    const int gone = board_->first_aborted();
+    const int gone = board_->first_given_up();
     if (gone >= 0) fail(board_->error_of(gone));
     return gone >= 0;
   }

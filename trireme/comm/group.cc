@@ -99,12 +99,14 @@ void Engine::close() noexcept {
 void Engine::leave() noexcept {
   const bool gpu_works = gpu_ && gpu_->busy();
   if (gpu_ && !gpu_works && !broken()) gpu_->detach();
-  if (!head_ && !first_user_call() && open_messages_ == 0 && !gpu_works && !broken()) {
+  const bool complete = !first_user_call() && open_messages_ == 0 && !gpu_works && !broken();
+  if (complete && !head_) {
     leaving_ = true;
     self_ = shared_from_this();
     if (queue_.empty()) retire();
     return;
   }
+  if (complete && board_) board_->own().complete = 1;  // peers may still read what it sent
   fail(std::make_exception_ptr(
       PeerLost("rank " + std::to_string(world_rank(rank_)) + " has left " + options_.name,
                {.rank = world_rank(rank_), .advice = "Wait for all Works before the Job ends."})));

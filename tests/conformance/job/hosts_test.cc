@@ -54,8 +54,11 @@ TEST(Hosts, EveryRankKnowsItsPlaceAndTheGroupsAreThere) {
   }
 }
 
-// Connected ones of the transport, which alone have its keepalive; of one family, or of any.
+// Connected ones of the transport, which have its keepalive, as has the one to the coordinator; of
+// one family, or of any.
 int count_sockets(int family = AF_UNSPEC) {
+  const std::string coordinator = std::getenv("TRIREME_COORDINATOR");
+  const int door = std::atoi(coordinator.substr(coordinator.rfind(':') + 1).c_str());
   int count = 0;
   for (int socket = 3; socket < 1024; ++socket) {
     int idle = 0, listens = 0;
@@ -66,7 +69,11 @@ int count_sockets(int family = AF_UNSPEC) {
     sockaddr_storage own{};
     length = sizeof own;
     getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length);
-    count += idle == 10 && listens == 0 && (family == AF_UNSPEC || own.ss_family == family);
+    if (idle != 10 || listens != 0 || (family != AF_UNSPEC && own.ss_family != family)) continue;
+    sockaddr_in6 peer{};  // the port is where IPv4 has it, too
+    length = sizeof peer;
+    getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length);
+    count += ntohs(peer.sin6_port) != door;
   }
   return count;
 }
