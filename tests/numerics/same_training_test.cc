@@ -201,7 +201,7 @@ TEST_P(SameTrainingOverMpi, TwoAndThreeRanks) {
     std::filesystem::create_directory(folder);
     std::string command =
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TRIREME_TEST_PROCESS=train"
-        " TRIREME_COMM_TRANSPORT=mpi timeout -k 5 100 mpirun." +
+        " TRIREME_COMM_TRANSPORT=mpi timeout -k 5 300 mpirun." +
         GetParam() + " -n " + std::to_string(ranks);
     if (GetParam() == "openmpi") command += " --oversubscribe";
     command += " sh -c 'exec \"$0\" mpi > " + folder +
@@ -246,9 +246,11 @@ TEST(SameTraining, TheHashSeesTheSeed) {
     EXPECT_NE(value, numerics::one_rank().at(which)) << which;
 }
 
+// A few 16-bit gradients may add up in fp32 without rounding, in any order.
 TEST(SameTraining, TheHashSeesTermsAddedInRankOrder) {
   for (const auto& [which, value] : by_case(numerics::train_layout({3, "shm", {"wrong"}})))
-    EXPECT_NE(value, numerics::one_rank().at(which)) << which;
+    if (!which.ends_with("bf16") && !which.ends_with("fp16"))
+      EXPECT_NE(value, numerics::one_rank().at(which)) << which;
 }
 
 // A module adds a tied gradient inside autograd, blocks after the tree sum: near, not equal.

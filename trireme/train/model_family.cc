@@ -88,6 +88,7 @@ Examples examples_of(std::shared_ptr<const Dataset> held_out) {
 void check_reads(const models::Blocks& blocks, const input::Fields& data) {
   std::vector<std::string> fields;
   for (const auto& [name, tensor] : data) fields.push_back(name);
+  std::sort(fields.begin(), fields.end());
   std::set<std::string> given(fields.begin(), fields.end());
   for (const models::BlockSpec& spec : blocks.specs()) {
     for (const std::string& name : spec.reads) {
