@@ -176,9 +176,8 @@ TEST_F(Fit, TakesTheFastestOfThoseThatFitAndSaysWhatItTried) {
   const CommandResult result =
       trireme({"train", config_, "--ranks", "2", "--out", "run", "--fit", "--json"});
   ASSERT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr(" are left on this machine, for 2 ranks"),
-                    HasSubstr("trying plain with"), HasSubstr("trying zero3 with")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr(" are left on this machine, for 2 ranks"),
+                                HasSubstr("trying plain with"), HasSubstr("trying zero3 with")));
   double fastest = 1e9, taken = 0;
   for (const Json& one : events(result.out, "fit")) {
     if (!one.contains("step_seconds")) continue;
