@@ -103,7 +103,7 @@ TEST_F(Memory, AutoNeedsALimitThatSomethingFits) {
   EXPECT_EQ(small.code, 2) << small.out;
   EXPECT_THAT(small.err, HasSubstr("a rank is predicted to take"));
   const CommandResult both =
-      trireme({"plan", config_, "--set", "memory.recompute=auto", "--set", "memory.limit=1e9",
+      trireme({"plan", config_, "--set", "memory.recompute=auto", "--set", "memory.limit=1GB",
                "--set", "memory.offload_activations=" + folder_.path()});
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.err, HasSubstr("with memory.offload_activations"));

@@ -72,6 +72,15 @@ int overview(const CLI::App& app, const std::string& line) {
   return static_cast<int>(ExitCode::Usage);
 }
 
+// CLI11 says "Could not convert: --ranks = two". Options that are no whole numbers have checks,
+// which speak first.
+std::string not_a_whole_number(const std::string& text) {
+  const std::size_t name = text.find(": "), value = text.find(" = ");
+  if (name == text.npos || value == text.npos || value < name) return text;
+  return text.substr(name + 2, value - name - 2) + ": \"" + text.substr(value + 3) +
+         "\" is no whole number";
+}
+
 // A usage error is one sentence and the way to the help, not CLI11's own page.
 int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocation& invocation) {
   // The command that got what it does not know, else the last one that was named.
@@ -81,7 +90,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocat
     command = command->get_subcommands().front();
     line += " " + command->get_name();
   }
-  const std::vector<std::string> unknown = command->remaining();
+  std::vector<std::string> unknown = command->remaining();
+  std::erase(unknown, "--");
   const bool incomplete = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   std::string text = error.what();
@@ -89,6 +99,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocat
     text = unexpected(*command, line, unknown.front(), invocation);
   } else if (incomplete && command->get_require_subcommand_min() > 0) {
     return overview(*command, line);
+  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    text = not_a_whole_number(text);
   }
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
   std::fprintf(stderr, "error: %s%s `%s --help` shows what there is.\n", text.c_str(),

@@ -13,6 +13,7 @@
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
 #include "trireme/command/names.h"
+#include "trireme/command/option_checks.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/drawn_schedule.h"
@@ -158,10 +159,14 @@ void add_show_schedule(CLI::App& show, Invocation& invocation) {
   CLI::App* command = show.add_subcommand("schedule", "Draw a pipeline schedule with its bubble");
   invocation.words[command->add_option(
       "NAME", options->name, "1f1b, ..., or a file of a schedule; none: list")] = schedule_names();
-  command->add_option("--stages", options->stages, "Into how many the model is cut (4)");
-  command->add_option("--microbatches", options->microbatches, "In a batch (8)");
-  command->add_option("--ranks", options->ranks,
-                      "Fewer than stages: each holds several (default: what suits the schedule)");
+  command->add_option("--stages", options->stages, "Into how many the model is cut (4)")
+      ->check(at_least(1));
+  command->add_option("--microbatches", options->microbatches, "In a batch (8)")
+      ->check(at_least(1));
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Fewer than stages: each holds several (default: what suits the schedule)")
+      ->check(at_least(1));
   command
       ->add_option("--times", options->times,
                    "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "

@@ -1,7 +1,6 @@
 #include "trireme/train/schema.h"
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -320,7 +319,8 @@ void add_memory_keys(config::Schema& schema) {
   schema.add({.name = "memory.limit",
               .fallback = text("0"),
               .meaning =
-                  "Bytes that a rank may take: a job that is predicted to take more is refused, "
+                  "Bytes that a rank may take (8GB, 8e9): a job that is predicted to take more is "
+                  "refused, "
                   "and `train --fit` finds a layout that takes less. 0 = what the machine and its "
                   "control group have left, for all ranks of a host together; none = a job is "
                   "started whatever it is predicted to take.",
@@ -562,16 +562,15 @@ std::string half_identity(const config::Config& config) {
 
 std::int64_t memory_limit_of(const std::string& limit) {
   if (limit == "none") return kNoMemoryLimit;
-  double bytes = 0;
-  const char* const end = limit.data() + limit.size();
-  const auto [stop, error] = std::from_chars(limit.data(), end, bytes);
-  if (error != std::errc() || stop != end || !(bytes >= 0 && bytes <= kMost))
+  try {
+    return static_cast<std::int64_t>(plan::bytes_of(limit));
+  } catch (const ConfigError&) {
     throw ConfigError("memory.limit = \"" + shortened(limit) + "\" is no number of bytes",
                       {.operation = "config",
                        .label = "memory.limit",
-                       .advice = "Write bytes up to 1e15, such as 8e9; 0: what the machine has "
-                                 "left; none: no limit at all."});
-  return static_cast<std::int64_t>(bytes);
+                       .advice = "Write it as 8GB, 7.5GiB or 8e9, up to 1e15; 0: what the machine "
+                                 "has left; none: no limit at all."});
+  }
 }
 
 Duration seconds(double value) {
