@@ -18,6 +18,13 @@ endif()
 # says fma, so a full vector and a tail cannot differ (docs/design/006).
 set(TRIREME_NUMERIC_MODULES kernel tensor optim models parallel)
 
+# Modules whose sources are compiled sixteen at a time: reading their headers (CLI11, gRPC, LibTorch)
+# takes longer than compiling them. TRIREME_UNITY=OFF compiles each source alone (`make soak` does).
+option(TRIREME_UNITY "Compile several sources of a module together" ON)
+set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a module")
+set(TRIREME_UNITY_MODULES base observe plan net comm job launch command tensor optim models input memory checkpoint parallel
+    train cli)
+
 # Three precompiled headers (`make soak` builds without them):
 #   tests      GoogleTest, for tests of the floors without LibTorch; their sources use none
 #   tensor     that and at::Tensor: 0.5 s a file
@@ -132,6 +139,12 @@ function(trireme_module name)
     target_link_libraries(trireme_${name} PUBLIC trireme_${dep})
   endforeach()
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LIBRARIES})
+  if(TRIREME_UNITY AND name IN_LIST TRIREME_UNITY_MODULES)
+    # A type of an unnamed namespace in a field is a fault only where headers are involved; here the
+    # compiler takes every source but the batch itself for one.
+    target_compile_options(trireme_${name} PRIVATE -Wno-subobject-linkage)
+    set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TRIREME_UNITY_BATCH})
+  endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
   if(ARG_LIBTORCH)
     set_property(GLOBAL APPEND PROPERTY TRIREME_TORCH_MODULES ${name})

@@ -38,7 +38,7 @@ struct Tensor {
   std::vector<Source> chosen;   // back to back
 };
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_content(const std::string& what) {
   throw CheckpointError(what, {.operation = "checkpoint.save",
                                .advice = "This is a fault of what gives the state: every part of a "
                                          "tensor must be on some rank."});
@@ -60,7 +60,7 @@ void choose(const std::string& key, Tensor& tensor) {
         best = &*next;
     if (best != nullptr && (best->end < at || (best->end == at && elements > 0))) best = nullptr;
     if (best == nullptr)
-      refuse("no rank has element " + std::to_string(at) + " of tensor \"" + key + "\"");
+      refuse_content("no rank has element " + std::to_string(at) + " of tensor \"" + key + "\"");
     tensor.chosen.push_back({at, best->end, best->rank});
     at = best->end;
   } while (at < elements);
@@ -145,9 +145,9 @@ struct CheckpointContent::Impl {
         tensor.dtype = dtype;
         tensor.shape = shape;
       } else if (tensor.dtype != dtype || tensor.shape != shape) {
-        refuse("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
-               "\" differs in type or shape from rank " +
-               std::to_string(tensor.offered.front().rank) + "'s");
+        refuse_content("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
+                       "\" differs in type or shape from rank " +
+                       std::to_string(tensor.offered.front().rank) + "'s");
       }
       tensor.offered.push_back({row[4].get<std::int64_t>(), row[5].get<std::int64_t>(), from});
     }

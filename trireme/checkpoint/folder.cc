@@ -50,7 +50,7 @@ FileRecord write_text(Storage& storage, const std::string& path, const std::stri
   return write_file(storage, path, [&](const auto& sink) { sink(std::as_bytes(std::span(text))); });
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
   throw CheckpointError(what, {.operation = "checkpoint", .advice = advice});
 }
 
@@ -133,8 +133,8 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
   const format::MappedFile file = map(step, kManifestFile);
   Manifest manifest = parse_manifest(file.text(), file.path());
   if (manifest.step != step) {
-    refuse(file.path() + ": it is the manifest of step " + std::to_string(manifest.step),
-           "The folder was renamed: give it its old name back.");
+    refuse_folder(file.path() + ": it is the manifest of step " + std::to_string(manifest.step),
+                  "The folder was renamed: give it its old name back.");
   }
   return manifest;
 }
@@ -142,19 +142,19 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
 void CheckpointFolder::compare_files(std::int64_t step, const Manifest& manifest) const {
   for (const char* name : {kModelFile, kStateFile})
     if (!manifest.files.contains(name))
-      refuse(path_of(step) + "/" + kManifestFile + " does not vouch for " + name, "");
+      refuse_folder(path_of(step) + "/" + kManifestFile + " does not vouch for " + name, "");
   for (const auto& [name, record] : manifest.files) {
     const format::MappedFile file = map(step, name);
     const auto bytes = static_cast<std::int64_t>(file.bytes().size());
     if (bytes != record.bytes) {
-      refuse(file.path() + " is torn: it has " + std::to_string(bytes) +
-                 " bytes, and the manifest says " + std::to_string(record.bytes),
-             "");
+      refuse_folder(file.path() + " is torn: it has " + std::to_string(bytes) +
+                        " bytes, and the manifest says " + std::to_string(record.bytes),
+                    "");
     }
     if (const std::string hash = format::sha256_hex(file.bytes()); hash != record.sha256) {
-      refuse(file.path() + " was changed: its SHA-256 is " + hash + ", and the manifest says " +
-                 record.sha256,
-             "");
+      refuse_folder(file.path() + " was changed: its SHA-256 is " + hash +
+                        ", and the manifest says " + record.sha256,
+                    "");
     }
   }
 }
@@ -177,13 +177,14 @@ Manifest CheckpointFolder::verify(std::int64_t step) const {
     std::erase_if(before, [&](std::int64_t other) { return other >= step; });
     while (!before.empty() && !intact(before.back())) before.pop_back();
     if (before.empty()) {
-      refuse(error.message(), error.advice().empty()
-                                  ? "There is no older checkpoint that is intact: start anew in "
-                                    "another folder."
-                                  : error.advice());
+      refuse_folder(error.message(),
+                    error.advice().empty()
+                        ? "There is no older checkpoint that is intact: start anew in "
+                          "another folder."
+                        : error.advice());
     }
-    refuse(error.message(), "Step " + std::to_string(before.back()) + " is intact: remove " +
-                                path_of(step) + " to resume from it.");
+    refuse_folder(error.message(), "Step " + std::to_string(before.back()) + " is intact: remove " +
+                                       path_of(step) + " to resume from it.");
   }
 }
 

@@ -14,15 +14,15 @@ using nlohmann::json;
 constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // and bytes
 constexpr const char* kFormat = "trireme-checkpoint";
 
-[[noreturn]] void refuse(const std::string& title, const std::string& what,
-                         const std::string& advice) {
+[[noreturn]] void refuse_manifest(const std::string& title, const std::string& what,
+                                  const std::string& advice) {
   throw CheckpointError(title + ": " + what, {.operation = "checkpoint", .advice = advice});
 }
 
 [[noreturn]] void refuse_damage(const std::string& title, const std::string& what) {
-  refuse(title, what,
-         "The file is torn or was changed: remove this checkpoint's folder to resume "
-         "from an older one.");
+  refuse_manifest(title, what,
+                  "The file is torn or was changed: remove this checkpoint's folder to resume "
+                  "from an older one.");
 }
 
 json body_of(const Manifest& manifest) {
@@ -90,10 +90,10 @@ void check_version(const json& root, const std::string& title) {
   const std::int64_t version = number("version");
   if (version < 1) refuse_damage(title, "it has no version");
   if (version > kManifestVersion) {
-    refuse(title,
-           "it is of version " + std::to_string(version) + " and this Trireme reads up to " +
-               std::to_string(kManifestVersion),
-           "Use a newer Trireme.");
+    refuse_manifest(title,
+                    "it is of version " + std::to_string(version) +
+                        " and this Trireme reads up to " + std::to_string(kManifestVersion),
+                    "Use a newer Trireme.");
   }
 }
 

@@ -36,7 +36,7 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_shards(const std::string& what) {
   throw CheckpointError(what, {.operation = "resume",
                                .advice = "Resume with the model and optimizer of the checkpoint's "
                                          "run, or start a new one in another folder."});
@@ -45,10 +45,11 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
 void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file) {
   check_shard(shard);
   const TensorView* saved = file.find(key);
-  if (saved == nullptr) refuse(file.path() + " has no tensor \"" + key + "\"");
+  if (saved == nullptr) refuse_shards(file.path() + " has no tensor \"" + key + "\"");
   if (saved->dtype != shard.dtype || saved->shape != shard.shape) {
-    refuse(file.path() + ": tensor \"" + key + "\" is " + describe(saved->dtype, saved->shape) +
-           ", and " + describe(shard.dtype, shard.shape) + " is needed");
+    refuse_shards(file.path() + ": tensor \"" + key + "\" is " +
+                  describe(saved->dtype, saved->shape) + ", and " +
+                  describe(shard.dtype, shard.shape) + " is needed");
   }
   const std::size_t width = size_of(shard.dtype);
   const auto part =
@@ -75,7 +76,7 @@ void refuse_leftovers(const SafetensorsFile& file, const char* name,
                       const std::function<bool(const std::string&)>& ours) {
   for (const TensorView& tensor : file.tensors()) {
     if (!wanted.has(name, tensor.name) && ours(tensor.name)) {
-      refuse(file.path() + " has a tensor \"" + tensor.name + "\" that this run has not");
+      refuse_shards(file.path() + " has a tensor \"" + tensor.name + "\" that this run has not");
     }
   }
 }
@@ -86,7 +87,7 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
              comm::Communicator* world) {
   for (const auto& [part, saveable] : parts) {
     if (manifest.parts.count(part) == 0) {
-      refuse(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
+      refuse_shards(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
     }
     require_same_optimizer(manifest.parts.at(part), saveable->metadata());
   }
@@ -114,8 +115,8 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
     try {
       saveable->restored(manifest.parts.at(part));
     } catch (const nlohmann::json::exception&) {
-      refuse(folder.path_of(manifest.step) + ": what it says of part \"" + part +
-             "\" is not what that part writes");
+      refuse_shards(folder.path_of(manifest.step) + ": what it says of part \"" + part +
+                    "\" is not what that part writes");
     }
   }
 }

@@ -25,7 +25,7 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const torch::nn::Modu
   return tensors;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_weights(const std::string& path, const std::string& what) {
   throw CheckpointError(
       path + ": " + what,
       {.operation = "load_weights", .advice = "Load it into the module that it was saved from."});
@@ -70,19 +70,19 @@ void load_weights(const std::string& path, torch::nn::Module& module) {
   const auto tensors = tensors_of(module);
   for (const auto& [name, value] : tensors) {  // all are looked at before the first is changed
     const TensorView* saved = file.find(name);
-    if (saved == nullptr) refuse(path, "it has no tensor \"" + name + "\"");
+    if (saved == nullptr) refuse_weights(path, "it has no tensor \"" + name + "\"");
     if (saved->dtype != tensor::dtype_of(value) || value.sizes() != saved->shape) {
       std::ostringstream text;
       text << name_of(saved->dtype) << " " << at::IntArrayRef(saved->shape);
-      refuse(path, "tensor \"" + name + "\" is " + text.str() + ", and " + describe(value) +
-                       " is needed");
+      refuse_weights(path, "tensor \"" + name + "\" is " + text.str() + ", and " + describe(value) +
+                               " is needed");
     }
   }
   if (file.tensors().size() != tensors.size()) {
     for (const TensorView& saved : file.tensors()) {
       const auto same = [&](const auto& item) { return item.first == saved.name; };
       if (std::none_of(tensors.begin(), tensors.end(), same)) {
-        refuse(path, "it has a tensor \"" + saved.name + "\" that the module has not");
+        refuse_weights(path, "it has a tensor \"" + saved.name + "\" that the module has not");
       }
     }
   }

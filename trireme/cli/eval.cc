@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   std::string run, data;
   std::int64_t samples = 0;
   bool json = false;
@@ -43,7 +43,7 @@ void print_text(const TrainedModel& model, const train::Evaluation& result,
   if (trigram) std::printf("a byte trigram with back-off has %.4f over all of it\n", *trigram);
 }
 
-int eval_command(const Options& options, const Invocation& invocation) {
+int eval_command(const EvalOptions& options, const Invocation& invocation) {
   TrainedModel model(invocation.argc, invocation.argv, options.run);
   const train::Settings& settings = model.settings;
   const std::string path = options.data.empty() ? settings.data_path : options.data;
@@ -66,7 +66,7 @@ int eval_command(const Options& options, const Invocation& invocation) {
 }  // namespace
 
 void add_eval(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand("eval", "Loss of a trained run on held-out data");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
   command->add_option("--data", options->data, "Other data (default: the run's own)");

@@ -15,13 +15,13 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct GenerateCommandOptions {
   std::string run, prompt;
   train::GenerateOptions generate;
   bool json = false;
 };
 
-int generate_command(const Options& options, const Invocation& invocation) {
+int generate_command(const GenerateCommandOptions& options, const Invocation& invocation) {
   TrainedModel model(invocation.argc, invocation.argv, options.run);
   const std::int64_t context = model.settings.model.context;
   if (context == 0) {
@@ -49,7 +49,7 @@ int generate_command(const Options& options, const Invocation& invocation) {
 }  // namespace
 
 void add_generate(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateCommandOptions>();
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained run");
   command->add_option("RUN", options->run, "Folder that train printed")->required();
   command->add_option("--prompt", options->prompt, "What the text starts with");

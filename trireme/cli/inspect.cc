@@ -15,7 +15,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string run;
   bool hash = false, json = false;
 };
@@ -67,7 +67,7 @@ void print_table(const format::SafetensorsFile& file, bool json) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Tensors of the newest checkpoint");
   command
       ->add_option("RUN", options->run,

@@ -14,7 +14,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct ShowStepsOptions {
   int ranks = 2;
   std::string svg, html;
   bool json = false;
@@ -22,7 +22,7 @@ struct Options {
 
 using Record = show::RecordedStep (*)(int ranks);
 
-int show_step(Record record, const Options& options) {
+int show_step(Record record, const ShowStepsOptions& options) {
   const show::RecordedStep step = record(options.ranks);
   if (!options.svg.empty()) command::write_file(options.svg, show::svg_of(step), "show");
   if (!options.html.empty()) command::write_file(options.html, show::html_of(step), "show");
@@ -36,7 +36,7 @@ int show_step(Record record, const Options& options) {
 
 void add(CLI::App& show, Invocation& invocation, const std::string& name, const std::string& about,
          Record record) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowStepsOptions>();
   CLI::App* command = show.add_subcommand(name, about);
   command->add_option("--ranks", options->ranks, "How many ranks")->capture_default_str();
   command->add_option("--svg", options->svg, "FILE: a picture instead");

@@ -14,7 +14,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct ShowZero3Options {
   Zero3Options zero3;
   std::string svg, html;
   bool step = false, json = false;
@@ -34,7 +34,7 @@ void step_through(const Zero3Recording& recording) {
   }
 }
 
-int show_zero3(const Options& options) {
+int show_zero3(const ShowZero3Options& options) {
   const Zero3Recording recording = record_zero3(options.zero3);
   if (!options.svg.empty()) command::write_file(options.svg, svg_of(recording), "show");
   if (!options.html.empty()) command::write_file(options.html, html_of(recording), "show");
@@ -51,7 +51,7 @@ int show_zero3(const Options& options) {
 }  // namespace
 
 void add_show_zero3(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowZero3Options>();
   CLI::App* command = app.get_subcommand("show")->add_subcommand(
       "zero3", "Draw what ZeRO-3 gathers, frees and sends in a step");
   command->add_option("--ranks", options->zero3.ranks, "How many ranks")->capture_default_str();

@@ -32,7 +32,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-struct Options {
+struct TrainOptions {
   TrainingJobOptions job;
   std::string out, resume, trace;
   std::vector<std::string> changed;  // keys
@@ -47,7 +47,7 @@ void refuse_empty(const CLI::App& command, const std::string& option, const std:
                     {.operation = "train", .advice = "Give it a value, or leave it out."});
 }
 
-void check_options(const CLI::App& command, const Options& options) {
+void check_options(const CLI::App& command, const TrainOptions& options) {
   refuse_empty(command, "--out", options.out);
   refuse_empty(command, "--resume", options.resume);
   refuse_empty(command, "--trace", options.trace);
@@ -58,7 +58,7 @@ void check_options(const CLI::App& command, const Options& options) {
 }
 
 // "--changed KEY=VALUE" is "--changed KEY --set KEY=VALUE".
-void split_changed(Options& options) {
+void split_changed(TrainOptions& options) {
   for (std::string& key : options.changed) {
     const auto equals = key.find('=');
     if (equals == std::string::npos) continue;
@@ -78,7 +78,7 @@ void check_writable(const std::string& path) {
   if (!existed) std::filesystem::remove(path);
 }
 
-void say_next(const Options& options, const Invocation& invocation, const std::string& folder,
+void say_next(const TrainOptions& options, const Invocation& invocation, const std::string& folder,
               const TrainingJob& job, int code) {
   if (code == 0 && !job.writes_text) {
     say(options.json, "next: " + invocation.program() + " eval " + folder);
@@ -180,7 +180,7 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
   }
 }
 
-int train_command(Options options, const Invocation& invocation) {
+int train_command(TrainOptions options, const Invocation& invocation) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
     return 0;
@@ -254,7 +254,7 @@ int train_command(Options options, const Invocation& invocation) {
 }  // namespace
 
 void add_train(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "Train a model on N ranks of this host");
   add_training_options(*command, invocation, options->job);
   command->add_option("--out", options->out,

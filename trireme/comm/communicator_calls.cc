@@ -23,11 +23,11 @@ namespace {
 // once.
 constexpr std::size_t kFewRoundsBytes = 64u << 10;
 
-std::string text(std::size_t number) { return std::to_string(number); }
+std::string text_of(std::size_t number) { return std::to_string(number); }
 
 // "3 elements of F32".
-std::string text(const Buffer& buffer) {
-  return text(buffer.count) + " elements of " + std::string(trireme::name_of(buffer.dtype));
+std::string text_of(const Buffer& buffer) {
+  return text_of(buffer.count) + " elements of " + std::string(trireme::name_of(buffer.dtype));
 }
 
 std::size_t sum_of(std::span<const std::size_t> counts) {
@@ -42,9 +42,9 @@ std::string sum_text(std::span<const std::size_t> counts) {
       sum += " + ...";
       break;
     }
-    sum += (i == 0 ? "" : " + ") + text(counts[i]);
+    sum += (i == 0 ? "" : " + ") + text_of(counts[i]);
   }
-  return sum + " = " + text(sum_of(counts));
+  return sum + " = " + text_of(sum_of(counts));
 }
 
 std::vector<std::size_t> equal_counts(int size, std::size_t count) {
@@ -80,7 +80,7 @@ void Communicator::require_reducible(DType dtype, ReduceOp op, std::string_view 
 void Communicator::require_counts(std::span<const std::size_t> counts,
                                   std::string_view operation) const {
   require(counts.size() == static_cast<std::size_t>(size()), operation, [&] {
-    return text(counts.size()) + " counts given for " + std::to_string(size()) + " ranks";
+    return text_of(counts.size()) + " counts given for " + std::to_string(size()) + " ranks";
   });
 }
 
@@ -97,7 +97,7 @@ Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const Op
     out = {};
   } else {
     require(out.count == in.count && out.dtype == in.dtype, "reduce",
-            [&] { return "out holds " + text(out) + ", in " + text(in); });
+            [&] { return "out holds " + text_of(out) + ", in " + text_of(in); });
   }
   Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes || size() == 2;
@@ -116,10 +116,10 @@ Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::
   require_reducible(in.dtype, op, "reduce_scatter");
   require_counts(counts, "reduce_scatter");
   require(in.count == sum_of(counts), "reduce_scatter",
-          [&] { return "in holds " + text(in) + ", must be " + sum_text(counts); });
+          [&] { return "in holds " + text_of(in) + ", must be " + sum_text(counts); });
   require(out.count == counts[rank()] && out.dtype == in.dtype, "reduce_scatter", [&] {
-    return "out holds " + text(out) + ", must be rank " + std::to_string(rank()) + "'s " +
-           text(counts[rank()]) + " of in's type";
+    return "out holds " + text_of(out) + ", must be rank " + std::to_string(rank()) + "'s " +
+           text_of(counts[rank()]) + " of in's type";
   });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
@@ -141,14 +141,14 @@ Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> 
   require_root(root, "gather");
   require_counts(counts, "gather");
   require(in.count == counts[rank()], "gather", [&] {
-    return "in holds " + text(in) + ", rank " + std::to_string(rank()) + "'s count is " +
-           text(counts[rank()]);
+    return "in holds " + text_of(in) + ", rank " + std::to_string(rank()) + "'s count is " +
+           text_of(counts[rank()]);
   });
   if (rank() != root) {
     out = {};
   } else {
     require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather", [&] {
-      return "out holds " + text(out) + ", must be " + sum_text(counts) + " of in's type";
+      return "out holds " + text_of(out) + ", must be " + sum_text(counts) + " of in's type";
     });
   }
   Operation operation = operation_of(OpKind::Gather, in, sum_of(counts), options);
@@ -171,14 +171,14 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
   require_root(root, "scatter");
   require_counts(counts, "scatter");
   require(out.count == counts[rank()], "scatter", [&] {
-    return "out holds " + text(out) + ", rank " + std::to_string(rank()) + "'s count is " +
-           text(counts[rank()]);
+    return "out holds " + text_of(out) + ", rank " + std::to_string(rank()) + "'s count is " +
+           text_of(counts[rank()]);
   });
   if (rank() != root) {
     in = {};
   } else {
     require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter", [&] {
-      return "in holds " + text(in) + ", must be " + sum_text(counts) + " of out's type";
+      return "in holds " + text_of(in) + ", must be " + sum_text(counts) + " of out's type";
     });
   }
   Operation operation = operation_of(OpKind::Scatter, out, sum_of(counts), options);
@@ -194,10 +194,10 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
 Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   const auto ranks = static_cast<std::size_t>(size());
   require(in.count == out.count && in.dtype == out.dtype, "all_to_all",
-          [&] { return "in holds " + text(in) + ", out " + text(out); });
+          [&] { return "in holds " + text_of(in) + ", out " + text_of(out); });
   require(in.count % ranks == 0, "all_to_all", [&] {
-    return text(in.count) + " elements / " + text(ranks) + " ranks leaves " +
-           text(in.count % ranks);
+    return text_of(in.count) + " elements / " + text_of(ranks) + " ranks leaves " +
+           text_of(in.count % ranks);
   });
   Operation operation = operation_of(OpKind::AllToAll, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes;
@@ -214,13 +214,13 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
   require_counts(send_counts, "all_to_all");
   require_counts(recv_counts, "all_to_all");
   require(in.count == sum_of(send_counts), "all_to_all",
-          [&] { return "in holds " + text(in) + ", must be " + sum_text(send_counts); });
+          [&] { return "in holds " + text_of(in) + ", must be " + sum_text(send_counts); });
   require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all", [&] {
-    return "out holds " + text(out) + ", must be " + sum_text(recv_counts) + " of in's type";
+    return "out holds " + text_of(out) + ", must be " + sum_text(recv_counts) + " of in's type";
   });
   require(send_counts[rank()] == recv_counts[rank()], "all_to_all", [&] {
-    return "rank " + std::to_string(rank()) + " keeps " + text(send_counts[rank()]) +
-           " elements, but expects " + text(recv_counts[rank()]) + " of itself";
+    return "rank " + std::to_string(rank()) + " keeps " + text_of(send_counts[rank()]) +
+           " elements, but expects " + text_of(recv_counts[rank()]) + " of itself";
   });
   Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
   operation.algorithm = pick(OpKind::AllToAll, options, "pairwise");

@@ -47,7 +47,7 @@ struct Aligned {
     ::operator delete[](memory, std::align_val_t(64));
   }
 };
-using Memory = std::unique_ptr<std::byte[], Aligned>;
+using FusedMemory = std::unique_ptr<std::byte[], Aligned>;
 
 // One step per bundle: pack, all_reduce, unpack.
 class FusedCall {
@@ -103,7 +103,7 @@ class FusedCall {
   const ReduceOp op_;
   const int rank_, size_;
   const std::uint64_t detail_;
-  Memory packed_;
+  FusedMemory packed_;
   std::size_t done_ = 0;
 };
 

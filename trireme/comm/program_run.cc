@@ -16,7 +16,7 @@ namespace {
 // With 4 ranks over TCP on one host and 32 MiB, halving_doubling took 5 times as long in one go.
 constexpr std::size_t kSegmentBytes = 4u << 20;
 
-std::byte* at(const Buffer& buffer, std::size_t element) {
+std::byte* address_in(const Buffer& buffer, std::size_t element) {
   return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
 }
 
@@ -120,7 +120,7 @@ void ProgramRun::place_inputs() {
     for (std::size_t i = 0; i < route_.initial[chunk].size(); ++i) {
       Place place{route_.initial[chunk][i]};
       const bool terms = op.kind == OpKind::AllReduce;
-      place.data = at(terms ? op.terms[i].value : op.in, extents_[chunk].in);
+      place.data = address_in(terms ? op.terms[i].value : op.in, extents_[chunk].in);
       place.writable = terms;
       held_[chunk].push_back(place);
     }
@@ -128,7 +128,7 @@ void ProgramRun::place_inputs() {
 }
 
 std::byte* ProgramRun::out_of(int chunk) const {
-  return route_.wanted[chunk] ? at(call_->operation.out, extents_[chunk].out) : nullptr;
+  return route_.wanted[chunk] ? address_in(call_->operation.out, extents_[chunk].out) : nullptr;
 }
 
 ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {

@@ -260,9 +260,9 @@ void check(const Communicator& communicator, const SparseRows& in, ReduceOp op) 
                              .advice = "Correct the call."});
   };
   const std::string type(trireme::name_of(in.dtype));
-  require(
-      op == ReduceOp::Sum || op == ReduceOp::Mean,
-      "a row that is not there has no " + std::string(name_of(op)) + "; Sum and Mean are defined");
+  require(op == ReduceOp::Sum || op == ReduceOp::Mean, "a row that is not there has no " +
+                                                           std::string(comm::name_of(op)) +
+                                                           "; Sum and Mean are defined");
   require(kernel::can_combine(in.dtype), type + " cannot be reduced");
   require(op != ReduceOp::Mean || kernel::can_divide(in.dtype),
           "the Mean of integers is not defined");

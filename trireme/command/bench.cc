@@ -38,7 +38,7 @@ constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 constexpr std::size_t kMost = 128u << 20;         // bytes, where no sizes are given
 constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> collectives = {"all-reduce"};
   std::vector<std::string> size_texts;
   std::vector<std::size_t> sizes;  // of them, once they are checked
@@ -84,14 +84,14 @@ void write_tuning(const plan::Tuning& measured, const std::string& path) {
   }
 }
 
-std::string tuning_file(const Options& options) {
+std::string tuning_file(const BenchOptions& options) {
   const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
   if (!path.empty()) return path;
   throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
                     {.operation = "bench", .advice = "Name a file: --out FILE."});
 }
 
-void tune(Job& job, const Options& options) {
+void tune(Job& job, const BenchOptions& options) {
   comm::TuneOptions how;
   how.progress = [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
@@ -102,7 +102,7 @@ void tune(Job& job, const Options& options) {
   say(options.json, "written: " + tuning_file(options));
 }
 
-void measure_all(comm::Communicator& world, const Options& options) {
+void measure_all(comm::Communicator& world, const BenchOptions& options) {
   if (options.explain) {
     if (world.rank() == 0) print_choices(world, options.sizes, options.report());
   } else {
@@ -120,7 +120,7 @@ void measure_all(comm::Communicator& world, const Options& options) {
   world.barrier().wait();
 }
 
-int run_rank(const Invocation& invocation, const Options& options) {
+int run_rank(const Invocation& invocation, const BenchOptions& options) {
   Job job(invocation.argc, invocation.argv,
           {.transport = options.transport, .reproducible = options.algorithm != comm::kMpiNative});
   if (options.tune) {
@@ -132,7 +132,7 @@ int run_rank(const Invocation& invocation, const Options& options) {
 }
 
 // All ranks in this process, over a cluster's links on a virtual clock.
-int run_simulated(const Options& options) {
+int run_simulated(const BenchOptions& options) {
   const plan::LinkCost link = plan::link_of(options.link);
   const auto alpha =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(link.alpha));
@@ -152,7 +152,7 @@ int run_simulated(const Options& options) {
   return 0;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_bench(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "bench", .advice = advice});
 }
 
@@ -163,45 +163,45 @@ void check_algorithm(comm::OpKind kind, const std::string& name) {
   if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
       comm::find_algorithm(kind, name))
     return;
-  refuse(std::string(comm::name_of(kind)) + " has no algorithm " + name,
-         "Choose one of " + names + ".");
+  refuse_bench(std::string(comm::name_of(kind)) + " has no algorithm " + name,
+               "Choose one of " + names + ".");
 }
 
-void check_transport(Options& options, const launch::RankEnvironment& place) {
+void check_transport(BenchOptions& options, const launch::RankEnvironment& place) {
   if (!options.link.empty() && options.transport == "auto") options.transport = "sim";
   if (options.transport == "sim" && options.link.empty()) options.link = "25us,1GB/s";
   if (!options.link.empty()) {
     plan::link_of(options.link);
     if (options.transport != "sim") {
-      refuse("--link is a simulated network's, but the transport is " + options.transport,
-             "Leave --link or --transport away.");
+      refuse_bench("--link is a simulated network's, but the transport is " + options.transport,
+                   "Leave --link or --transport away.");
     }
     if (place.size > 1) {
-      refuse("transport sim runs all ranks in one process, but " + place.launcher + " started " +
-                 std::to_string(place.size),
-             "Start it without " + place.launcher + ".");
+      refuse_bench("transport sim runs all ranks in one process, but " + place.launcher +
+                       " started " + std::to_string(place.size),
+                   "Start it without " + place.launcher + ".");
     }
     if (options.tune) {
-      refuse("--tune measures this machine, not a simulated network", "Leave --link away.");
+      refuse_bench("--tune measures this machine, not a simulated network", "Leave --link away.");
     }
     return;
   }
   const std::vector<std::string> names{"auto", "shm", "tcp", "mixed", "mpi"};
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
-    refuse("unknown transport '" + options.transport + "'",
-           "Use auto, shm, tcp, mixed, mpi or sim.");
+    refuse_bench("unknown transport '" + options.transport + "'",
+                 "Use auto, shm, tcp, mixed, mpi or sim.");
   }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
-    refuse("transport mpi needs ranks that mpirun started",
-           "Start it by mpirun, or use transport auto.");
+    refuse_bench("transport mpi needs ranks that mpirun started",
+                 "Start it by mpirun, or use transport auto.");
   }
 }
 
-void read_sizes(Options& options) {
+void read_sizes(BenchOptions& options) {
   for (const std::string& text : options.size_texts) {
     options.sizes.push_back(plan::bytes_of(text));
     if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
-      refuse("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+      refuse_bench("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
     }
   }
   if (!options.sizes.empty()) return;
@@ -211,25 +211,25 @@ void read_sizes(Options& options) {
 }
 
 // The table is written at the end: too late to say that it cannot be.
-void check_tuning_file(const Options& options) {
+void check_tuning_file(const BenchOptions& options) {
   const std::string path = tuning_file(options);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   const bool existed = std::filesystem::exists(path, ignored);
   if (!std::ofstream(path, std::ios::app)) {
-    refuse("cannot write " + path, "Name another file: --out FILE.");
+    refuse_bench("cannot write " + path, "Name another file: --out FILE.");
   }
   if (!existed) std::filesystem::remove(path, ignored);
 }
 
 // Everything that can be known to be wrong before anything starts.
-void check(Options& options, const launch::RankEnvironment& place) {
+void check(BenchOptions& options, const launch::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
   if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
-    refuse("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
-               std::to_string(place.size) + " processes",
-           "Leave --ranks away.");
+    refuse_bench("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
+                     std::to_string(place.size) + " processes",
+                 "Leave --ranks away.");
   }
   check_transport(options, place);
   for (const std::string& collective : options.collectives) {
@@ -239,7 +239,7 @@ void check(Options& options, const launch::RankEnvironment& place) {
   if (options.tune) check_tuning_file(options);
 }
 
-int bench_comm(const Invocation& invocation, Options options) {
+int bench_comm(const Invocation& invocation, BenchOptions options) {
   if (launch::in_batch_script()) launch::ignore_launchers();
   const launch::RankEnvironment place = launch::resolve_environment();
   try {
@@ -264,7 +264,7 @@ int bench_comm(const Invocation& invocation, Options options) {
 }  // namespace
 
 void add_bench(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
   add_bench_scale(*bench, invocation);

@@ -30,7 +30,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::vector<std::string> runs;
   std::string svg = "compare.svg";
   bool json = false;
@@ -176,7 +176,7 @@ void print_json(const std::vector<ComparedRun>& runs) {
   }
 }
 
-int compare_command(const Options& options) {
+int compare_command(const CompareOptions& options) {
   std::vector<ComparedRun> runs;
   for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
   const bool curves = std::any_of(runs.begin(), runs.end(),
@@ -291,7 +291,7 @@ std::string overlaid(const std::vector<ComparedRun>& runs) {
 }
 
 void add_compare(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* command =
       app.add_subcommand("compare", "Runs side by side: loss, speed, differing keys, curves");
   command->add_option("RUN", options->runs, "Folders of runs, Logs or Checkpointers")

@@ -59,12 +59,6 @@ constexpr std::string_view kScript =
 }
 )";
 
-std::string spaced(const std::vector<std::string>& words) {
-  std::string out = " ";
-  for (const std::string& word : words) out += word + " ";
-  return out;
-}
-
 // What may stand in a command.
 void add_places(const DescribedCommand& command, const std::string& path, std::string& out) {
   std::vector<std::string> commands, options, valued;

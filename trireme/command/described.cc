@@ -10,7 +10,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-DescribedOption describe(const CLI::Option& option, const Invocation& invocation) {
+DescribedOption described(const CLI::Option& option, const Invocation& invocation) {
   DescribedOption out{.about = option.get_description(), .fallback = option.get_default_str()};
   if (option.nonpositional()) {
     for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
@@ -37,7 +37,7 @@ DescribedCommand describe_commands(const CLI::App& app, const Invocation& invoca
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
     (option->nonpositional() ? out.options : out.positionals)
-        .push_back(describe(*option, invocation));
+        .push_back(described(*option, invocation));
   }
   for (const CLI::App* below : app.get_subcommands({}))
     if (!below->get_group().empty()) out.commands.push_back(describe_commands(*below, invocation));
@@ -47,6 +47,12 @@ DescribedCommand describe_commands(const CLI::App& app, const Invocation& invoca
 std::string shell_identifier(const std::string& name) {
   std::string out = "_";
   for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return out;
+}
+
+std::string spaced(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
   return out;
 }
 

@@ -14,13 +14,13 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct CommandOptions {
   launch::LaunchOptions launch;
   int only_rank = -1;
   std::string bind = "core";
 };
 
-int launch_command(Options options) {
+int launch_command(CommandOptions options) {
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa
@@ -31,7 +31,7 @@ int launch_command(Options options) {
 }  // namespace
 
 void add_launch(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CommandOptions>();
   CLI::App* command = app.add_subcommand("launch", "Start N ranks of any program on this host");
   command->add_option(kRanksOption, options->launch.ranks, "Processes to start")
       ->required()

@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kWarmUp = 3;  // steps of a run that are not counted
 constexpr int kSimulatedSteps = 2;
 
-struct Options {
+struct ScaleOptions {
   std::string config, link = "25us,1GB/s", svg = "scale.svg";
   std::vector<int> ranks = {1, 2, 4}, simulate = {8, 16};
   int steps = 12;
@@ -38,7 +38,7 @@ struct Options {
   bool json = false;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_scale(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "bench scale", .advice = advice});
 }
 
@@ -49,7 +49,7 @@ struct Run {
   bool simulated = false;
 };
 
-std::vector<std::string> arguments_of(const Options& options, const Run& run,
+std::vector<std::string> arguments_of(const ScaleOptions& options, const Run& run,
                                       const std::string& folder) {
   std::vector<std::string> words = {"train", options.config, "--ranks", std::to_string(run.ranks),
                                     "--out", folder};
@@ -68,14 +68,14 @@ std::vector<std::string> arguments_of(const Options& options, const Run& run,
   return words;
 }
 
-ComparedRun train(const Options& options, const Run& run, OwnRuns& runs) {
+ComparedRun train(const ScaleOptions& options, const Run& run, OwnRuns& runs) {
   const std::string path = runs.folder().file(run.name), log = run.name + ".log";
   const int code = runs.run(arguments_of(options, run, path), log);
   if (code != 0) {
     std::fputs(
         read_file(runs.folder().file(log), "bench scale", "Set TMPDIR to one with room.").c_str(),
         stderr);
-    refuse(
+    refuse_scale(
         "training on " + counted(run.ranks, "rank") + " ended with " + std::to_string(code) +
             "; what it printed is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
@@ -91,7 +91,7 @@ double median_after(const std::vector<double>& values, std::size_t first) {
 
 class Scale {
  public:
-  explicit Scale(const Options& options) : options_(options) {}
+  explicit Scale(const ScaleOptions& options) : options_(options) {}
 
   std::vector<ScalePoint> run() {
     const ScalePoint one = measured({.name = "one", .ranks = 1, .steps = options_.steps});
@@ -150,7 +150,7 @@ class Scale {
     points.push_back(point);
   }
 
-  const Options& options_;
+  const ScaleOptions& options_;
   OwnRuns runs_{"bench scale"};
   std::map<std::string, std::string> keys_;
   std::int64_t batch_ = 0, micro_batches_ = 0;
@@ -158,7 +158,7 @@ class Scale {
   std::vector<std::string> left_out_;
 };
 
-std::string assumption_of(const Options& options) {
+std::string assumption_of(const ScaleOptions& options) {
   return "simulated: links of " + options.link +
          ", every rank computes as one does here, nothing hides communication";
 }
@@ -194,17 +194,18 @@ void print_json(const std::vector<ScalePoint>& points, const std::string& link) 
   }
 }
 
-void check(const Options& options) {
+void check(const ScaleOptions& options) {
   if (!std::filesystem::exists(options.config))
-    refuse("there is no " + options.config, "Name a configuration, such as configs/gpt-nano.toml.");
+    refuse_scale("there is no " + options.config,
+                 "Name a configuration, such as configs/gpt-nano.toml.");
   if (options.steps <= static_cast<int>(kWarmUp))
-    refuse("--steps " + std::to_string(options.steps) + ", of which " + std::to_string(kWarmUp) +
-               " are not counted",
-           "Take more.");
+    refuse_scale("--steps " + std::to_string(options.steps) + ", of which " +
+                     std::to_string(kWarmUp) + " are not counted",
+                 "Take more.");
   plan::link_of(options.link);
 }
 
-int bench_scale(const Options& options) {
+int bench_scale(const ScaleOptions& options) {
   check(options);
   launch::ignore_launchers();  // its runs are processes of this host
   Scale scale(options);
@@ -261,7 +262,7 @@ std::string draw_scale(const std::string& name, const std::vector<ScalePoint>& p
 }
 
 void add_bench_scale(CLI::App& bench, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScaleOptions>();
   CLI::App* command =
       bench.add_subcommand("scale", "A training job's step over ranks: strong and weak scaling");
   command

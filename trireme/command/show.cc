@@ -24,7 +24,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::string collective, algorithm;
   int ranks = 4, root = 0, hosts = 1;
   std::string link = "25us,1GB/s", bytes = "1MiB";
@@ -33,7 +33,7 @@ struct Options {
 };
 
 // The collectives, or one collective's algorithms.
-void list(const Options& options) {
+void list(const ShowOptions& options) {
   for (const comm::OpKind kind : show::drawn_kinds()) {
     if (!options.collective.empty() && kind != show::kind_named(options.collective)) continue;
     for (const auto* entry : comm::algorithms_of(kind)) {
@@ -59,7 +59,7 @@ void step_through(const show::Recording& recording) {
   }
 }
 
-int show_command(const Options& options) {
+int show_command(const ShowOptions& options) {
   if (options.algorithm.empty()) {
     list(options);
     return 0;
@@ -93,7 +93,7 @@ int show_command(const Options& options) {
 }  // namespace
 
 void add_show(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   CLI::App* command =
       app.add_subcommand("show", "Draw a collective as it was recorded, or a pipeline schedule");
   invocation.words[command->add_option("COLLECTIVE", options->collective,

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct ShowGossipOptions {
   show::GossipOptions gossip{.graph = ""};
   std::string svg, html;
   bool step = false, json = false;
@@ -40,7 +40,7 @@ void step_through(const show::GossipRecording& recording) {
   }
 }
 
-int show_gossip(const Options& options) {
+int show_gossip(const ShowGossipOptions& options) {
   if (options.gossip.graph.empty()) {
     list(options.gossip.ranks, options.gossip.seed);
     return 0;
@@ -61,7 +61,7 @@ int show_gossip(const Options& options) {
 }  // namespace
 
 void add_show_gossip(CLI::App& show, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowGossipOptions>();
   CLI::App* command =
       show.add_subcommand("gossip", "Draw ranks that average with their neighbours alone");
   invocation.words[command->add_option("GRAPH", options->gossip.graph,

@@ -19,14 +19,14 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct ShowPartitionOptions {
   std::string file, memory, schedule, svg;
   int stages = 2, microbatches = 8;
   double slack = 0;
   bool json = false;
 };
 
-plan::PartitionOptions partition_options(const Options& options) {
+plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   if (!(options.slack >= 0)) {
     throw ConfigError("--slack is negative",
                       {.operation = "show", .advice = "Write 0.05 for a stage 5 % longer."});
@@ -50,7 +50,7 @@ plan::PartitionOptions partition_options(const Options& options) {
   return result;
 }
 
-int show_partition(const Options& options) {
+int show_partition(const ShowPartitionOptions& options) {
   const plan::Graph graph = plan::parse_graph(
       read_file(options.file, "show", "Name the file of a graph (docs/schedules.md)."),
       options.file);
@@ -67,7 +67,7 @@ int show_partition(const Options& options) {
 }  // namespace
 
 void add_show_partition(CLI::App& show, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowPartitionOptions>();
   CLI::App* command =
       show.add_subcommand("partition", "Cut a graph of measured blocks into stages");
   command->add_option("FILE", options->file, "The graph: nodes with their costs, values")

@@ -25,7 +25,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct ShowScheduleOptions {
   std::string name;  // or a file
   int stages = 0, microbatches = 0, ranks = 0;
   std::string times = "1,1,1";
@@ -66,7 +66,7 @@ bool is_file(const std::string& name) {
   return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name);
 }
 
-plan::Schedule read(const Options& options) {
+plan::Schedule read(const ShowScheduleOptions& options) {
   if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
     throw ConfigError(
         "a file says itself how many stages, ranks and micro-batches there are",
@@ -78,7 +78,7 @@ plan::Schedule read(const Options& options) {
   return plan::parse_schedule(text, options.name);
 }
 
-show::DrawnSchedule drawn(const Options& options) {
+show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
   const bool file = is_file(options.name);
   plan::Schedule schedule =
       file ? read(options)
@@ -112,7 +112,7 @@ void step_through(const show::DrawnSchedule& drawn) {
 }
 
 // A run beside what the simulator makes of its passes.
-int show_recorded(const Options& options) {
+int show_recorded(const ShowScheduleOptions& options) {
   if (!options.name.empty()) {
     throw ConfigError("a recorded run has its own schedule",
                       {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
@@ -132,7 +132,7 @@ int show_recorded(const Options& options) {
   return 0;
 }
 
-int show_schedule(const Options& options) {
+int show_schedule(const ShowScheduleOptions& options) {
   if (!options.recorded.empty()) return show_recorded(options);
   if (options.name.empty()) {
     list();
@@ -155,7 +155,7 @@ int show_schedule(const Options& options) {
 }  // namespace
 
 void add_show_schedule(CLI::App& show, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowScheduleOptions>();
   CLI::App* command = show.add_subcommand("schedule", "Draw a pipeline schedule with its bubble");
   invocation.words[command->add_option(
       "NAME", options->name, "1f1b, ..., or a file of a schedule; none: list")] = schedule_names();

@@ -14,14 +14,14 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct ShowTreeSumOptions {
   std::vector<int> ranks = {1, 2, 3, 4};
   std::uint32_t leaves = 8;
   std::string svg, html;
   bool json = false;
 };
 
-int show_tree_sum(const Options& options) {
+int show_tree_sum(const ShowTreeSumOptions& options) {
   std::vector<show::TreeSum> sums;
   for (const int ranks : options.ranks)
     sums.push_back(show::record_tree_sum(ranks, options.leaves));
@@ -38,7 +38,7 @@ int show_tree_sum(const Options& options) {
 }  // namespace
 
 void add_show_tree_sum(CLI::App& show, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowTreeSumOptions>();
   CLI::App* command = show.add_subcommand(
       "tree-sum", "Draw which micro-batches' gradients are added in which order");
   command->add_option("--ranks", options->ranks, "How many ranks; several: one tree each")

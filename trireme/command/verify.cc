@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-struct Options {
+struct VerifyCommandOptions {
   std::string collective, algorithm, ranks = "2..16";
   int seeds = 100, hosts = 1;
   bool json = false;
@@ -103,7 +103,7 @@ bool verify_one(show::VerifyOptions options, bool json) {
   return verdict.flaws.empty();
 }
 
-int verify_command(const Options& options) {
+int verify_command(const VerifyCommandOptions& options) {
   show::VerifyOptions one{
       .kind = show::kind_named(options.collective), .seeds = options.seeds, .hosts = options.hosts};
   read_range(options.ranks, one.least, one.most);
@@ -120,7 +120,7 @@ int verify_command(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyCommandOptions>();
   CLI::App* command =
       app.add_subcommand("verify", "Check an algorithm: sum, bytes, uneven counts, deadlock");
   invocation

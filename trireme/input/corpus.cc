@@ -22,7 +22,7 @@ struct File {
   std::string path;
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_corpus(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "data", .advice = advice});
 }
 
@@ -39,8 +39,8 @@ std::vector<File> files_in(const std::vector<std::string>& folders) {
       }
     }
     if (failure) {
-      refuse("cannot read the folder " + folder + ": " + failure.message(),
-             "Check the path and its permissions.");
+      refuse_corpus("cannot read the folder " + folder + ": " + failure.message(),
+                    "Check the path and its permissions.");
     }
   }
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
@@ -73,10 +73,10 @@ void split_by_file(const std::vector<File>& files, Corpus& corpus) {
 void require_length(const Corpus& corpus, std::int64_t block) {
   const auto check = [&](const std::string& part, const char* name) {
     if (static_cast<std::int64_t>(part.size()) > block) return;
-    refuse("the " + std::string(name) + " part of " + corpus.source +
-               " is too short: " + std::to_string(part.size()) + " bytes, but a block of " +
-               std::to_string(block) + " needs at least " + std::to_string(block + 1),
-           "Give a longer text, or a smaller model.block.");
+    refuse_corpus("the " + std::string(name) + " part of " + corpus.source +
+                      " is too short: " + std::to_string(part.size()) + " bytes, but a block of " +
+                      std::to_string(block) + " needs at least " + std::to_string(block + 1),
+                  "Give a longer text, or a smaller model.block.");
   };
   check(corpus.train, "training");
   check(corpus.validation, "validation");
@@ -88,17 +88,18 @@ Corpus read_path(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found) {
-    refuse("there is no file or folder " + path, "Check data.path (--data).");
+    refuse_corpus("there is no file or folder " + path, "Check data.path (--data).");
   }
   if (!fs::is_directory(status)) {
     const format::MappedFile file(path);
-    if (file.bytes().empty()) refuse(path + " is empty", "Give a file with text in it.");
+    if (file.bytes().empty()) refuse_corpus(path + " is empty", "Give a file with text in it.");
     split_by_length(file.text(), corpus);
     corpus.num_files = 1;
     return corpus;
   }
   const std::vector<File> files = files_in({path});
-  if (files.empty()) refuse("the folder " + path + " holds no files", "Check data.path (--data).");
+  if (files.empty())
+    refuse_corpus("the folder " + path + " holds no files", "Check data.path (--data).");
   corpus.num_files = static_cast<std::int64_t>(files.size());
   if (files.size() == 1) {
     split_by_length(format::MappedFile(files.front().path).text(), corpus);
@@ -106,7 +107,7 @@ Corpus read_path(const std::string& path) {
     split_by_file(files, corpus);
   }
   if (corpus.train.empty() && corpus.validation.empty()) {
-    refuse("the files in " + path + " are empty", "Give a folder with text in it.");
+    refuse_corpus("the files in " + path + " are empty", "Give a folder with text in it.");
   }
   return corpus;
 }
@@ -120,8 +121,9 @@ Corpus read_compiler_headers() {
   }
   const std::vector<File> files = files_in(folders);
   if (files.empty()) {
-    refuse(corpus.source + ": there are none",
-           "Install the C++ library's headers, or give your own text with --data FILE-or-FOLDER.");
+    refuse_corpus(
+        corpus.source + ": there are none",
+        "Install the C++ library's headers, or give your own text with --data FILE-or-FOLDER.");
   }
   corpus.num_files = static_cast<std::int64_t>(files.size());
   split_by_file(files, corpus);

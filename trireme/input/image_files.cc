@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_images(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "data", .advice = advice});
 }
 
@@ -26,15 +26,15 @@ std::string read_records(const std::string& path) {
   const auto bytes = static_cast<std::int64_t>(records.size());
   const std::string advice = "data.path takes CIFAR-10's binary version.";
   if (bytes == 0 || bytes % kImageRecord != 0)
-    refuse(path + " has " + std::to_string(bytes) + " bytes, no whole number of records of " +
-               std::to_string(kImageRecord),
-           advice);
+    refuse_images(path + " has " + std::to_string(bytes) +
+                      " bytes, no whole number of records of " + std::to_string(kImageRecord),
+                  advice);
   for (std::int64_t at = 0; at < bytes; at += kImageRecord) {
     const auto label = static_cast<unsigned char>(records[static_cast<std::size_t>(at)]);
     if (label >= kImageClasses)
-      refuse(path + ": record " + std::to_string(at / kImageRecord) + " has the label " +
-                 std::to_string(label),
-             advice);
+      refuse_images(path + ": record " + std::to_string(at / kImageRecord) + " has the label " +
+                        std::to_string(label),
+                    advice);
   }
   return records;
 }
@@ -58,14 +58,14 @@ void read_folder(const std::string& path, Corpus& corpus) {
     ++corpus.num_files;
   }
   if (corpus.train.empty() || corpus.validation.empty())
-    refuse(path + " lacks " + (corpus.train.empty() ? "data_batch*.bin" : "test*.bin"),
-           "data.path takes the folder of CIFAR-10's binary version (.bin or .bin.gz).");
+    refuse_images(path + " lacks " + (corpus.train.empty() ? "data_batch*.bin" : "test*.bin"),
+                  "data.path takes the folder of CIFAR-10's binary version (.bin or .bin.gz).");
 }
 
 void read_file(const std::string& path, Corpus& corpus) {
   const std::string records = read_records(path);
   const auto count = static_cast<std::int64_t>(records.size()) / kImageRecord;
-  if (count < 2) refuse(path + " has one record", "Give a file with more.");
+  if (count < 2) refuse_images(path + " has one record", "Give a file with more.");
   const auto train = static_cast<std::size_t>((count - (count + 9) / 10) * kImageRecord);
   corpus.train = records.substr(0, train);
   corpus.validation = records.substr(train);
@@ -76,11 +76,13 @@ void read_file(const std::string& path, Corpus& corpus) {
 
 Corpus load_images(const std::string& path) {
   if (path.empty())
-    refuse("no images were given", "Set data.path (--data) to a folder or file of CIFAR-10.");
+    refuse_images("no images were given",
+                  "Set data.path (--data) to a folder or file of CIFAR-10.");
   Corpus corpus;
   corpus.source = path;
   std::error_code failure;
-  if (!fs::exists(path, failure)) refuse("there is no file or folder " + path, "Check data.path.");
+  if (!fs::exists(path, failure))
+    refuse_images("there is no file or folder " + path, "Check data.path.");
   fs::is_directory(path, failure) ? read_folder(path, corpus) : read_file(path, corpus);
   set_hash(corpus);
   return corpus;

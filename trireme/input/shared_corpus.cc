@@ -23,7 +23,7 @@ struct Head {
 };
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_shared(const std::string& what) {
   throw ResourceError(what, {.operation = "data", .advice = "Free some memory, or use less text."});
 }
 
@@ -31,7 +31,8 @@ void write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) refuse(std::string("cannot hold the text in memory: ") + strerror(errno));
+    if (written <= 0)
+      refuse_shared(std::string("cannot hold the text in memory: ") + strerror(errno));
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -40,7 +41,7 @@ void write_all(int descriptor, std::string_view bytes) {
 
 std::shared_ptr<const SharedCorpus> SharedCorpus::make(const Corpus& corpus) {
   const int descriptor = memfd_create("trireme-corpus", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0) refuse(std::string("cannot make shared memory: ") + strerror(errno));
+  if (descriptor < 0) refuse_shared(std::string("cannot make shared memory: ") + strerror(errno));
   // Owns the descriptor from here on.
   std::shared_ptr<SharedCorpus> shared(new SharedCorpus(descriptor));
   Head head;
@@ -52,7 +53,7 @@ std::shared_ptr<const SharedCorpus> SharedCorpus::make(const Corpus& corpus) {
   for (const std::string* part : {&corpus.source, &corpus.hash, &corpus.train, &corpus.validation})
     write_all(descriptor, *part);
   if (fcntl(descriptor, F_ADD_SEALS, kSeals) != 0)
-    refuse(std::string("cannot seal shared memory: ") + strerror(errno));
+    refuse_shared(std::string("cannot seal shared memory: ") + strerror(errno));
   return open(descriptor);
 }
 
@@ -62,23 +63,23 @@ std::shared_ptr<const SharedCorpus> SharedCorpus::open(int descriptor) {
   Head head;
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(descriptor, &status) != 0 ||
       status.st_size < static_cast<off_t>(sizeof head))
-    refuse("descriptor " + std::to_string(descriptor) + " holds no sealed text");
+    refuse_shared("descriptor " + std::to_string(descriptor) + " holds no sealed text");
   std::shared_ptr<SharedCorpus> shared(new SharedCorpus(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)));
   const auto size = static_cast<std::size_t>(status.st_size);
   void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (data == MAP_FAILED) refuse(std::string("cannot map the text: ") + strerror(errno));
+  if (data == MAP_FAILED) refuse_shared(std::string("cannot map the text: ") + strerror(errno));
   shared->data_ = static_cast<const std::byte*>(data);
   shared->size_ = size;
   std::memcpy(&head, data, sizeof head);
   std::string_view rest(static_cast<const char*>(data) + sizeof head, size - sizeof head);
   const auto take = [&](std::uint64_t bytes) {
-    if (bytes > rest.size()) refuse("the shared text is shorter than its head says");
+    if (bytes > rest.size()) refuse_shared("the shared text is shorter than its head says");
     const std::string_view part = rest.substr(0, bytes);
     rest.remove_prefix(bytes);
     return part;
   };
   if (std::memcmp(head.magic, Head{}.magic, sizeof head.magic) != 0)
-    refuse("the shared text begins with something else");
+    refuse_shared("the shared text begins with something else");
   shared->source_ = take(head.source);
   shared->hash_ = take(head.hash);
   shared->train_ = take(head.train);

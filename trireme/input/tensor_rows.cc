@@ -14,24 +14,24 @@ inline namespace v0 {
 namespace input {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_rows(const std::string& what) {
   throw ConfigError(what, {.operation = "data",
                            .advice = "Give every field a name of its own and a tensor whose first "
                                      "dim is the sample, as many in each."});
 }
 
 void check_rows(const Fields& fields, const std::string& whose) {
-  if (fields.empty()) refuse(whose + " have no field");
+  if (fields.empty()) refuse_rows(whose + " have no field");
   std::set<std::string> names;
   for (const auto& [name, tensor] : fields) {
     const std::string field = whose + ": the field \"" + name + "\"";
-    if (!names.insert(name).second) refuse(field + " stands twice");
-    if (!tensor.defined() || tensor.dim() == 0) refuse(field + " is no tensor of rows");
-    if (tensor.size(0) == 0) refuse(field + " has no rows");
+    if (!names.insert(name).second) refuse_rows(field + " stands twice");
+    if (!tensor.defined() || tensor.dim() == 0) refuse_rows(field + " is no tensor of rows");
+    if (tensor.size(0) == 0) refuse_rows(field + " has no rows");
     const std::int64_t first = fields.front().second.size(0);
     if (tensor.size(0) != first)
-      refuse(field + " has " + std::to_string(tensor.size(0)) + " rows, and \"" +
-             fields.front().first + "\" has " + std::to_string(first));
+      refuse_rows(field + " has " + std::to_string(tensor.size(0)) + " rows, and \"" +
+                  fields.front().first + "\" has " + std::to_string(first));
   }
 }
 

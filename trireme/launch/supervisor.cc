@@ -25,15 +25,13 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-using std::chrono::milliseconds;
-
 // A failure is told at once; the rest of the 2 s is for the others to end by themselves.
-constexpr Duration kTermAfter = milliseconds(1000);
-constexpr Duration kKillAfter = milliseconds(1600);
+constexpr Duration kTermAfter = std::chrono::milliseconds(1000);
+constexpr Duration kKillAfter = std::chrono::milliseconds(1600);
 // A rank that lost a peer may speak before that peer's end is seen.
-constexpr Duration kCauseAfter = milliseconds(300);
+constexpr Duration kCauseAfter = std::chrono::milliseconds(300);
 // A child of a rank may hold its pipe open.
-constexpr Duration kOutputGrace = milliseconds(300);
+constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
 
 struct Pipe {
   net::Descriptor out, in;

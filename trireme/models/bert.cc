@@ -14,7 +14,7 @@ namespace models {
 namespace {
 
 using SharedLayers = std::shared_ptr<const LayerFactory>;
-constexpr double kStddev = 0.02, kEpsilon = 1e-12;  // as BERT's own code has them
+constexpr double kBertStddev = 0.02, kBertEpsilon = 1e-12;  // as BERT's own code has them
 
 class BertBlock : public Block {
  public:
@@ -24,14 +24,14 @@ class BertBlock : public Block {
   void train(bool on) override { training_ = on; }
 
  protected:
-  Norm norm() const { return {layers_, config_.width, true, context_.type, kEpsilon}; }
+  Norm norm() const { return {layers_, config_.width, true, context_.type, kBertEpsilon}; }
   std::unique_ptr<Linear> linear(const char* name, std::int64_t in, std::int64_t out, Cut cut,
                                  int parts = 1) const {
     return layers_->linear(context_, {.name = name,
                                       .in = in,
                                       .out = out,
                                       .bias = true,
-                                      .stddev = kStddev,
+                                      .stddev = kBertStddev,
                                       .cut = cut,
                                       .parts = parts});
   }
@@ -39,7 +39,7 @@ class BertBlock : public Block {
     return layers_->vocabulary(context, {.name = "weight",
                                          .rows = config_.vocab,
                                          .width = config_.width,
-                                         .stddev = kStddev,
+                                         .stddev = kBertStddev,
                                          .bias = bias});
   }
   at::Tensor drop(at::Tensor x) const {
@@ -58,7 +58,7 @@ class BertEmbed final : public BertBlock {
   BertEmbed(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers),
         vocabulary_(vocabulary(context, false)),
-        position_(layers->table(context, "position", config.block, config.width, kStddev)),
+        position_(layers->table(context, "position", config.block, config.width, kBertStddev)),
         norm_(norm()) {}
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor x_BTC = vocabulary_->embed(inputs[0][0], position_);
@@ -89,8 +89,8 @@ class BertLayer final : public BertBlock {
               .width = config.width,
               .hidden = feed_forward_width(config),
               .bias = true,
-              .stddev = kStddev,
-              .stddev_down = kStddev}) {
+              .stddev = kBertStddev,
+              .stddev_down = kBertStddev}) {
     const std::int64_t width = config.width;
     qkv_ = linear("attention.qkv", width, 3 * width, Cut::Columns, 3);
     out_ = linear("attention.out", width, width, Cut::Rows);

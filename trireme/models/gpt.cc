@@ -17,11 +17,13 @@ inline namespace v0 {
 namespace models {
 namespace {
 
-constexpr double kStddev = 0.02;
+constexpr double kGptStddev = 0.02;
 using SharedLayers = std::shared_ptr<const LayerFactory>;
 
 // Of what adds to the residual stream.
-double residual_stddev(const GptConfig& config) { return kStddev / std::sqrt(2.0 * config.layers); }
+double residual_stddev(const GptConfig& config) {
+  return kGptStddev / std::sqrt(2.0 * config.layers);
+}
 
 FeedForwardSpec mlp_spec(const GptConfig& config) {
   const Activation activation = activation_of(config.activation);
@@ -30,7 +32,7 @@ FeedForwardSpec mlp_spec(const GptConfig& config) {
           .hidden = hidden_width(config.width, config.hidden, activation),
           .activation = activation,
           .bias = config.bias,
-          .stddev = kStddev,
+          .stddev = kGptStddev,
           .stddev_down = residual_stddev(config)};
 }
 
@@ -65,8 +67,8 @@ class Embed final : public GptBlock {
       : GptBlock(layers, config.dropout),
         vocabulary_(layers->vocabulary(
             context,
-            {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kStddev})),
-        position_(layers->table(context, "position", config.block, config.width, kStddev)) {}
+            {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kGptStddev})),
+        position_(layers->table(context, "position", config.block, config.width, kGptStddev)) {}
   Value forward(std::span<const Value> inputs) override {
     return {drop(vocabulary_->embed(inputs[0][0], position_))};
   }
@@ -101,7 +103,7 @@ class Layer final : public GptBlock {
                                       .cut = cut,
                                       .parts = parts});
     };
-    qkv_ = make("attention.qkv", width, 3 * width, kStddev, Cut::Columns, 3);
+    qkv_ = make("attention.qkv", width, 3 * width, kGptStddev, Cut::Columns, 3);
     out_ = make("attention.out", width, width, residual_stddev(config), Cut::Rows);
     if (config.experts > 0) {
       experts_ = layers->experts(context, experts_spec(config));
@@ -153,7 +155,7 @@ class Head final : public GptBlock {
     context.block = "embed";
     vocabulary_ = layers->vocabulary(
         context,
-        {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kStddev});
+        {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kGptStddev});
   }
   Value forward(std::span<const Value> inputs) override {
     return {vocabulary_->logits(norm_.forward(inputs[0][0]))};

@@ -131,8 +131,8 @@ struct Residual : torch::nn::Module {
   torch::nn::BatchNorm2d bn1{nullptr}, bn2{nullptr}, short_norm{nullptr};
 };
 
-struct Head : torch::nn::Module {
-  Head(const Place& place, std::int64_t in, std::int64_t classes) {
+struct Classifier : torch::nn::Module {
+  Classifier(const Place& place, std::int64_t in, std::int64_t classes) {
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     const auto leaf = [&](at::IntArrayRef sizes, const std::string& name) {
       const at::Tensor values = at::empty(sizes, at::TensorOptions(place.type));
@@ -180,7 +180,7 @@ Blocks make_resnet(const ResnetConfig& config) {
   }
   const Place place{.block = "head", .seed = config.seed, .type = type};
   blocks.add("head", [=, in = features(config), classes = config.classes] {
-    return std::make_shared<Head>(place, in, classes);
+    return std::make_shared<Classifier>(place, in, classes);
   });
   return blocks;
 }

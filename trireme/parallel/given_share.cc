@@ -58,7 +58,7 @@ std::string text_of(const MicroBatch& micro) {
 // What travels: [whole, own, wrong, length of the text, text].
 constexpr std::size_t kHead = 4, kText = 248, kWords = kHead + kText / 8;
 
-struct Record {
+struct ShareRecord {
   std::int64_t whole, own, wrong;
   std::string text;
 };
@@ -75,12 +75,12 @@ std::vector<std::int64_t> words_of(const GivenShare& mine) {
   return words;
 }
 
-std::vector<Record> gather(comm::Communicator& world, const GivenShare& mine,
-                           const std::string& label) {
+std::vector<ShareRecord> gather(comm::Communicator& world, const GivenShare& mine,
+                                const std::string& label) {
   std::vector<std::int64_t> own = words_of(mine);
   std::vector<std::int64_t> all(kWords * static_cast<std::size_t>(world.size()));
   world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = label}).wait();
-  std::vector<Record> records;
+  std::vector<ShareRecord> records;
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::int64_t* words = all.data() + kWords * static_cast<std::size_t>(rank);
     const auto length = std::clamp<std::int64_t>(words[3], 0, kText);
@@ -94,10 +94,10 @@ std::vector<Record> gather(comm::Communicator& world, const GivenShare& mine,
 }
 
 // Two ranks that disagree, or one that has another share than its own and a rank beside it.
-std::pair<int, int> disagreeing(const std::vector<Record>& records,
+std::pair<int, int> disagreeing(const std::vector<ShareRecord>& records,
                                 const kernel::Assignment& places) {
   const int size = static_cast<int>(records.size());
-  const auto at = [&](int rank) -> const Record& {
+  const auto at = [&](int rank) -> const ShareRecord& {
     return records[static_cast<std::size_t>(rank)];
   };
   for (int rank = 0; rank < size; ++rank) {
@@ -166,7 +166,7 @@ GivenShare given_micro_batch(const MicroBatch& micro) {
 void require_agreement(comm::Communicator& world, const kernel::Assignment& places,
                        const GivenShare& mine, const std::string& operation,
                        const std::string& host) {
-  const std::vector<Record> records = gather(world, mine, operation + " shares");
+  const std::vector<ShareRecord> records = gather(world, mine, operation + " shares");
   const auto [first, second] = disagreeing(records, places);
   if (first < 0) return;
   const auto given = [&](int rank) {

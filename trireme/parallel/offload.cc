@@ -15,7 +15,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-[[noreturn]] void refuse(const std::string& folder, const std::string& what, int reason) {
+[[noreturn]] void refuse_offload(const std::string& folder, const std::string& what, int reason) {
   throw ResourceError(
       what + " in " + folder + ": " + std::strerror(reason),
       {.operation = "memory.offload",
@@ -29,7 +29,7 @@ MappedState::MappedState(std::string folder) : folder_(std::move(folder)) {
   memory::check_offload_folder("memory.offload", folder_);
   std::string name = folder_ + "/trireme-state-XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
-  if (file_ < 0) refuse(folder_, "no file can be made", errno);
+  if (file_ < 0) refuse_offload(folder_, "no file can be made", errno);
   ::unlink(name.c_str());
 }
 
@@ -47,10 +47,11 @@ void MappedState::take(const at::Tensor& tensor) {
   // The blocks are taken now: a full disk is an error here, and no SIGBUS later.
   const int reason =
       ::posix_fallocate(file_, static_cast<off_t>(bytes_), static_cast<off_t>(bytes));
-  if (reason != 0) refuse(folder_, std::to_string(bytes) + " more bytes cannot be had", reason);
+  if (reason != 0)
+    refuse_offload(folder_, std::to_string(bytes) + " more bytes cannot be had", reason);
   void* data =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, static_cast<off_t>(bytes_));
-  if (data == MAP_FAILED) refuse(folder_, "the state cannot be mapped", errno);
+  if (data == MAP_FAILED) refuse_offload(folder_, "the state cannot be mapped", errno);
   mappings_.push_back({data, bytes});
   bytes_ += bytes;
   std::memcpy(data, storage->data(), size);

@@ -15,7 +15,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message, const std::string& advice) {
+[[noreturn]] void refuse_store(const std::string& message, const std::string& advice) {
   throw ConfigError(message, {.operation = "model", .advice = advice});
 }
 
@@ -29,7 +29,8 @@ bool fits(at::ScalarType type, const std::string& precision) {
 // "head.weight" -> "embed.weight", followed to the end.
 std::string owner_of(std::string name, const std::map<std::string, std::string>& ties) {
   for (std::size_t hops = 0; ties.contains(name); ++hops) {
-    if (hops > ties.size()) refuse("the tie of " + name + " is a circle", "Tie to one owner.");
+    if (hops > ties.size())
+      refuse_store("the tie of " + name + " is a circle", "Tie to one owner.");
     name = ties.at(name);
   }
   return name;
@@ -67,11 +68,11 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
                            .compute = compute,
                            .master = tensor::dtype_of(master_type(compute))});
   } else if (parameters_[at->second].shape != own.tensor.sizes().vec()) {
-    refuse(name + " is tied to " + owner + " of another shape", "Tie equal shapes.");
+    refuse_store(name + " is tied to " + owner + " of another shape", "Tie equal shapes.");
   } else if (parameters_[at->second].compute != own.tensor.scalar_type()) {
-    refuse(name + " is tied to " + owner + " of another type", "Tie equal types.");
+    refuse_store(name + " is tied to " + owner + " of another type", "Tie equal types.");
   } else if (parameters_[at->second].part != own.part) {
-    refuse(name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
+    refuse_store(name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
   }
   return at->second;
 }
@@ -80,8 +81,8 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
 void ParameterStore::take_memory(const std::string& name, const at::Tensor& leaf) {
   const auto [at, added] = leaf_names_.emplace(leaf.unsafeGetTensorImpl(), name);
   if (!added)
-    refuse(name + " and " + at->second + " are one tensor under two names",
-           "Build them as two tensors: tie() makes them one weight.");
+    refuse_store(name + " and " + at->second + " are one tensor under two names",
+                 "Build them as two tensors: tie() makes them one weight.");
   memory_.add(name, leaf, true);
 }
 
@@ -95,9 +96,10 @@ void ParameterStore::add_block(const Stage::Member& member) {
   for (const models::NamedTensor& own : member.block->parameters()) {
     const std::string name = member.name.empty() ? own.name : member.name + "." + own.name;
     if (!fits(own.tensor.scalar_type(), options_.precision))
-      refuse("parameter " + name + " is " + std::string(c10::toString(own.tensor.scalar_type())) +
-                 ", the strategy's precision is " + options_.precision,
-             "Build the model with the same precision.");
+      refuse_store("parameter " + name + " is " +
+                       std::string(c10::toString(own.tensor.scalar_type())) +
+                       ", the strategy's precision is " + options_.precision,
+                   "Build the model with the same precision.");
     take_memory(name, own.tensor);
     const std::string owner = owner_of(name, ties_);
     const bool is_new = !index_.contains(owner);
@@ -131,7 +133,7 @@ void ParameterStore::place(std::size_t block,
   std::vector<Unit::Member> members;
   for (const auto& [index, leaf] : owned) {
     StoredParameter& parameter = parameters_[index];
-    if (parameter.unit >= 0) refuse(parameter.name + " appears twice", "Give it one name.");
+    if (parameter.unit >= 0) refuse_store(parameter.name + " appears twice", "Give it one name.");
     parameter.unit = static_cast<int>(block);
     parameter.member = members.size();
     members.push_back({.parameter = index,
@@ -191,7 +193,7 @@ void ParameterStore::complete() {
     if (!is_here(alias)) continue;
     const auto found = index_.find(owner_of(alias, ties_));
     if (found == index_.end() || parameters_[found->second].unit < 0)
-      refuse("tie: no parameter " + owner, "Name an existing parameter as the owner.");
+      refuse_store("tie: no parameter " + owner, "Name an existing parameter as the owner.");
   }
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) point(leaf);
   for (std::size_t block = 0; block < uses_.size(); ++block) {

@@ -76,11 +76,11 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
 }
 
 // A text in a record of fixed length: [length, bytes].
-constexpr std::size_t kText = 248, kRecord = kText + 8;
+constexpr std::size_t kMostText = 248, kRecord = kMostText + 8;
 
 std::string text_of(const std::vector<std::uint8_t>& records, int rank) {
   const std::uint8_t* record = records.data() + kRecord * static_cast<std::size_t>(rank);
-  return {reinterpret_cast<const char*>(record + 8), std::min<std::size_t>(record[0], kText)};
+  return {reinterpret_cast<const char*>(record + 8), std::min<std::size_t>(record[0], kMostText)};
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void require_equal_processors(comm::Communicator& world, const std::string& mine
                               const std::string& host) {
   if (world.size() == 1) return;
   std::vector<std::uint8_t> own(kRecord), all(kRecord * static_cast<std::size_t>(world.size()));
-  own[0] = static_cast<std::uint8_t>(std::min(mine.size(), kText));
+  own[0] = static_cast<std::uint8_t>(std::min(mine.size(), kMostText));
   std::memcpy(own.data() + 8, mine.data(), own[0]);
   world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = "processors"})
       .wait();

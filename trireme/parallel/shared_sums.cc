@@ -13,7 +13,7 @@ namespace parallel {
 namespace {
 
 using optim::ChunkSum;
-using Counts = std::vector<std::size_t>;
+using LeafCounts = std::vector<std::size_t>;
 
 class GatheredSums final : public optim::SharedSums {
  public:
@@ -35,7 +35,7 @@ class GatheredSums final : public optim::SharedSums {
   struct Gathered {
     std::vector<std::int64_t> intervals;  // first and count of every node's values
     std::vector<double> values;
-    Counts interval_begin, value_begin;  // per rank, in `intervals` and `values`
+    LeafCounts interval_begin, value_begin;  // per rank, in `intervals` and `values`
   };
 
   // Which parameters are split, and between whom: once, from the first sums.
@@ -75,7 +75,7 @@ class GatheredSums final : public optim::SharedSums {
 
   Gathered gather(const std::vector<ChunkSum*>& split) {
     const auto size = static_cast<std::size_t>(world_.size());
-    Counts interval_counts(size, 0), value_counts(size, 0);
+    LeafCounts interval_counts(size, 0), value_counts(size, 0);
     for (const ChunkSum* sum : split)
       for (std::size_t rank = 0; rank < size; ++rank)
         interval_counts[rank] += 2 * nodes_of(*sum, rank).size();
@@ -129,14 +129,14 @@ class GatheredSums final : public optim::SharedSums {
     return kernel::maximal_nodes(owners_.at(sum.parameter())[rank], sum.num_chunks());
   }
 
-  static Counts begins(const Counts& counts) {
-    Counts begin(counts.size() + 1, 0);
+  static LeafCounts begins(const LeafCounts& counts) {
+    LeafCounts begin(counts.size() + 1, 0);
     std::partial_sum(counts.begin(), counts.end(), begin.begin() + 1);
     return begin;
   }
 
   template <class T>
-  void gather_v(std::vector<T>& mine, std::vector<T>& all, const Counts& counts,
+  void gather_v(std::vector<T>& mine, std::vector<T>& all, const LeafCounts& counts,
                 std::string_view label) {
     TRIREME_CHECK(mine.size() == counts[static_cast<std::size_t>(world_.rank())]);
     world_

@@ -108,7 +108,7 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
   }
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_norm(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "sync batch norm", .advice = advice});
 }
 
@@ -120,7 +120,7 @@ SyncBatchNorm::SyncBatchNorm(Job& job, std::int64_t channels, SyncBatchNormOptio
 SyncBatchNorm::SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
                              SyncBatchNormOptions options)
     : options_(options), group_(group.split(0, group.rank())) {
-  if (channels < 1) refuse(std::to_string(channels) + " channels", "Give x.size(1).");
+  if (channels < 1) refuse_norm(std::to_string(channels) + " channels", "Give x.size(1).");
   weight = register_parameter("weight", at::ones({channels}));
   bias = register_parameter("bias", at::zeros({channels}));
   running_mean = register_buffer("running_mean", at::zeros({channels}));
@@ -131,9 +131,9 @@ SyncBatchNorm::SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
 
 at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   if (x.dim() < 2 || x.size(1) != weight.numel() || x.numel() == 0)
-    refuse("an input of shape " + c10::str(x.sizes()) + " for " + std::to_string(weight.numel()) +
-               " channels",
-           "Give [B, C] or [B, C, ...] with a sample at least.");
+    refuse_norm("an input of shape " + c10::str(x.sizes()) + " for " +
+                    std::to_string(weight.numel()) + " channels",
+                "Give [B, C] or [B, C, ...] with a sample at least.");
   if (!is_training())
     return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.epsilon,
                           false);

@@ -9,22 +9,22 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_sync(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "strategy", .advice = advice});
 }
 
 int shard_of_hybrid(int size, int shard, int local_size) {
   if (shard == 0) shard = local_size;
   if (shard == 0)
-    refuse(
+    refuse_sync(
         "parallel.sync = \"hybrid\" shards within a host, and the hosts have different numbers "
         "of ranks",
         "Start as many ranks on every host, or set parallel.shard.");
   if (shard < 1 || size % shard != 0)
-    refuse("parallel.shard = " + std::to_string(shard) + " does not divide " +
-               std::to_string(size) + " ranks: " + std::to_string(size % std::max(shard, 1)) +
-               " are left over",
-           "Set parallel.shard to a divisor of " + std::to_string(size) + ".");
+    refuse_sync("parallel.shard = " + std::to_string(shard) + " does not divide " +
+                    std::to_string(size) + " ranks: " + std::to_string(size % std::max(shard, 1)) +
+                    " are left over",
+                "Set parallel.shard to a divisor of " + std::to_string(size) + ".");
   return shard;
 }
 
@@ -43,21 +43,21 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
     return plan;
   }
   if (shard > 1 && sync != "plain" && !is_local(sync) && size % shard != 0)
-    refuse("parallel.shard = " + std::to_string(shard) + " does not divide " +
-               std::to_string(size) + " ranks",
-           "Leave it out: " + sync + " shards over all ranks.");
+    refuse_sync("parallel.shard = " + std::to_string(shard) + " does not divide " +
+                    std::to_string(size) + " ranks",
+                "Leave it out: " + sync + " shards over all ranks.");
   if (sync == "plain") return plan;
   if (is_local(sync)) {
     if (shard > 1)
-      refuse("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
-                 "\": every rank has a copy of its own",
-             "Leave parallel.shard out.");
+      refuse_sync("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
+                      "\": every rank has a copy of its own",
+                  "Leave parallel.shard out.");
     plan.local = true;
     return plan;
   }
   if (sync != "zero1" && sync != "zero2" && sync != "zero3")
-    refuse("parallel.sync = \"" + sync + "\" is not in this release",
-           "Use plain, zero1, zero2, zero3, hybrid, local_sgd, diloco, easgd or gossip.");
+    refuse_sync("parallel.sync = \"" + sync + "\" is not in this release",
+                "Use plain, zero1, zero2, zero3, hybrid, local_sgd, diloco, easgd or gossip.");
   plan.owners = size;
   plan.shards_weights = sync == "zero3" && plan.sharded();
   if (sync != "zero1" && size > 1) plan.assignment = {1, size};

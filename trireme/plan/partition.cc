@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
@@ -54,10 +54,10 @@ class Chain {
   // The least time of the slowest stage, infinite where memory does not suffice.
   double slowest() const {
     // best[end]: of the stages so far over the first `end` blocks.
-    std::vector<double> best(at(count_ + 1), kNever);
+    std::vector<double> best(at(count_ + 1), kImpossible);
     best[0] = 0;
     for (int stage = 0; stage < options_.stages; ++stage) {
-      std::vector<double> next(at(count_ + 1), kNever);
+      std::vector<double> next(at(count_ + 1), kImpossible);
       for (int end = stage + 1; end <= count_; ++end) {
         for (int first = stage; first < end; ++first) {
           const StageCost one = cost(stage, first, end);
@@ -136,7 +136,7 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
 // The smallest larger number of stages that fits; 0: none does.
 int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options) {
   while (++options.stages <= static_cast<int>(blocks.size())) {
-    if (Chain(blocks, options).slowest() < kNever) return options.stages;
+    if (Chain(blocks, options).slowest() < kImpossible) return options.stages;
   }
   return 0;
 }
@@ -198,7 +198,7 @@ Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOpti
   check(blocks, options);
   const Chain chain(blocks, options);
   const double slowest = chain.slowest();
-  if (slowest == kNever) refuse(blocks, options);
+  if (slowest == kImpossible) refuse(blocks, options);
   return chain.cheapest(slowest * (1 + options.slack));
 }
 

@@ -90,9 +90,9 @@ std::vector<std::string> words_of(std::string_view text) {
   }
 }
 
-class Parser {
+class ScheduleParser {
  public:
-  Parser(std::string_view text, const std::string& where) : where_(where) { split(text); }
+  ScheduleParser(std::string_view text, const std::string& where) : where_(where) { split(text); }
 
   Schedule schedule() {
     Schedule schedule;
@@ -218,7 +218,7 @@ class Parser {
 }  // namespace
 
 Schedule parse_schedule(std::string_view text, const std::string& where) {
-  return Parser(text, where).schedule();
+  return ScheduleParser(text, where).schedule();
 }
 
 }  // namespace plan

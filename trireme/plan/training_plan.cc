@@ -17,15 +17,15 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-std::string text(std::int64_t value) { return std::to_string(value); }
+std::string decimal(std::int64_t value) { return std::to_string(value); }
 
 void check_arithmetic(const Job& job) {
   if (job.batch % job.micro != 0) {
-    throw ConfigError("batch.micro does not divide batch.global: " + text(job.batch) + " = " +
-                          text(job.batch / job.micro) + " x " + text(job.micro) + " + " +
-                          text(job.batch % job.micro),
+    throw ConfigError("batch.micro does not divide batch.global: " + decimal(job.batch) + " = " +
+                          decimal(job.batch / job.micro) + " x " + decimal(job.micro) + " + " +
+                          decimal(job.batch % job.micro),
                       {.operation = "plan",
-                       .advice = "Set batch.micro to a divisor of " + text(job.batch) + "."});
+                       .advice = "Set batch.micro to a divisor of " + decimal(job.batch) + "."});
   }
   const std::int64_t micro_batches = job.batch / job.micro;
   const MeshShape shape{
@@ -34,12 +34,12 @@ void check_arithmetic(const Job& job) {
     throw ConfigError(refusal->what, {.operation = "plan", .advice = refusal->advice});
   if (job.data_ranks() > micro_batches) {
     throw ConfigError(
-        text(job.data_ranks()) + (job.model_ranks() > 1 ? " copies of the model" : " ranks") +
-            " are more than the micro-batches of a step: batch.global " + text(job.batch) +
-            " / batch.micro " + text(job.micro) + " = " + text(micro_batches) + ", so " +
-            text(job.data_ranks() - micro_batches) + " of them would have nothing to do",
+        decimal(job.data_ranks()) + (job.model_ranks() > 1 ? " copies of the model" : " ranks") +
+            " are more than the micro-batches of a step: batch.global " + decimal(job.batch) +
+            " / batch.micro " + decimal(job.micro) + " = " + decimal(micro_batches) + ", so " +
+            decimal(job.data_ranks() - micro_batches) + " of them would have nothing to do",
         {.operation = "plan",
-         .advice = "Use --ranks " + text(micro_batches * job.model_ranks()) +
+         .advice = "Use --ranks " + decimal(micro_batches * job.model_ranks()) +
                    " or fewer, a smaller batch.micro or a larger batch.global."});
   }
 }
@@ -157,7 +157,8 @@ std::string model_parallel_name(const TrainingPlan& plan) {
   Job one = job;
   one.ranks = job.data_ranks();
   one.pipeline = one.expert = one.context = one.tensor = 1;
-  return name + (one.ranks > 1 ? " x " + text(one.ranks) + ", " + layout_name(one) : std::string());
+  return name +
+         (one.ranks > 1 ? " x " + decimal(one.ranks) + ", " + layout_name(one) : std::string());
 }
 
 std::string layout_name(const Job& job) {
@@ -258,13 +259,13 @@ std::string core_line(const TrainingPlan& plan) {
     line += "; ranks share cores, so expect no more speed than with " +
             counted(std::max(1, job.usable_cores / threads), "rank");
   } else if (wanted < job.usable_cores) {
-    line += "; " + text(job.usable_cores - wanted) +
+    line += "; " + decimal(job.usable_cores - wanted) +
             " stay free (more ranks, or train.lanes, would use them)";
   }
   if (plan.lanes < job.lanes)
-    line += job.simulated
-                ? "; simulated ranks have one lane"
-                : "; of " + text(job.lanes) + " lanes " + text(plan.lanes) + " have a micro-batch";
+    line += job.simulated ? "; simulated ranks have one lane"
+                          : "; of " + decimal(job.lanes) + " lanes " + decimal(plan.lanes) +
+                                " have a micro-batch";
   return line;
 }
 
@@ -275,7 +276,7 @@ std::string items_line(const TrainingPlan& plan) {
   if (job.tokens_per_sample == 1)
     return "  samples  " + counted(job.batch, job.sample) + " a step" + rest;
   return "  tokens   " + grouped(plan.tokens_per_step()) + " a step (" +
-         counted(job.batch, job.sample) + " x " + text(job.tokens_per_sample) + ")" + rest;
+         counted(job.batch, job.sample) + " x " + decimal(job.tokens_per_sample) + ")" + rest;
 }
 
 // What the schedule's own simulation says, passes of equal length and B twice F.

@@ -25,7 +25,7 @@ KernelTable chosen() {
   return table;
 }
 
-KernelTable& current() {
+KernelTable& current_table() {
   static KernelTable table = chosen();
   return table;
 }
@@ -118,7 +118,7 @@ bool usable(const KernelTable& table, std::string* why) {
   return true;
 }
 
-const KernelTable& kernel_table() { return current(); }
+const KernelTable& kernel_table() { return current_table(); }
 
 void use_kernel_table(const KernelTable& table) {
   std::string why;
@@ -127,7 +127,7 @@ void use_kernel_table(const KernelTable& table) {
                       {.operation = "kernel table",
                        .advice = "Write one here with `trireme doctor --tune FILE`."});
   }
-  current() = table;
+  current_table() = table;
 }
 
 std::string to_toml(const KernelTable& table) {

@@ -18,11 +18,11 @@ namespace {
 
 constexpr double kMargin = 1.03;
 
-struct Shape {
+struct ProductShape {
   std::int64_t rows, in, out;
 };
-constexpr Shape kLinear[] = {{1024, 384, 1536}, {512, 768, 768}};
-constexpr Shape kHead[] = {{64, 64, 256}, {64, 256, 64}};  // scores; weighted values
+constexpr ProductShape kLinear[] = {{1024, 384, 1536}, {512, 768, 768}};
+constexpr ProductShape kHead[] = {{64, 64, 256}, {64, 256, 64}};  // scores; weighted values
 
 struct Task {
   double flops;
@@ -30,7 +30,7 @@ struct Task {
 };
 using Tasks = std::vector<Task>;
 
-double flops(const Shape& shape) {
+double flops(const ProductShape& shape) {
   return 2.0 * static_cast<double>(shape.rows * shape.in * shape.out);
 }
 
@@ -41,7 +41,7 @@ at::Tensor matrix(std::int64_t rows, std::int64_t columns,
 
 Tasks linear_tasks(Library KernelTable::*column, at::ScalarType type = at::kFloat) {
   Tasks tasks;
-  for (const Shape& shape : kLinear) {
+  for (const ProductShape& shape : kLinear) {
     const at::Tensor x = matrix(shape.rows, shape.in, type);
     const at::Tensor dy = matrix(shape.rows, shape.out, type);
     const at::Tensor weight = matrix(shape.out, shape.in, type);
@@ -59,7 +59,7 @@ Tasks linear_tasks(Library KernelTable::*column, at::ScalarType type = at::kFloa
 template <class T>
 Tasks head_tasks(at::ScalarType type) {
   Tasks tasks;
-  for (const Shape& shape : kHead) {
+  for (const ProductShape& shape : kHead) {
     const bool scores = shape.out > shape.in;
     const at::Tensor a = matrix(shape.rows, shape.in, type), c = matrix(shape.rows, shape.out);
     const at::Tensor b =

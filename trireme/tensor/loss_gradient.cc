@@ -6,13 +6,14 @@ namespace trireme {
 inline namespace v0 {
 namespace tensor {
 namespace {
-thread_local double current = 1;
+thread_local double current_gradient = 1;
 }  // namespace
 
-LossGradientScope::LossGradientScope(double gradient) : outer_(std::exchange(current, gradient)) {}
-LossGradientScope::~LossGradientScope() { current = outer_; }
+LossGradientScope::LossGradientScope(double gradient)
+    : outer_(std::exchange(current_gradient, gradient)) {}
+LossGradientScope::~LossGradientScope() { current_gradient = outer_; }
 
-double loss_gradient() noexcept { return current; }
+double loss_gradient() noexcept { return current_gradient; }
 
 }  // namespace tensor
 }  // namespace v0

@@ -8,7 +8,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-TrainingModel make(const config::Config& config) {
+TrainingModel make_bert_model(const config::Config& config) {
   const models::BertConfig bert{.layers = static_cast<int>(config.integer("model.layers")),
                                 .heads = static_cast<int>(config.integer("model.heads")),
                                 .width = config.integer("model.width"),
@@ -37,7 +37,7 @@ ModelFamily bert_family() {
           .keys = transformer_keys(),
           .data = "masked-text",
           .loss = "classes",
-          .make = make};
+          .make = make_bert_model};
 }
 
 }  // namespace train

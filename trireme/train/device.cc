@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_device(const std::string& what, const std::string& advice) {
   std::string message = "train.device = \"cuda\": ";
   throw ConfigError(message.append(what), {.operation = "config", .advice = advice});
 }
@@ -49,16 +49,18 @@ std::string choose_device(const std::string& wanted, const Devices& devices, int
   const std::string there = counted(devices.gpus, "GPU");
   if (wanted == "cuda") {
     if (!devices.cuda_build)
-      refuse("this LibTorch computes on the CPU alone",
-             std::string(kCudaBuild) + "; train.device = \"cpu\" trains without.");
+      refuse_device("this LibTorch computes on the CPU alone",
+                    std::string(kCudaBuild) + "; train.device = \"cpu\" trains without.");
     if (devices.gpus < ranks)
-      refuse(counted(ranks, "rank") + " for " + there + " on this host (" + std::to_string(ranks) +
-                 " > " + std::to_string(devices.gpus) + "); a rank takes one",
-             devices.gpus > 0 ? "Use --ranks " + std::to_string(devices.gpus) +
-                                    " or fewer, or look at CUDA_VISIBLE_DEVICES."
-                              : std::string("Use train.device = \"cpu\", or look at "
-                                            "CUDA_VISIBLE_DEVICES and nvidia-smi."));
-    refuse("training on GPUs is not in this release", "Use train.device = \"cpu\" (docs/gpu.md).");
+      refuse_device(counted(ranks, "rank") + " for " + there + " on this host (" +
+                        std::to_string(ranks) + " > " + std::to_string(devices.gpus) +
+                        "); a rank takes one",
+                    devices.gpus > 0 ? "Use --ranks " + std::to_string(devices.gpus) +
+                                           " or fewer, or look at CUDA_VISIBLE_DEVICES."
+                                     : std::string("Use train.device = \"cpu\", or look at "
+                                                   "CUDA_VISIBLE_DEVICES and nvidia-smi."));
+    refuse_device("training on GPUs is not in this release",
+                  "Use train.device = \"cpu\" (docs/gpu.md).");
   }
   if (wanted != "auto" || devices.gpus == 0) return "";
   std::string line = there;

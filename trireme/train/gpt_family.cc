@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kBytes = 256;
 
-std::vector<config::Key> keys() {
+std::vector<config::Key> gpt_keys() {
   std::vector<config::Key> keys = transformer_keys();
   keys.push_back({"model.vocab",
                   kBytes,
@@ -90,7 +90,7 @@ models::GptConfig gpt_of(const config::Config& config) {
           .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
 }
 
-TrainingModel make(const config::Config& config) {
+TrainingModel make_gpt_model(const config::Config& config) {
   const models::GptConfig gpt = gpt_of(config);
   models::GptConfig small = gpt;
   small.heads = 1;
@@ -113,7 +113,7 @@ TrainingModel make(const config::Config& config) {
 
 }  // namespace
 
-ModelFamily gpt_family() { return {.name = "gpt", .keys = keys(), .make = make}; }
+ModelFamily gpt_family() { return {.name = "gpt", .keys = gpt_keys(), .make = make_gpt_model}; }
 
 }  // namespace train
 }  // namespace v0

@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_family(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "register", .advice = advice});
 }
 
@@ -30,11 +30,11 @@ std::string listed(const std::vector<std::string>& names) {
 void check_uses(const ModelFamily& family) {
   const std::string whose = "the model \"" + family.name + "\" trains ";
   if (find_data(family.data) == nullptr)
-    refuse(whose + "on the data \"" + family.data + "\", which nobody has registered",
-           "There are " + listed(data_names()) + ".");
+    refuse_family(whose + "on the data \"" + family.data + "\", which nobody has registered",
+                  "There are " + listed(data_names()) + ".");
   if (find_loss(family.loss) == nullptr)
-    refuse(whose + "with the loss \"" + family.loss + "\", which nobody has registered",
-           "There are " + listed(loss_names()) + ".");
+    refuse_family(whose + "with the loss \"" + family.loss + "\", which nobody has registered",
+                  "There are " + listed(loss_names()) + ".");
 }
 
 std::string& chosen() {
@@ -50,8 +50,8 @@ void choose_default_model(std::string name) { chosen() = std::move(name); }
 void register_model(ModelFamily family) {
   for (config::Key& key : family.keys) {
     if (!key.name.starts_with("model.") || key.name == "model.name")
-      refuse("key " + key.name + " of model \"" + family.name + "\"",
-             "Its keys are model.SOMETHING.");
+      refuse_family("key " + key.name + " of model \"" + family.name + "\"",
+                    "Its keys are model.SOMETHING.");
     key.identity = true;
   }
   check_uses(family);

@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_registration(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "App", .advice = advice});
 }
 
@@ -28,10 +28,11 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
   for (const ModelKey& key : keys) {
     if (key.name.empty() || std::find(taken.begin(), taken.end(), key.name) != taken.end() ||
         key.name.find_first_of(". =\"") != std::string::npos)
-      refuse(whose + " cannot have a key \"" + key.name + "\"",
-             "Use a word; " + table + taken.front() + " says which one is meant.");
+      refuse_registration(whose + " cannot have a key \"" + key.name + "\"",
+                          "Use a word; " + table + taken.front() + " says which one is meant.");
     if (has(all, table + key.name))
-      refuse(whose + " has two keys \"" + key.name + "\"", "Give each a name of its own.");
+      refuse_registration(whose + " has two keys \"" + key.name + "\"",
+                          "Give each a name of its own.");
     all.push_back({.name = table + key.name,
                    .fallback = key.fallback,
                    .meaning = key.meaning,
@@ -56,8 +57,8 @@ std::vector<config::Key> model_keys(const std::string& name, const std::vector<M
   }
   for (const config::Key& key : all)
     if (key.name == "model.block" && key.type() != config::Type::Integer)
-      refuse("the key \"block\" of the model " + name + " is no integer",
-             "It is the length of a sequence, in tokens.");
+      refuse_registration("the key \"block\" of the model " + name + " is no integer",
+                          "It is the length of a sequence, in tokens.");
   return all;
 }
 

@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-[[noreturn]] void refuse(const std::string& entry, const std::string& why) {
+[[noreturn]] void refuse_entry(const std::string& entry, const std::string& why) {
   throw ConfigError("optimizer.groups: \"" + entry + "\" " + why,
                     {.operation = "config",
                      .advice = "Write match=PATTERN, and weight_decay=NUMBER, learning_rate=FACTOR "
@@ -23,7 +23,7 @@ double number_of(const std::string& entry, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
       value < 0)
-    refuse(entry, "has \"" + text + "\" where a number from 0 on must stand");
+    refuse_entry(entry, "has \"" + text + "\" where a number from 0 on must stand");
   return value;
 }
 
@@ -41,10 +41,10 @@ ParameterGroup group_of(const std::string& entry) {
     } else if (key == "learning_rate") {
       group.rate_factor = number_of(entry, value);
     } else {
-      refuse(entry, "has \"" + word + "\"");
+      refuse_entry(entry, "has \"" + word + "\"");
     }
   }
-  if (group.match.empty()) refuse(entry, "does not say which names it is for");
+  if (group.match.empty()) refuse_entry(entry, "does not say which names it is for");
   return group;
 }
 

@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-std::vector<config::Key> keys() {
+std::vector<config::Key> resnet_keys() {
   return {{"model.width",
            std::int64_t{64},
            "Channels of the first stage; doubled in each of the others.",
@@ -17,7 +17,7 @@ std::vector<config::Key> keys() {
            true}};
 }
 
-TrainingModel make(const config::Config& config) {
+TrainingModel make_resnet_model(const config::Config& config) {
   const models::ResnetConfig resnet{
       .width = config.integer("model.width"),
       .side = input::kImageSide,
@@ -44,7 +44,11 @@ TrainingModel make(const config::Config& config) {
 }  // namespace
 
 ModelFamily resnet18_family() {
-  return {.name = "resnet18", .keys = keys(), .data = "images", .loss = "classes", .make = make};
+  return {.name = "resnet18",
+          .keys = resnet_keys(),
+          .data = "images",
+          .loss = "classes",
+          .make = make_resnet_model};
 }
 
 }  // namespace train

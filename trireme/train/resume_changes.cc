@@ -104,7 +104,7 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
   return result;
 }
 
-[[noreturn]] void refuse(const RunFolder& folder, const std::vector<Change>& changes) {
+[[noreturn]] void refuse_changes(const RunFolder& folder, const std::vector<Change>& changes) {
   std::string what, options;
   for (const Change& change : changes) {
     what +=
@@ -152,7 +152,7 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
     const auto named = [&](const Change& one) { return one.key == change.key; };
     if (std::none_of(changes.begin(), changes.end(), named)) changes.push_back(change);
   }
-  if (!refused.empty()) refuse(folder, refused);
+  if (!refused.empty()) refuse_changes(folder, refused);
   return changes;
 }
 

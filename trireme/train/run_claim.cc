@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_claim(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "run folder", .advice = advice});
 }
 
@@ -35,8 +35,8 @@ std::string without_slashes(std::string path) {
 
 void check_printable(const char* what, const std::string& path) {
   if (is_utf8(path) && escaped(path) == path) return;
-  refuse(std::string(what) + " " + escaped(path) + " has a control character, or is no UTF-8",
-         "Give a path of printable characters.");
+  refuse_claim(std::string(what) + " " + escaped(path) + " has a control character, or is no UTF-8",
+               "Give a path of printable characters.");
 }
 
 RunClaim::RunClaim(RunRequest request)
@@ -46,12 +46,12 @@ RunClaim::RunClaim(RunRequest request)
   check_printable("--resume", request_.resume);
   const bool by_name = !request_.resume.empty() && request_.resume != "auto";
   if (by_name && !request_.out.empty() && request_.out != request_.resume)
-    refuse("--resume " + request_.resume + " continues in that folder, so --out " + request_.out +
-               " cannot hold it",
-           "Leave --out away.");
+    refuse_claim("--resume " + request_.resume + " continues in that folder, so --out " +
+                     request_.out + " cannot hold it",
+                 "Leave --out away.");
   if (request_.resume == "auto" && request_.out.empty())
-    refuse("--resume auto needs --out DIR: the folder to continue in, or to start in",
-           "Add --out DIR.");
+    refuse_claim("--resume auto needs --out DIR: the folder to continue in, or to start in",
+                 "Add --out DIR.");
   folder_ = RunFolder(by_name ? request_.resume : request_.out);
   if (folder_.path().empty()) return;
   std::error_code error;
@@ -60,7 +60,7 @@ RunClaim::RunClaim(RunRequest request)
     return;
   }
   if (!fs::is_directory(folder_.path(), error))
-    refuse(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
+    refuse_claim(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
   decide();  // what is refused anyway gets no lock
   lock();
   decide();
@@ -79,11 +79,11 @@ void RunClaim::decide() {
 void RunClaim::decide_out(RunState state) {
   const std::string& out = folder_.path();
   if (state == RunState::Run || state == RunState::Begun)
-    refuse("--out " + out + " already holds a run",
-           "Continue it with --resume " + out + ", or give another --out.");
+    refuse_claim("--out " + out + " already holds a run",
+                 "Continue it with --resume " + out + ", or give another --out.");
   if (state == RunState::Foreign)
-    refuse("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
-           "Give the path of a new folder.");
+    refuse_claim("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
+                 "Give the path of a new folder.");
 }
 
 void RunClaim::decide_resume(RunState state) {
@@ -91,14 +91,15 @@ void RunClaim::decide_resume(RunState state) {
   if (state == RunState::Run) return;
   if (request_.resume == "auto") {
     if (state == RunState::Foreign)
-      refuse("--out " + path + " is not empty, and holds no run: it holds " +
-                 escaped(folder_.foreign_name()),
-             "Give the path of a new folder, or of a run.");
+      refuse_claim("--out " + path + " is not empty, and holds no run: it holds " +
+                       escaped(folder_.foreign_name()),
+                   "Give the path of a new folder, or of a run.");
     return;  // a run that ended before its first checkpoint begins again in its own folder
   }
   RunFolder::existing(path);
-  refuse(path + " holds no checkpoint to continue from",
-         "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
+  refuse_claim(
+      path + " holds no checkpoint to continue from",
+      "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
 }
 
 const RunFolder& RunClaim::take(const std::string& name) {
@@ -110,8 +111,8 @@ const RunFolder& RunClaim::take(const std::string& name) {
     lock();
     decide();  // another job may have been quicker
     if (resumes_)
-      refuse(folder_.path() + " was filled by another job while this one was starting",
-             "Start this command again.");
+      refuse_claim(folder_.path() + " was filled by another job while this one was starting",
+                   "Start this command again.");
   }
   if (!resumes_) folder_.clear();
   return folder_;

@@ -25,9 +25,9 @@ constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
     {"m", 60e9},
     {"s", 1e9},
 }};
-constexpr double kMost = 1e18;  // ns: 31 years
+constexpr double kLongest = 1e18;  // ns: 31 years
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_time(const std::string& text) {
   throw ConfigError("train.max_time = \"" + text + "\" is no duration",
                     {.operation = "config",
                      .advice = "Write numbers with the units d, h, m, s, the largest first: "
@@ -38,21 +38,21 @@ constexpr double kMost = 1e18;  // ns: 31 years
 
 std::optional<Duration> parse_time_limit(const std::string& text) {
   if (text.empty()) return std::nullopt;
-  double total = 0, unit_before = kMost;
+  double total = 0, unit_before = kLongest;
   for (std::string_view rest = text; !rest.empty();) {
     double number = 0;
     const auto [end, failure] =
         std::from_chars(rest.data(), rest.data() + rest.size(), number, std::chars_format::fixed);
-    if (failure != std::errc() || !(number >= 0)) refuse(text);
+    if (failure != std::errc() || !(number >= 0)) refuse_time(text);
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
     const auto unit = std::find_if(kUnits.begin(), kUnits.end(),
                                    [&](const auto& one) { return rest.starts_with(one.first); });
-    if (unit == kUnits.end() || unit->second >= unit_before) refuse(text);
+    if (unit == kUnits.end() || unit->second >= unit_before) refuse_time(text);
     rest.remove_prefix(unit->first.size());
     unit_before = unit->second;
     total += number * unit->second;
   }
-  if (!(total >= 1e6) || total > kMost) refuse(text);
+  if (!(total >= 1e6) || total > kLongest) refuse_time(text);
   return nanoseconds(static_cast<std::int64_t>(total));
 }
 

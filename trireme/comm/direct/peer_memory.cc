@@ -12,7 +12,7 @@ namespace comm {
 namespace {
 
 // Between two looks at whether a peer gave up.
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -47,17 +47,17 @@ std::byte* PeerMemory::at(int rank, std::uint32_t index) const {
 bool PeerMemory::read(int rank, std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
   std::byte* const here = at(rank, index);
   if (!here) return read_address(rank, location(rank, index).offset + offset, to);
-  for (std::size_t done = 0; done < to.size(); done += kBlockBytes) {
+  for (std::size_t done = 0; done < to.size(); done += kCopyBytes) {
     if (!look()) return false;
-    std::memcpy(to.data() + done, here + offset + done, std::min(kBlockBytes, to.size() - done));
+    std::memcpy(to.data() + done, here + offset + done, std::min(kCopyBytes, to.size() - done));
   }
   return true;
 }
 
 bool PeerMemory::read_address(int rank, std::uintptr_t address, std::span<std::byte> to) {
-  for (std::size_t done = 0; done < to.size(); done += kBlockBytes) {
+  for (std::size_t done = 0; done < to.size(); done += kCopyBytes) {
     if (!look()) return false;
-    const std::size_t bytes = std::min(kBlockBytes, to.size() - done);
+    const std::size_t bytes = std::min(kCopyBytes, to.size() - done);
     if (engine_.transport().read(rank, address + done, to.subspan(done, bytes))) continue;
     if (!look()) return false;
     engine_.fail(std::make_exception_ptr(

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 400;
 // How long rank 0 may take to say who did not submit a name.
-constexpr Duration kAnswer = std::chrono::seconds(2);
+constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
 Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
 
@@ -290,7 +290,7 @@ TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<boo
                   .name = name,
                   .text = "rank 0 does not say who is missing"});
   });
-  return asked_before ? TimePoint::max() : now + kAnswer;
+  return asked_before ? TimePoint::max() : now + kAnswerWithin;
 }
 
 void Negotiator::Core::close() {

@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr int kFramesPerPoll = 64;  // of one peer, so that nobody starves
+constexpr int kRingFramesPerPoll = 64;  // of one peer, so that nobody starves
 constexpr unsigned kPollsPerSocketCheck = 256;
 
 }  // namespace
@@ -229,7 +229,7 @@ bool ShmCore::poll() {
 bool ShmCore::poll_ring(int peer) {
   RingReader& reader = *at(peer).reader;
   RingReader::Entry entry;
-  for (int taken = 0; taken < kFramesPerPoll; ++taken) {
+  for (int taken = 0; taken < kRingFramesPerPoll; ++taken) {
     if (!reader.peek(entry)) return taken > 0;
     if (!take_frame(peer, reader, entry)) {
       messenger_.lose(peer, "it wrote a frame that breaks the protocol");

@@ -14,7 +14,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kTcpChunk = std::size_t{1} << 20;
 constexpr std::size_t kOutLimit = std::size_t{256} << 10;  // buffered small frames
 constexpr std::size_t kInBuffer = std::size_t{64} << 10;
 constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // of one peer, so that nobody starves
@@ -103,7 +103,7 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
   head.kind = static_cast<std::uint8_t>(FrameKind::Data);
   head.id = piece.id;
   head.tag = piece.offset;
-  head.length = std::min(rest.size(), kChunk);
+  head.length = std::min(rest.size(), kTcpChunk);
   const auto count =
       static_cast<std::size_t>(write_some(&head, sizeof head, rest.first(head.length)));
   if (count == 0) return 0;
@@ -171,7 +171,7 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
       data_id_ = head.id;
       data_offset_ = head.tag;
       data_left_ = head.length;
-      if (head.length <= kChunk) return true;
+      if (head.length <= kTcpChunk) return true;
       ended = "it sent a chunk that is too long";
       return false;
     case FrameKind::Rts:

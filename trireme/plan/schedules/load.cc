@@ -15,15 +15,15 @@ namespace {
 // (parallel/pipeline/link.cc).
 constexpr int kMostMicroBatchesOfFile = 2048;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_file(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "schedule", .advice = advice});
 }
 
 Schedule read(const std::string& path) {
   std::ifstream file(path);
   if (!file)
-    refuse("the schedule " + path + " cannot be read",
-           "Name a file, or a schedule that `trireme show schedule` lists.");
+    refuse_file("the schedule " + path + " cannot be read",
+                "Name a file, or a schedule that `trireme show schedule` lists.");
   std::ostringstream text;
   text << file.rdbuf();
   return parse_schedule(text.str(), path);
@@ -75,17 +75,19 @@ Schedule load_schedule(const std::string& name, int ranks, int chunks, int micro
   Schedule schedule = is_file(name) ? read(name) : generated(name, ranks, chunks, microbatches);
   verify(schedule, name);
   if (const std::string why = is_file(name) ? why_not_trained(schedule) : ""; !why.empty())
-    refuse(name + ": " + why,
-           "Write F, B, I and W alone; memory.recompute, memory.offload and parallel.sync say what "
-           "is in memory when.");
+    refuse_file(
+        name + ": " + why,
+        "Write F, B, I and W alone; memory.recompute, memory.offload and parallel.sync say what "
+        "is in memory when.");
   if (schedule.ranks() != ranks)
-    refuse(name + " is for " + std::to_string(schedule.ranks()) + " ranks, and the pipeline has " +
-               std::to_string(ranks),
-           "Set parallel.pipeline to the schedule's number of ranks.");
+    refuse_file(name + " is for " + std::to_string(schedule.ranks()) +
+                    " ranks, and the pipeline has " + std::to_string(ranks),
+                "Set parallel.pipeline to the schedule's number of ranks.");
   if (microbatches > 0 && schedule.microbatches() != microbatches)
-    refuse(name + " has " + std::to_string(schedule.microbatches()) +
-               " micro-batches, and a step of the pipeline has " + std::to_string(microbatches),
-           "Write the schedule for that many, or change batch.global or batch.micro.");
+    refuse_file(name + " has " + std::to_string(schedule.microbatches()) +
+                    " micro-batches, and a step of the pipeline has " +
+                    std::to_string(microbatches),
+                "Write the schedule for that many, or change batch.global or batch.micro.");
   return schedule;
 }
 

@@ -19,10 +19,10 @@ namespace {
 
 using kernel::Stat;
 
-constexpr std::int64_t kRows = 64, kKeys = 1024;
-static_assert(kKeys % kRows == 0);  // a block of keys begins on the diagonal or left of it
+constexpr std::int64_t kPartialRows = 64, kKeys = 1024;
+static_assert(kKeys % kPartialRows == 0);  // a block of keys begins on the diagonal or left of it
 
-std::size_t unsign(std::int64_t x) { return static_cast<std::size_t>(x); }
+std::size_t unsigned_of(std::int64_t x) { return static_cast<std::size_t>(x); }
 
 // Rows of one head of one sequence.
 template <class T>
@@ -49,8 +49,8 @@ struct Block {
 // Calls step(Block) for each block of scores that holds one that is seen.
 template <class Step>
 void each_block(const Sight& sight, std::int64_t length, Step step) {
-  for (std::int64_t query = sight.first_query; query < length; query += kRows) {
-    const std::int64_t rows = std::min(kRows, length - query);
+  for (std::int64_t query = sight.first_query; query < length; query += kPartialRows) {
+    const std::int64_t rows = std::min(kPartialRows, length - query);
     const std::int64_t end = sight.causal ? std::min(sight.keys, query + rows) : sight.keys;
     for (std::int64_t key = 0; key < end; key += kKeys) {
       const std::int64_t keys = std::min(kKeys, end - key);
@@ -78,20 +78,20 @@ struct HeadForward {
   HeadRows<Stat<T>> sums;
   Stat<T>*maxima, *totals;
   std::int64_t depth;
-  Stat<T>* scores;  // [kRows, kKeys]
-  T* weights;       // [kRows, kKeys]; may be scores
+  Stat<T>* scores;  // [kPartialRows, kKeys]
+  T* weights;       // [kPartialRows, kKeys]; may be scores
 
   void add(const Block& block) const {
-    std::array<Stat<T>, kRows> largest, added;
+    std::array<Stat<T>, kPartialRows> largest, added;
     gemm(block.rows, block.keys, depth, query.operand(block.query),
          key.operand(block.key, Form::Transposed), scores, kKeys);
-    const auto first = unsign(block.last_of_first), rows = unsign(block.rows),
-               keys = unsign(block.keys);
+    const auto first = unsigned_of(block.last_of_first), rows = unsigned_of(block.rows),
+               keys = unsigned_of(block.keys);
     kernel::row_maxima<T>(scores, kKeys, largest.data(), first, rows, keys, scale_of(depth));
     for (std::int64_t i = 0; i < block.rows; ++i) {
       Stat<T>& maximum = maxima[block.query + i];
       const Stat<T> before = maximum;
-      maximum = std::max(before, largest[unsign(i)]);
+      maximum = std::max(before, largest[unsigned_of(i)]);
       if (maximum == before) continue;
       const Stat<T> shrink = std::exp(before - maximum);  // 0 for the first part
       totals[block.query + i] *= shrink;
@@ -100,7 +100,7 @@ struct HeadForward {
     }
     kernel::shifted_exponents<T>(scores, kKeys, weights, kKeys, maxima + block.query, added.data(),
                                  first, rows, keys, scale_of(depth));
-    for (std::int64_t i = 0; i < block.rows; ++i) totals[block.query + i] += added[unsign(i)];
+    for (std::int64_t i = 0; i < block.rows; ++i) totals[block.query + i] += added[unsigned_of(i)];
     gemm(block.rows, depth, block.keys, Operand<T>{weights, kKeys}, value.operand(block.key),
          sums.row(block.query), sums.stride, true);
   }
@@ -113,16 +113,16 @@ struct HeadBackward {
   HeadRows<Stat<T>> dquery, dkey, dvalue;
   const Stat<T>*logsumexp, *dots;
   std::int64_t depth;
-  Stat<T>* scores;       // [kRows, kKeys], scores and then the weights' gradients
-  T *weights, *dscores;  // [kRows, kKeys]
+  Stat<T>* scores;       // [kPartialRows, kKeys], scores and then the weights' gradients
+  T *weights, *dscores;  // [kPartialRows, kKeys]
 
   void add(const Block& block) const {
-    const auto rows = unsign(block.rows), keys = unsign(block.keys);
+    const auto rows = unsigned_of(block.rows), keys = unsigned_of(block.keys);
     const double scale = scale_of(depth);
     gemm(block.rows, block.keys, depth, query.operand(block.query),
          key.operand(block.key, Form::Transposed), scores, kKeys);
     kernel::shifted_exponents<T>(scores, kKeys, weights, kKeys, logsumexp + block.query, nullptr,
-                                 unsign(block.last_of_first), rows, keys, scale);
+                                 unsigned_of(block.last_of_first), rows, keys, scale);
     gemm(block.keys, depth, block.rows, Operand<T>{weights, kKeys, Form::Transposed},
          gradient.operand(block.query), dvalue.row(block.key), dvalue.stride, true);
     gemm(block.rows, block.keys, depth, gradient.operand(block.query),
@@ -153,9 +153,10 @@ void PartialAttention::add(const Columns& key, const Columns& value, const Sight
   check_part(query_, key, value, sight);
   const std::int64_t batch = sums_.size(0), length = sums_.size(1), depth = width_ / heads_;
   for_type(query_.rows.scalar_type(), [&]<class T>() {
-    const at::Tensor scores = empty({kRows, kKeys}, sums_.scalar_type());
-    const at::Tensor weights =
-        std::is_same_v<T, Stat<T>> ? scores : empty({kRows, kKeys}, query_.rows.scalar_type());
+    const at::Tensor scores = empty({kPartialRows, kKeys}, sums_.scalar_type());
+    const at::Tensor weights = std::is_same_v<T, Stat<T>>
+                                   ? scores
+                                   : empty({kPartialRows, kKeys}, query_.rows.scalar_type());
     for (std::int64_t index = 0; index < batch * heads_; ++index) {
       const std::int64_t b = index / heads_, h = index % heads_;
       const HeadForward<T> head{.query = head_rows<T>(query_, b, h, depth),
@@ -203,8 +204,8 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
   const std::int64_t batch = gradient_.size(0), length = gradient_.size(1),
                      depth = gradient_.size(2) / heads_;
   for_type(gradient_.scalar_type(), [&]<class T>() {
-    const at::Tensor scores = empty({kRows, kKeys}, logsumexp_.scalar_type()),
-                     weights = empty({2, kRows, kKeys}, gradient_.scalar_type());
+    const at::Tensor scores = empty({kPartialRows, kKeys}, logsumexp_.scalar_type()),
+                     weights = empty({2, kPartialRows, kKeys}, gradient_.scalar_type());
     for (std::int64_t index = 0; index < batch * heads_; ++index) {
       const std::int64_t b = index / heads_, h = index % heads_;
       const HeadBackward<T> head{.query = head_rows<T>(query_, b, h, depth),
@@ -219,7 +220,7 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
                                  .depth = depth,
                                  .scores = data_of<Stat<T>>(scores),
                                  .weights = data_of<T>(weights),
-                                 .dscores = data_of<T>(weights) + kRows * kKeys};
+                                 .dscores = data_of<T>(weights) + kPartialRows * kKeys};
       each_block(sight, length, [&](const Block& block) { head.add(block); });
     }
   });
