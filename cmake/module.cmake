@@ -5,6 +5,16 @@
 # trireme_test(file [RANKS n] [TIMEOUT s] [LABELS …] [DEPS modules…] [LIBRARIES …])
 #   One program and one ctest entry, named after the file's path without `trireme/`.
 
+# trireme_not_tested(text…)
+#   Says at configure time, and `make test` at its end, what cannot be tested here and why.
+
+function(trireme_not_tested)
+  string(CONCAT text ${ARGN})
+  message(STATUS "${text}")
+  file(APPEND ${PROJECT_BINARY_DIR}/not-tested.txt "${text}\n")
+endfunction()
+file(WRITE ${PROJECT_BINARY_DIR}/not-tested.txt "")
+
 set(TRIREME_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
 
 if(TRIREME_SANITIZE)

@@ -18,6 +18,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
+TEST_MODULES = ("numpy", "safetensors", "tensorboard")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # What the CUDA build of the wheel brings, where the index does not tell sizes.
 CUDA_SIZE_GUESS = "about 3 GB to download, 7 GB on disk"
@@ -33,15 +34,14 @@ def say(text):
 
 # --- Debian packages ------------------------------------------------------------------------------
 
-def wanted_packages(text, soak=False):
-    """The first word of each line that is not a comment; what follows [soak] only with `soak`."""
-    wanted = []
+def wanted_packages(text, sections=()):
+    """The first word of each line that is not a comment; what follows [NAME] where it is asked for."""
+    wanted, wants = [], True
     for line in text.splitlines():
         words = line.split("#")[0].split()
-        if words == ["[soak]"]:
-            if not soak:
-                break
-        elif words:
+        if words and words[0].startswith("["):
+            wants = words[0].strip("[]") in sections
+        elif words and wants:
             wanted.append(words[0])
     return wanted
 
@@ -86,8 +86,8 @@ def query_dpkg(wanted):
                           check=False).stdout
 
 
-def install_packages(soak=False):
-    wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text(), soak)
+def install_packages(sections=()):
+    wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text(), sections)
     if not shutil.which("dpkg-query"):
         say("This is no Debian: these parts (or their like) must be installed by you: "
             + " ".join(wanted))
@@ -279,18 +279,38 @@ def find_torch(environment, allow_cuda):
     return venv.torch() or install_torch(venv, allow_cuda)
 
 
+def install_test_modules():
+    """What tests/compat reads our files with. Only into our own environment; else it says so."""
+    venv = Venv(ROOT / ".venv")
+    if venv.torch() is None:
+        say(f"LibTorch is not that of .venv: tests/compat needs a Python with {', '.join(TEST_MODULES)} "
+            "(TRIREME_PYTHON, TRIREME_TENSORBOARD_PYTHON).")
+        return
+    if subprocess.run([str(venv.python), "-c", "import " + ", ".join(TEST_MODULES)],
+                      stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        return
+    say(f"Installing what tests read our files with: {', '.join(TEST_MODULES)}.")
+    if venv.pip("install", "--quiet", *TEST_MODULES) != 0:
+        say("pip could not install them (its own words are above): the tests that need them are left out.")
+    # A build folder that was configured without them looks again.
+    (ROOT / "build" / "trireme-configured.json").unlink(missing_ok=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", choices=["cpu", "cuda"], default="cpu",
                         help="cuda: take the wheel with CUDA where there is no other")
     parser.add_argument("--packages-only", action="store_true", help="no LibTorch")
-    parser.add_argument("--soak", action="store_true", help="also the packages of make soak")
+    parser.add_argument("--tests", action="store_true", help="also what `make test` needs")
+    parser.add_argument("--soak", action="store_true", help="also what `make soak` needs")
     arguments = parser.parse_args()
     try:
-        install_packages(arguments.soak)
+        install_packages(["test"] * (arguments.tests or arguments.soak) + ["soak"] * arguments.soak)
         if not arguments.packages_only:
             print(find_torch(os.environ, arguments.torch == "cuda"))
+            if arguments.tests:
+                install_test_modules()
     except SetupError as error:
         say(f"set-up: {error}")
         sys.exit(2)

@@ -42,7 +42,8 @@ class Interrupted : public ::testing::Test {
   void kill_rank_1(Command::Running& running, const std::string& run = "run");
 
   Folder folder_;
-  const std::string long_ = tiny_config(folder_, "steps = 100000\nvalidate_every = 0\n");
+  const std::string long_ =
+      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
 };
 
 pid_t Interrupted::rank_of(const Command::Running& running, int rank) {
@@ -58,7 +59,7 @@ void Interrupted::send(const Command::Running& running, int rank, int signal) {
 
 std::string Interrupted::expect_stopped_and_resumed(int code, const Stop& stop, int ranks,
                                                     const std::vector<std::string>& more) {
-  fs::remove_all(folder_.file("run"));
+  for (const char* name : {"run", "whole"}) fs::remove_all(folder_.file(name));
   const std::string count = std::to_string(ranks);
   std::vector<std::string> train = {"train", long_, "--ranks", count, "--out", "run"};
   train.insert(train.end(), more.begin(), more.end());
@@ -79,12 +80,13 @@ std::string Interrupted::expect_stopped_and_resumed(int code, const Stop& stop, 
   }
   const long done = std::atol(digits.c_str());
   const std::string end = "train.steps=" + std::to_string(done + 7);
-  // The schedule depends on the number of steps, so the uninterrupted run has that of the first
-  // part; its own checkpoint at `end` is what the resumed one must equal.
   const CommandResult resumed = trireme(
       {"train", "--resume", "run", "--ranks", count, "--set", end, "--set", "train.max_time="});
   EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+  const CommandResult whole = trireme({"train", long_, "--out", "whole", "--set", end});
+  EXPECT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_EQ(hash("run"), hash("whole"));
   return stopped.out;
 }
 

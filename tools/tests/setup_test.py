@@ -25,10 +25,11 @@ class Packages(unittest.TestCase):
     def test_the_list_is_the_first_words(self):
         self.assertEqual(setup.wanted_packages("# list\ng++   compiler\n\ncmake # why\n"), ["g++", "cmake"])
 
-    def test_what_soak_alone_needs_is_not_installed_for_others(self):
-        text = "g++ compiler\n[soak]\nclang fuzzers\n"
+    def test_what_tests_and_soak_alone_need_is_not_installed_for_others(self):
+        text = "g++ compiler\n[test]\nzsh completion\n[soak]\nclang fuzzers\n"
         self.assertEqual(setup.wanted_packages(text), ["g++"])
-        self.assertEqual(setup.wanted_packages(text, soak=True), ["g++", "clang"])
+        self.assertEqual(setup.wanted_packages(text, ["test"]), ["g++", "zsh"])
+        self.assertEqual(setup.wanted_packages(text, ["test", "soak"]), ["g++", "zsh", "clang"])
 
     def test_the_list_in_the_tree_names_what_the_build_calls(self):
         wanted = setup.wanted_packages((setup.ROOT / "tools" / "debian-packages.txt").read_text())
