@@ -59,6 +59,13 @@ constexpr std::string_view kScript =
 }
 )";
 
+// With a blank before and behind each, so that the script finds whole words.
+std::string padded(const std::vector<std::string>& words) {
+  std::string out = " ";
+  for (const std::string& word : words) out += word + " ";
+  return out;
+}
+
 // What may stand in a command.
 void add_places(const DescribedCommand& command, const std::string& path, std::string& out) {
   std::vector<std::string> commands, options, valued;
@@ -69,15 +76,15 @@ void add_places(const DescribedCommand& command, const std::string& path, std::s
       if (!option.value.empty()) valued.push_back(name);
     }
   }
-  out += "    '" + path + "')\n      commands='" + spaced(commands) + "'\n      options='" +
-         spaced(options) + "'\n      valued='" + spaced(valued) + "' ;;\n";
+  out += "    '" + path + "')\n      commands='" + padded(commands) + "'\n      options='" +
+         padded(options) + "'\n      valued='" + padded(valued) + "' ;;\n";
   for (const DescribedCommand& below : command.commands)
     add_places(below, path + " " + below.name, out);
 }
 
 void add_value(const DescribedOption& option, const std::string& pattern, std::string& out) {
   if (!option.words.empty()) {
-    out += "    " + pattern + ") words='" + spaced(option.words) + "' ;;\n";
+    out += "    " + pattern + ") words='" + padded(option.words) + "' ;;\n";
   } else if (option.files) {
     out += "    " + pattern + ") files=yes ;;\n";
   }

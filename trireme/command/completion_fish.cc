@@ -14,6 +14,12 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
+std::string spaced(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
 // Options and words of a command, where `condition` says that the line is in it; then of those
 // below.
 void add_lines(const DescribedCommand& command, const std::string& program,

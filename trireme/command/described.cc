@@ -50,12 +50,6 @@ std::string shell_identifier(const std::string& name) {
   return out;
 }
 
-std::string spaced(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
-  return out;
-}
-
 }  // namespace command
 }  // namespace v0
 }  // namespace trireme

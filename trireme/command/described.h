@@ -36,8 +36,6 @@ DescribedCommand describe_commands(const CLI::App& app, const Invocation& invoca
 
 /// A name that functions of shells may have: "_my_trainer" of "my-trainer".
 std::string shell_identifier(const std::string& name);
-/// Words with a blank between them.
-std::string spaced(const std::vector<std::string>& words);
 /// What a shell sources to complete this program's command line.
 std::string bash_completion(const DescribedCommand& program);
 std::string zsh_completion(const DescribedCommand& program);
