@@ -134,7 +134,7 @@ TEST(ModelSize, NamesWhatCannotBe) {
   v0::models::Blocks blocks;
   blocks.add("a", {"images"}, same);
   EXPECT_THAT(refused(blocks, sum),
-              AllOf(HasSubstr("block \"a\" reads \"images\""), HasSubstr("tokens, targets")));
+              AllOf(HasSubstr("block \"a\" reads \"images\""), HasSubstr("targets, tokens")));
   blocks = {};
   blocks.add("a", {"tokens"}, [] { return torch::nn::Linear(3, 3); });
   EXPECT_THAT(refused(blocks, sum), HasSubstr("block \"a\" cannot take [2, 8]: "));
