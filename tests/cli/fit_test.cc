@@ -145,9 +145,10 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
     return Json::parse(plan.out).at("predicted_memory_bytes").get<std::int64_t>();
   };
   const std::int64_t full = bytes("full"), other = bytes("every-2");
-  ASSERT_GT(other, full + 20'000'000);
+  ASSERT_GT(other, full + 70'000'000);
   ASSERT_GT(bytes("none"), other);
-  const std::string limit = megabytes((full + other) / 2);
+  // Full recomputation takes up to 45 MB more than predicted, as huge pages fall.
+  const std::string limit = megabytes(other - 8'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
   const CommandResult fitted =
       with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
