@@ -179,7 +179,7 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
       {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is no whole number. "},
-      {{"launch", "--"}, "PROGRAM is required"},
+      {{"launch", "-n", "2", "--"}, "PROGRAM is required"},
       {{"launch", "-n", "0", "--", "true"}, "0 is out of range: it must be from 1 to 65,536"},
       {{"verify", "all-reduce", "--seeds", "-1"},
        "-1 is out of range: it must be from 0 to 1,000,000"}};
