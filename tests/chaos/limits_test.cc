@@ -145,7 +145,7 @@ Held held() {
   }
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) ++now.mappings;
-  now.resident = observe::resident_bytes();
+  now.resident = observe::memory_bytes();
   return now;
 }
 

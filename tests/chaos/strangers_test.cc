@@ -115,7 +115,7 @@ class Strangers {
 TRIREME_PROCESS(joins) {
   Job job(argc, argv);
   const net::ConnectOptions connect{.rank = job.rank(), .size = job.size(), .secret = "strangers"};
-  const std::int64_t before = observe::resident_bytes();
+  const std::int64_t before = observe::memory_bytes();
   TimePoint start{};
   const auto exchange = [&](const std::string& mine) {
     auto all = test::exchange_over(job.world())(mine);
@@ -130,7 +130,7 @@ TRIREME_PROCESS(joins) {
   };
   comm::Communicator group(net::connect_tcp(job.waiter(), connect, exchange), {});
   if (steady_now() - start > seconds(10)) return 3;  // as long as one silent stranger may stay
-  if (observe::resident_bytes() - before > 64 << 20) return 1;
+  if (observe::memory_bytes() - before > 64 << 20) return 1;
   std::vector<float> x(1000, 1.0f);
   for (int i = 0; i < 100; ++i) all_reduce(group, x, Mean);
   return x[0] == 1.0f ? 0 : 1;
@@ -180,7 +180,7 @@ TRIREME_PROCESS(crowded) {
   setrlimit(RLIMIT_NOFILE, &few);
   const std::string secret(32, 's');
   launch::Coordinator coordinator({.size = 1, .secret = secret});
-  const std::int64_t before = observe::resident_bytes();
+  const std::int64_t before = observe::memory_bytes();
   std::printf("%s\n", coordinator.endpoint().c_str());
   while (!std::filesystem::exists(argv[1])) Event().wait(milliseconds(5));
   launch::CoordinatorClient client(
@@ -194,7 +194,7 @@ TRIREME_PROCESS(crowded) {
   for (const net::Descriptor& one : own) {
     if (!one) return 4;
   }
-  return observe::resident_bytes() - before > 64 << 20 ? 3 : 0;
+  return observe::memory_bytes() - before > 64 << 20 ? 3 : 0;
 }
 
 // Silent ones, and such as say what a rank said to gRPC: 1 MB each.

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 class Fit : public ::testing::Test {
  protected:
-  // Sixteen layers of 256: 50 MB of weights, so that what is sharded shows beside two whole blocks.
+  // 16 layers of width 256 have 50 MB of weights: much beside the two blocks that zero3 gathers.
   Fit()
       : config_(folder_.write(
             "wide.toml",
@@ -40,12 +40,6 @@ class Fit : public ::testing::Test {
   }
   CommandResult trireme(std::vector<std::string> arguments) const {
     return trireme_command(std::move(arguments)).in(folder_.path()).run(150);
-  }
-  std::int64_t predicted(const std::string& sync) const {
-    const CommandResult plan =
-        trireme({"plan", config_, "--ranks", "2", "--json", "--set", "parallel.sync=" + sync});
-    EXPECT_EQ(plan.code, 0) << plan.err;
-    return Json::parse(plan.out).at("predicted_memory_bytes");
   }
   std::string hash(const std::string& run) const { return trireme({"inspect", run, "--hash"}).out; }
   static std::vector<Json> events(const std::string& out, const std::string& kind) {
@@ -95,22 +89,33 @@ TEST_F(Fit, GivesItsTrialsTheEnvironment) {
 }
 
 TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
+  // 32 layers, so that zero3 takes some 45 MB less than zero2.
+  const auto with = [&](std::vector<std::string> first, std::vector<std::string> more) {
+    for (const char* word :
+         {"--ranks", "2", "--set", "model.layers=32", "--set", "memory.recompute=none"})
+      first.push_back(word);
+    first.insert(first.end(), more.begin(), more.end());
+    return trireme(first);
+  };
+  const auto predicted = [&](const std::string& sync) -> std::int64_t {
+    const CommandResult plan =
+        with({"plan", config_, "--json"}, {"--set", "parallel.sync=" + sync});
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    return Json::parse(plan.out).at("predicted_memory_bytes");
+  };
   const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
-  ASSERT_GT(other, sharded + 5'000'000);
-  // In the middle of what is measured: zero3 takes some 10 MB more than predicted, and zero2, which
-  // is tried with recomputation, as much more.
-  const std::string limit = megabytes(other - 3'000'000);
-  const CommandResult plain = trireme({"train", config_, "--ranks", "2", "--out", "plain"});
+  ASSERT_GT(other, sharded + 40'000'000);
+  const std::string limit = megabytes(other - 2'000'000);
+  const CommandResult plain = with({"train", config_, "--out", "plain"}, {});
   ASSERT_EQ(plain.code, 0) << plain.err;
 
-  const CommandResult refused =
-      trireme({"train", config_, "--ranks", "2", "--set", limit, "--out", "none"});
+  const CommandResult refused = with({"train", config_, "--out", "none"}, {"--set", limit});
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("memory.limit is"), HasSubstr("--fit")));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("none")));
 
-  const CommandResult fitted = trireme(
-      {"train", config_, "--ranks", "2", "--set", limit, "--out", "fitted", "--fit", "--json"});
+  const CommandResult fitted =
+      with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
   ASSERT_EQ(fitted.code, 0) << fitted.out << fitted.err;
   std::string chosen;
   for (const Json& one : events(fitted.out, "fit")) {
@@ -147,8 +152,8 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t full = bytes("full"), other = bytes("every-2");
   ASSERT_GT(other, full + 70'000'000);
   ASSERT_GT(bytes("none"), other);
-  // Full recomputation takes up to 45 MB more than predicted, as huge pages fall.
-  const std::string limit = megabytes(other - 8'000'000);
+  // What is predicted decides here; full recomputation may take a tenth more than predicted.
+  const std::string limit = megabytes(other - 20'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
   const CommandResult fitted =
       with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
@@ -217,6 +222,7 @@ TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
   const std::vector<std::string> wide = {"--set",   "batch.global=64",
                                          "--set",   "batch.micro=32",
                                          "--set",   "model.block=64",
+                                         "--set",   "model.layers=4",
                                          "--set",   "memory.recompute=none",
                                          "--ranks", "1"};
   const auto with = [&](std::vector<std::string> first, std::vector<std::string> more) {

@@ -84,16 +84,18 @@ TEST(Memory, OfZero3InAPipelineIsThePlans) {
   }
 }
 
-// 12 bytes a parameter of weights and moments are 50 MB; a quarter of all state with the open sums
-// is 25 MB.
+// Every rank's whole state is 12 bytes a parameter, 101 MB, beside gradients; a quarter of all state
+// with the open sums is 50 MB.
+constexpr numerics::MemoryShape kDeep{kShape.width, 32};
+
 TRIREME_PROCESS(limited) {
   Job job(argc, argv);
   numerics::train_stack(job, "zero3", {kShape.width, 2}).reset();
   malloc_trim(0);
   const auto data = static_cast<rlim_t>(numerics::kilobytes("/proc/self/status", "VmData:"));
-  const rlimit limit{data + 46'000'000, RLIM_INFINITY};
+  const rlimit limit{data + 85'000'000, RLIM_INFINITY};
   if (setrlimit(RLIMIT_DATA, &limit) != 0) return 3;
-  const auto strategy = numerics::train_stack(job, argv[1], kShape);
+  const auto strategy = numerics::train_stack(job, argv[1], kDeep);
   std::printf("trained %lld parameters\n", static_cast<long long>(strategy->num_parameters()));
   job.world().barrier().wait();
   return 0;

@@ -184,9 +184,9 @@ std::vector<plan::FitCandidate> considered(const config::Config& config,
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
-  // Before anything is computed here.
+  train::program_bytes(corpus);  // before measured_rate computes products
   const train::MemoryLeft memory =
-      train::memory_for_a_rank(settings, options.ranks, train::shared_bytes(corpus));
+      train::memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
   const train::FitPlace place{
       .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings, corpus)};
   std::optional<Trials> trials;
@@ -218,7 +218,7 @@ bool show_what_fits(const config::Config& config, const FitOptions& options) {
   if (parallel::is_local(settings.strategy.sync)) return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const train::MemoryLeft memory =
-      train::memory_for_a_rank(settings, options.ranks, train::shared_bytes(corpus));
+      train::memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
   const train::FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
   const std::vector<plan::FitCandidate> candidates =
       considered(config, settings, corpus, options, place, nullptr);

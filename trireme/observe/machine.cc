@@ -62,8 +62,12 @@ Cores usable_cores() {
 
 std::int64_t memory_total() { return kilobytes("/proc/meminfo", "MemTotal:"); }
 std::int64_t memory_available() { return kilobytes("/proc/meminfo", "MemAvailable:"); }
-std::int64_t resident_bytes() { return kilobytes("/proc/self/status", "VmRSS:"); }
-std::int64_t peak_resident_bytes() { return kilobytes("/proc/self/status", "VmHWM:"); }
+std::int64_t memory_bytes() {
+  return kilobytes("/proc/self/status", "RssAnon:") + kilobytes("/proc/self/status", "RssShmem:");
+}
+std::int64_t peak_memory_bytes() {
+  return kilobytes("/proc/self/status", "VmHWM:") - kilobytes("/proc/self/status", "RssFile:");
+}
 
 std::int64_t memory_limit() { return std::min(Cgroup().memory_limit(), memory_total()); }
 std::int64_t memory_left() { return std::min(Cgroup().memory_left(), memory_total()); }

@@ -28,9 +28,11 @@ std::int64_t memory_available();
 std::int64_t memory_limit();
 /// The smaller of memory_total() and what the cgroup's limits still leave.
 std::int64_t memory_left();
-/// Resident now, and the highest since the start.
-std::int64_t resident_bytes();
-std::int64_t peak_resident_bytes();
+/// Memory of this process now, and the highest since its start: all resident pages but those of
+/// files (program, libraries), which processes share, which the kernel can drop, and whose number
+/// depends on what the page cache holds. The highest is exact where no file was read in since then.
+std::int64_t memory_bytes();
+std::int64_t peak_memory_bytes();
 
 std::string processor_name();
 std::string host_name();

@@ -140,8 +140,8 @@ TEST(Cores, TheTightestLimitDecidesAndIsNamed) {
 TEST(Machine, KnowsItself) {
   EXPECT_GE(observe::usable_cores().usable, 1);
   EXPECT_GT(observe::memory_total(), 0);
-  EXPECT_GT(observe::resident_bytes(), 0);
-  EXPECT_GE(observe::peak_resident_bytes(), observe::resident_bytes() / 2);
+  EXPECT_GT(observe::memory_bytes(), 0);
+  EXPECT_GE(observe::peak_memory_bytes(), observe::memory_bytes() / 2);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ int ceil_log2(std::int64_t value) {
 }
 
 // Measured (docs/design/007-predicted-memory.md).
-constexpr std::int64_t kKernels = 20'000'000;     // oneDNN, MKL: code, generated code, workspaces
+constexpr std::int64_t kKernels = 10'000'000;     // oneDNN, MKL: generated code, workspaces
 constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
 
 // Direct all-reduce reads and writes this rank's part of every peer's arena where it lies.
@@ -129,7 +129,7 @@ Memory memory_of(const TrainingPlan& plan) {
   if (plan.lanes > 1) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
-  memory.group = group_bytes(job, shards(job) ? 0 : memory.gradients);
+  memory.group = group_bytes(job, shards_gradients(job) ? 0 : memory.gradients);
   memory.text = job.text;
   return memory;
 }

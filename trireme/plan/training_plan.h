@@ -135,10 +135,10 @@ struct TrainingPlan {
   double step_seconds() const noexcept {
     return compute_seconds > 0 ? compute_seconds + communication.seconds + layers.seconds : 0;
   }
-  /// What ranks of one host have once: program and text; simulated ranks, which are threads, all
-  /// but what they compute with.
+  /// What ranks of one host have once: the text; simulated ranks, which are threads, all but what
+  /// they compute with.
   std::int64_t shared() const noexcept {
-    return job.simulated ? memory.runtime() : memory.program + memory.text;
+    return job.simulated ? memory.runtime() : memory.text;
   }
   /// Of the ranks of this host together.
   std::int64_t host_total() const noexcept;

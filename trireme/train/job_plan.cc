@@ -139,19 +139,15 @@ void set_recompute(plan::Job& job, const Settings& settings, const ModelFigures&
   job.recompute_table = chosen.table;
 }
 
+}  // namespace
+
 std::int64_t text_bytes(const input::Corpus& corpus) {
   return static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
 }
 
-}  // namespace
-
 std::int64_t program_bytes(const input::Corpus& corpus) {
-  static const std::int64_t bytes = observe::resident_bytes() - text_bytes(corpus);
+  static const std::int64_t bytes = observe::memory_bytes() - text_bytes(corpus);
   return bytes;
-}
-
-std::int64_t shared_bytes(const input::Corpus& corpus) {
-  return program_bytes(corpus) + text_bytes(corpus);
 }
 
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,

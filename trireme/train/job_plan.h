@@ -19,11 +19,11 @@ namespace train {
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
                                  const std::string& name, int ranks, double flop_rate = 0);
 
-/// What this program takes before it computes anything: LibTorch, which every rank loads as this
-/// process has, and no data. Of the first call: later ones may come after products were run here.
+/// Bytes that this program, LibTorch included, takes before it computes anything: every rank takes
+/// as much. The first call measures them, so it comes before any product is computed here.
 std::int64_t program_bytes(const input::Corpus& corpus);
-/// That and the text: what ranks of one host have once.
-std::int64_t shared_bytes(const input::Corpus& corpus);
+/// Bytes of the text, which the ranks of a host have once.
+std::int64_t text_bytes(const input::Corpus& corpus);
 
 /// The "plan" event: the predicted figures.
 observe::Event plan_event(const plan::TrainingPlan& plan);

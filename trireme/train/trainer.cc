@@ -122,7 +122,7 @@ class Trainer {
   int run_trial() {
     Report silent(folder_, {.silent = true});
     for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
-    const auto bytes = static_cast<long>(largest(observe::peak_resident_bytes()));
+    const auto bytes = static_cast<long>(largest(observe::peak_memory_bytes()));
     if (job_.rank() != 0) return 0;
     observe::EventWriter events;
     events.open(folder_.events());
@@ -316,7 +316,7 @@ class Trainer {
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
-    outcome_.measured_bytes = static_cast<double>(largest(observe::peak_resident_bytes()));
+    outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
     strategy_.use_average(true);  // on all ranks
     // Where ranks hold parts of the weights, all of them write the same text.
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
