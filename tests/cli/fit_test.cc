@@ -1,4 +1,4 @@
-// train --fit: the layout is what the memory allows, and the bits are those of the configuration.
+// train --fit: chooses a layout that fits into memory and keeps the bits of the configuration.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 class Fit : public ::testing::Test {
  protected:
-  // Sixteen layers of 256: 50 MB of weights, so that what is sharded shows beside two whole blocks.
+  // Sixteen layers of 256: 50 MB of weights, so that sharding shows beside two whole blocks.
   Fit()
       : config_(folder_.write(
             "wide.toml",
@@ -97,8 +97,8 @@ TEST_F(Fit, GivesItsTrialsTheEnvironment) {
 TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
   ASSERT_GT(other, sharded + 5'000'000);
-  // In the middle of what is measured: zero3 takes some 10 MB more than predicted, and zero2, which
-  // is tried with recomputation, as much more.
+  // In the middle of the measured values: zero3 takes some 10 MB more than predicted, and so does
+  // zero2, which is tried with recomputation.
   const std::string limit = megabytes(other - 3'000'000);
   const CommandResult plain = trireme({"train", config_, "--ranks", "2", "--out", "plain"});
   ASSERT_EQ(plain.code, 0) << plain.err;
@@ -130,7 +130,7 @@ TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
   EXPECT_EQ(hash("fitted"), hash("plain"));
 }
 
-// One rank has no other layout: only recomputation makes room.
+// One rank has no other layout: only recomputation saves memory.
 TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::vector<std::string> wide = {"--set", "batch.micro=8", "--set",   "model.block=64",
                                          "--set", "train.lanes=1", "--ranks", "1"};
@@ -147,7 +147,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t full = bytes("full"), other = bytes("every-2");
   ASSERT_GT(other, full + 70'000'000);
   ASSERT_GT(bytes("none"), other);
-  // Full recomputation takes up to 45 MB more than predicted, as huge pages fall.
+  // Full recomputation takes up to 45 MB more than predicted, depending on huge pages.
   const std::string limit = megabytes(other - 8'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
   const CommandResult fitted =
@@ -212,7 +212,7 @@ TEST_F(Fit, RefusesALimitThatNothingFits) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
 }
 
-// Only of a new job: it decides bits.
+// For a new job only, because the micro-batch size decides bits.
 TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
   const std::vector<std::string> wide = {"--set",   "batch.global=64",
                                          "--set",   "batch.micro=32",

@@ -1,5 +1,5 @@
-// From a checked configuration and a corpus to a plan::TrainingPlan: what `trireme plan` prints and
-// `trireme train` prints before the first step. Starts nothing.
+// Makes the plan::TrainingPlan of a checked configuration and a corpus. `trireme plan` prints it,
+// and `trireme train` prints it before the first step. Starts nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// `flop_rate`: of this machine's products (tensor::linear_rate), where somebody has measured it;
-/// the plan then predicts the time of a step.
+/// `flop_rate`: operations a second of this machine's matrix products (tensor::linear_rate); with
+/// it, the plan predicts the time of a step. 0 = not measured.
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
                                  const std::string& name, int ranks, double flop_rate = 0);
 
-/// What this program takes before it computes anything: LibTorch, which every rank loads as this
-/// process has, and no data. Of the first call: later ones may come after products were run here.
+/// Memory of this program without data, before it computes: mostly LibTorch, which every rank loads
+/// too. Measured in the first call, so call it before this process computes.
 std::int64_t program_bytes(const input::Corpus& corpus);
-/// That and the text: what ranks of one host have once.
+/// Bytes that ranks of one host share: program_bytes() and the text.
 std::int64_t shared_bytes(const input::Corpus& corpus);
 
 /// The "plan" event: the predicted figures.
