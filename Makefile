@@ -1,5 +1,6 @@
-# The newcomer's door. Every target only calls the parts: tools/ sets up and builds, build/bin/trireme
-# trains, ctest tests. Values to set:  make train CONFIG=… RANKS=… ARGS="--set train.steps=20"
+# Start here. Every target only calls the parts: tools/ sets up and builds, build/bin/trireme
+# trains, ctest tests.
+# Values to set:  make train CONFIG=... RANKS=... ARGS="--set train.steps=20"
 CONFIG ?= configs/gpt-nano.toml
 RANKS  ?= 2
 TORCH  ?= cpu
@@ -29,7 +30,7 @@ train: build
 build:
 	@python3 tools/build.py --torch $(TORCH) trireme
 
-# Only this library knows an MPI: it alone is compiled for another one.
+# Only this library uses MPI: it alone is compiled for another one.
 mpi:
 	@mkdir -p build/lib
 	$(MPICC) -std=gnu11 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden \

@@ -18,10 +18,10 @@ import tempfile
 import turns
 
 PRECISIONS = ("fp32", "bf16")
-# peer -> what runs against it, and its name in the table
+# peer -> the program to compare with, and its name in the table
 PEERS = {"ddp": ("plain", "DDP"), "compiled": ("plain", "DDP under torch.compile"),
          "zero1": ("zero1", "ZeroRedundancyOptimizer"), "fsdp2": ("zero3", "FSDP2")}
-# shape -> model, and what is set over bench/MODEL.toml. "gpt2" is GPT-2's smallest size, "base" the same over bytes.
+# shape -> model, and settings over bench/MODEL.toml. "gpt2" is GPT-2's smallest size.
 SHAPES = {
     "small": ("gpt", {"layers": 6, "heads": 6, "width": 384, "block": 256, "global-batch": 8}),
     "base": ("gpt", {"layers": 12, "heads": 12, "width": 768, "block": 128, "global-batch": 4}),

@@ -1,9 +1,9 @@
 # CUDA and NCCL, both optional and neither linked: Trireme opens the driver's libcuda.so.1 and
-# libnccl.so.2 at run time (comm/nccl/gpu_library.h). What a build may bring is
-#   the fold kernels    where nvcc is found (CUDACXX, CUDA_HOME, PATH, /usr/local/cuda)
-#   a check of our declarations against cuda.h and nccl.h    where both are found (NCCL_ROOT: a folder
+# libnccl.so.2 at run time (comm/nccl/gpu_library.h). A build may add
+#   the fold kernels    if nvcc is found (CUDACXX, CUDA_HOME, PATH, /usr/local/cuda)
+#   a check of our declarations against cuda.h and nccl.h    if both are found (NCCL_ROOT: a folder
 #                       with include/nccl.h, such as nvidia/nccl of the wheel nvidia-nccl-cu13)
-# TRIREME_CUDA=AUTO|ON|OFF: AUTO takes what is there; ON stops where there is no nvcc.
+# TRIREME_CUDA=AUTO|ON|OFF: AUTO takes what it finds; ON stops if nvcc is missing.
 set(TRIREME_CUDA AUTO CACHE STRING "CUDA kernels: AUTO, ON or OFF")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TRIREME_CUDA_ARCHITECTURES "80;90" CACHE STRING
@@ -44,7 +44,7 @@ elseif(TRIREME_CUDA)
   message(STATUS "NCCL: no nccl.h (NCCL_ROOT); libnccl.so.2 is opened at run time all the same.")
 endif()
 
-# trireme_cuda_image(result source): a fat binary of the kernels in `source`, made when it is needed.
+# trireme_cuda_image(result source): a fat binary of the kernels in `source`, built on demand.
 function(trireme_cuda_image result source)
   cmake_path(GET source STEM name)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)

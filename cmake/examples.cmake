@@ -1,6 +1,6 @@
 # The examples as a user builds them: installs Trireme to build/stage and builds the installed examples
-# there. The console blocks of an example's README.md are run and compared by tools/check_console.py;
-# its tests.cmake, where there is one, registers more.
+# there. tools/check_console.py runs the console blocks of an example's README.md and compares their
+# output; an example's tests.cmake, if there is one, registers more tests.
 set(examples ${PROJECT_SOURCE_DIR}/examples)
 
 # The folders, in two lists: a project that asks for COMPONENTS comm is built without LibTorch.

@@ -1,8 +1,8 @@
-# What makes building faster and changes nothing else.
+# Options that only make building faster.
 #
-# ccache, where it is installed: a second clean build, or a second build folder beside the first,
-# compiles nothing anew. Precompiled headers need the sloppiness below; a base folder lets build/ and
-# build-core/ share what they compile.
+# ccache, if installed: a second clean build, or a second build folder, compiles nothing again.
+# Precompiled headers need the sloppiness below; a base folder lets build/ and build-core/ share
+# their objects.
 find_program(TRIREME_CCACHE ccache)
 if(TRIREME_CCACHE)
   set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
@@ -13,8 +13,8 @@ if(TRIREME_CCACHE)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
-# gold, where binutils brings it (Debian does): LibTorch's libraries have a hundred thousand symbols,
-# and linking a program against them takes it 0.1 s instead of 1.5.
+# gold, if binutils has it (Debian's does): LibTorch's libraries have a hundred thousand symbols,
+# and linking a program against them takes 0.1 s instead of 1.5.
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold TRIREME_GOLD)
 if(TRIREME_GOLD)

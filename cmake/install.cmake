@@ -1,8 +1,8 @@
 # What a user's CMake or pkg-config finds after `cmake --install`:
 #   Trireme::comm      floors 0-4 without tensor: Job, collectives (trireme/job.h); no LibTorch
 #   Trireme::trireme   everything under trireme/trireme.h; brings LibTorch
-# The package does not remember where LibTorch lay: the user's find_package(Torch) decides, with the
-# one of this build as the last resort.
+# The package does not record where LibTorch was: the user's find_package(Torch) decides, with this
+# build's LibTorch as the last resort.
 include(CMakePackageConfigHelpers)
 
 set(TRIREME_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
@@ -12,7 +12,7 @@ list(REMOVE_ITEM modules testing)
 set(comm_modules ${modules})
 list(REMOVE_ITEM comm_modules ${torch_modules})
 
-# trireme_bundle(name set modules…): an interface target of all of them, exported with them.
+# trireme_bundle(name set modules...): an interface target of all modules, exported with them.
 function(trireme_bundle name set)
   add_library(trireme_bundle_${name} INTERFACE)
   add_library(Trireme::${name} ALIAS trireme_bundle_${name})
@@ -43,9 +43,9 @@ install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme/example
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The command finds both from any folder. LibTorch's folder is named as it is; where it lies inside
-# the prefix, relative to the command, so that the prefix may be moved as a whole. The build's run
-# path has one entry more, which leaves room for the longer text.
+# The command finds both from any folder. LibTorch's folder is absolute; if it is inside the prefix,
+# it is relative to the command, so that the prefix can be moved as a whole. The build's run path
+# has one more entry, which leaves room for the longer text.
 set(run_path "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme")
 set(torch_folder "")
 if(TRIREME_LIBTORCH)
@@ -75,7 +75,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/TriremeConfig.cmake
               ${PROJECT_BINARY_DIR}/cmake/TriremeConfigVersion.cmake
         DESTINATION ${TRIREME_CMAKE_FOLDER})
 
-# pkg-config: the highest floor first, so that each archive stands before those it calls.
+# pkg-config: the highest floor first, so that each archive comes before those it calls.
 function(trireme_pkg_config name)
   list(TRANSFORM ARGN PREPEND "-ltrireme_" OUTPUT_VARIABLE libraries)
   list(REVERSE libraries)

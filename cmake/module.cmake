@@ -1,12 +1,12 @@
-# trireme_module(name DEPS a b … [LIBRARIES targets…] [LIBTORCH])
-#   A static library trireme_name of every .cc in the current folder (sub-folders too), without
-#   *_test.cc and *_bench.cc. DEPS name other modules; layers.txt is the law for them. Each
+# trireme_module(name DEPS a b ... [LIBRARIES targets...] [LIBTORCH])
+#   A static library trireme_name of every .cc in the current folder and its sub-folders, without
+#   *_test.cc and *_bench.cc. DEPS name other modules; layers.txt says which are allowed. Each
 #   *_test.cc becomes one test program with trireme_test(); a module's tests may use testing/.
-# trireme_test(file [RANKS n] [TIMEOUT s] [LABELS …] [DEPS modules…] [LIBRARIES …])
+# trireme_test(file [RANKS n] [TIMEOUT s] [LABELS ...] [DEPS modules...] [LIBRARIES ...])
 #   One program and one ctest entry, named after the file's path without `trireme/`.
 
-# trireme_not_tested(text…)
-#   Says at configure time, and `make test` at its end, what cannot be tested here and why.
+# trireme_not_tested(text...)
+#   Says at configure time, and at the end of `make test`, what cannot be tested here and why.
 
 function(trireme_not_tested)
   string(CONCAT text ${ARGN})
@@ -20,16 +20,18 @@ set(TRIREME_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-fie
 if(TRIREME_SANITIZE)
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
-  # Instrumented, std::regex looks uninitialised to g++ 12 (GCC 105562).
+  # With sanitizers, g++ 12 reports std::regex as uninitialised (GCC 105562).
   list(APPEND TRIREME_WARNINGS -Wno-maybe-uninitialized)
 endif()
 
-# Modules whose arithmetic decides bits: a product and a sum are one instruction (FMA) only where the code
-# says fma, so a full vector and a tail cannot differ (docs/design/006).
+# Modules whose arithmetic decides bits. A product and a sum become one instruction (FMA) only if
+# the code says fma, so that a full vector and a tail cannot differ
+# (docs/design/006-no-contraction.md).
 set(TRIREME_NUMERIC_MODULES kernel tensor optim models parallel)
 
-# Modules whose sources are compiled sixteen at a time: reading their headers (CLI11, gRPC, LibTorch)
-# takes longer than compiling them. TRIREME_UNITY=OFF compiles each source alone (`make soak` does).
+# Modules whose sources are compiled sixteen at a time: reading their headers (CLI11, gRPC,
+# LibTorch) takes longer than compiling them. `make soak` sets TRIREME_UNITY=OFF, one source at a
+# time.
 option(TRIREME_UNITY "Compile several sources of a module together" ON)
 set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a module")
 set(TRIREME_UNITY_MODULES base observe plan net comm job launch command tensor optim models input memory checkpoint parallel
@@ -37,9 +39,9 @@ set(TRIREME_UNITY_MODULES base observe plan net comm job launch command tensor o
 
 # Three precompiled headers (`make soak` builds without them):
 #   tests      GoogleTest, for tests of the floors without LibTorch; their sources use none
-#   tensor     that and at::Tensor: 0.5 s a file
-#   torch      that and ATen, torch::nn, torch::optim, autograd: 2.5 s a file, where one of the
-#              target's sources or the headers they name includes <torch/…> (12-17 s a file else)
+#   tensor     that and at::Tensor: 0.5 s per file
+#   torch      that and ATen, torch::nn, torch::optim, autograd: 2.5 s per file, if one of the
+#              target's sources or the headers they name includes <torch/...> (otherwise 12-17 s)
 function(trireme_pch name)
   file(WRITE ${PROJECT_BINARY_DIR}/${name}.cc "")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${name}.cc)
@@ -65,7 +67,7 @@ if(TRIREME_PCH)
   endif()
 endif()
 
-# Which of them suits `target`.
+# Adds the header that suits `target`.
 function(trireme_choose_pch target libtorch result)
   get_target_property(kind ${target} TYPE)
   get_target_property(sources ${target} SOURCES)
@@ -93,7 +95,7 @@ function(trireme_choose_pch target libtorch result)
   endforeach()
 endfunction()
 
-# A file with flags of its own (-mavx2) cannot use a header that was compiled without them.
+# A file with its own flags (-mavx2) cannot use a header that was compiled without them.
 function(trireme_skip_pch_where_flags_differ target)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
@@ -119,7 +121,7 @@ function(trireme_options target libtorch)
   if(TRIREME_PCH AND pch)
     target_precompile_headers(${target} REUSE_FROM ${pch})
     target_compile_definitions(${target} PRIVATE $<$<BOOL:${TRIREME_TESTS}>:GTEST_HAS_PTHREAD=1>)
-    # At the folder's end, when its files have their flags; EVAL because DEFER reads names late.
+    # At the folder's end, when its files have their flags; EVAL because DEFER evaluates names late.
     cmake_language(EVAL CODE
       "cmake_language(DEFER CALL trireme_skip_pch_where_flags_differ [[${target}]])")
   endif()
@@ -150,8 +152,8 @@ function(trireme_module name)
   endforeach()
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LIBRARIES})
   if(TRIREME_UNITY AND name IN_LIST TRIREME_UNITY_MODULES)
-    # A type of an unnamed namespace in a field is a fault only where headers are involved; here the
-    # compiler takes every source but the batch itself for one.
+    # A field of an unnamed namespace's type is a problem only in headers; in a batch the compiler
+    # takes every source for a header.
     target_compile_options(trireme_${name} PRIVATE -Wno-subobject-linkage)
     set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TRIREME_UNITY_BATCH})
   endif()
@@ -189,7 +191,7 @@ function(trireme_test file)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(TRIREME_SANITIZE)   # the bound is against hangs, not against slowness
+  if(TRIREME_SANITIZE)   # the limit is for hangs, not for slowness
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")
   endif()
   if(NOT ARG_RANKS)
@@ -199,7 +201,7 @@ function(trireme_test file)
                                            LABELS "${ARG_LABELS}")
 endfunction()
 
-# trireme_mpirun_test(title mpi ranks command…): a ctest entry under `mpirun.MPI -n RANKS`.
+# trireme_mpirun_test(title mpi ranks command...): a ctest entry under `mpirun.MPI -n RANKS`.
 function(trireme_mpirun_test title mpi ranks)
   set(options "")
   if(mpi STREQUAL openmpi)

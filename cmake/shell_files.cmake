@@ -1,4 +1,4 @@
-# Completion for shells, and the man page: what the command itself says when it is installed.
+# Shell completion and the man page, as the installed command itself prints them.
 #   share/bash-completion/completions/trireme   share/zsh/site-functions/_trireme
 #   share/fish/vendor_completions.d/trireme.fish   share/man/man1/trireme.1
 function(trireme_install_shell_file kind path)

@@ -55,7 +55,7 @@ def configure(folder, torch, options):
         return
     stamp.unlink(missing_ok=True)
     setup.say(f"Configuring {folder.relative_to(ROOT)}.")
-    # What an older or unfinished configuration found belongs to other options.
+    # Do not reuse what an older or unfinished configuration found with other options.
     again = ["--fresh"] if (folder / "CMakeCache.txt").is_file() else []
     run([*command, *again])
     stamp.write_text(json.dumps(command))

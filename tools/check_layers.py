@@ -24,7 +24,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 TORCH = re.compile(r"^(ATen|torch|c10|caffe2)/")
 APART = re.compile(r"^(grpc|grpcpp|google/protobuf|spdlog|fmt)/|\.pb\.h$")
-# The Waiter's own sleep (waiter.sleep, waiter->sleep) runs on its clock and is what is meant.
+# The Waiter's own sleep (waiter.sleep, waiter->sleep) is allowed: it runs on the Waiter's clock.
 BLOCKING = re.compile(r"\b(condition_variable(?:_any)?|sleep_for|sleep_until|usleep|nanosleep"
                       r"|clock_nanosleep|steady_clock)\b|(?<![.>\w])(sleep)\s*\(")
 DEPS = re.compile(r"trireme_module\(\s*(\w+)([^)]*)\)")
@@ -201,7 +201,7 @@ def check_blocking(tree):
         module = tree.modules.get(tree.module_of(path))
         if module is None or module.floor is None or not 2 <= module.floor <= 8:
             continue
-        # Keep the newlines, so that line numbers stay true.
+        # Keep the newlines, so that line numbers stay right.
         code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), tree.text(path))
         for number, line in enumerate(code.splitlines(), 1):
             match = BLOCKING.search(line)

@@ -75,7 +75,7 @@ def main():
     faults = diff_faults(text, ROOT) + link_faults(text, ROOT)
     if faults:
         sys.exit("\n".join(f"{readme.name}: {fault}" for fault in faults))
-    # The make that runs ctest must not hand its own options on.
+    # The outer make that runs ctest must not pass its options on.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")
                    and name != "MFLAGS"}
     with tempfile.TemporaryDirectory() as scratch:

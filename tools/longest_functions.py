@@ -19,7 +19,7 @@ def functions(text):
     """(length, first line, head) of every function body."""
     stack, found = [], []
     lines = text.splitlines()
-    statement = 0    # where the statement that is being read began
+    statement = 0    # first line of the statement being read
     for number, line in enumerate(lines):
         code = STRIP.sub("", line)
         if not code.strip() or code.lstrip().startswith("#"):

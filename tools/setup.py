@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
 TEST_MODULES = ("numpy", "safetensors", "tensorboard")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-# What the CUDA build of the wheel brings, where the index does not tell sizes.
+# The size of the wheel's CUDA build, if the index does not tell it.
 CUDA_SIZE_GUESS = "about 3 GB to download, 7 GB on disk"
 
 
@@ -192,8 +192,8 @@ class Venv:
 
     def __init__(self, folder):
         self.folder = folder
-        self.mark = folder / "trireme-setup"         # written first: this folder is ours to remove
-        self.stamp = folder / "trireme-torch.json"   # written last: everything in it is whole
+        self.mark = folder / "trireme-setup"         # written first: we may remove this folder
+        self.stamp = folder / "trireme-torch.json"   # written last: the folder is complete
         self.python = folder / "bin" / "python"
 
     def torch(self):
@@ -243,7 +243,7 @@ def install_torch(venv, allow_cuda):
     say(f"Making a virtual environment in {venv.folder} for LibTorch ({TORCH}).")
     venv.check_ours()
     venv.create()
-    # Before 23.2 a dry run downloads whole wheels to learn what they need.
+    # Before 23.2 a dry run downloads whole wheels to read their dependencies.
     venv.pip("install", "--quiet", "--upgrade", "pip>=23.2", quiet=True)
     say("Asking pip what it would bring.")
     report = venv.report(TORCH)
@@ -292,7 +292,7 @@ def install_test_modules():
     say(f"Installing what tests read our files with: {', '.join(TEST_MODULES)}.")
     if venv.pip("install", "--quiet", *TEST_MODULES) != 0:
         say("pip could not install them (its own words are above): the tests that need them are left out.")
-    # A build folder that was configured without them looks again.
+    # A build folder configured without them must be configured again.
     (ROOT / "build" / "trireme-configured.json").unlink(missing_ok=True)
 
 

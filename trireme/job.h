@@ -1,4 +1,4 @@
-// The public face for programs without LibTorch: Job and the collectives. Link Trireme::job.
+// Everything public for programs without LibTorch: Job and the collectives. Link Trireme::job.
 #pragma once
 
 #include "trireme/comm/collectives.h"

@@ -1,4 +1,4 @@
-// The public face for programs with LibTorch: Job and collectives, DataParallel with its Sampler,
+// Everything public for programs with LibTorch: Job and collectives, DataParallel with its Sampler,
 // Strategy over blocks with batches(), Checkpointer, Log, App. Link Trireme::trireme. Programs
 // without LibTorch include trireme/job.h.
 #pragma once

@@ -5,7 +5,7 @@
 //
 // The program starts the other ranks itself (execve of itself, one socket pair per pair of ranks)
 // and pins each to a core. --heap: ordinary memory instead of an arena. --shared: a result that
-// lives once. --trace: with spans taken, to see what that costs.
+// exists once. --trace: records spans, to measure their cost.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ struct Options {
   comm::MeasureOptions measure;
   int ranks = 2;
   bool trace = false;
-  int rank = -1;  // of a started process
+  int rank = -1;  // in a started process
   std::vector<int> sockets;
 };
 
@@ -85,7 +85,7 @@ int pin(int rank) {
   return cores;
 }
 
-// What the coordinator is in a job: everybody's line to everybody, over the socket pairs.
+// An all-gather of lines over the socket pairs, in place of the coordinator.
 std::vector<std::string> exchange(const Options& options, const std::string& mine) {
   std::vector<std::string> lines(options.sockets.size());
   for (const int socket : options.sockets) {

@@ -1,6 +1,6 @@
-/* A collective of MPI over the sizes given, floats, measured as comm_bench.cc does: the median of
-   five batches. Built once with each MPI that is there; run by bench/run_comm.py through mpirun:
-   bench.comm_mpi COLLECTIVE SECONDS BYTES...   (bytes: of the whole, all ranks' parts together) */
+/* A collective of MPI on floats, for each given size, measured as in comm_bench.cc: the median of
+   five batches. Built once with each installed MPI; run by bench/run_comm.py through mpirun:
+   bench.comm_mpi COLLECTIVE SECONDS BYTES...   (bytes: all ranks' parts together) */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static double batch(int count, long calls) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
   for (long i = 0; i < calls; ++i) step(count);
-  /* The last to end counts: ranks that only send are done early. */
+  /* The slowest rank counts: ranks that only send are done early. */
   double mine = (MPI_Wtime() - start) / (double)calls, slowest;
   MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return slowest;

@@ -1,7 +1,8 @@
-// A collective of oneCCL over the sizes given, floats, measured as comm_mpi.c does: the median of
+// A collective of oneCCL on floats, for each given size, measured as in comm_mpi.c: the median of
 // five batches. Built and started by bench/peers/oneccl.py:
-// bench.comm_oneccl FILE COLLECTIVE SECONDS BYTES...   (bytes: of the whole, all ranks' parts
-// together; FILE: rank 0 leaves its address there, the others wait for it)
+//     bench.comm_oneccl FILE COLLECTIVE SECONDS BYTES...
+// BYTES: the whole buffer, all ranks' parts together. FILE: rank 0 writes its address there, the
+// others wait for it.
 #include <sched.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ std::size_t number(const char* variable) {
   return std::stoul(text);
 }
 
-// Every rank on a core of its own, as the other programs of the table.
+// Pins every rank to its own core, as the other programs of the table do.
 void pin(std::size_t rank) {
   cpu_set_t all, one;
   sched_getaffinity(0, sizeof all, &all);
@@ -52,7 +53,7 @@ ccl::communicator join(std::size_t rank, std::size_t ranks, const std::string& f
   return ccl::create_communicator(int(ranks), int(rank), store);
 }
 
-// Empty where oneCCL has no such collective.
+// Empty if oneCCL has no such collective.
 Step step_of(const std::string& what, float* in, float* out, std::size_t count,
              const ccl::communicator& world) {
   const std::size_t part = count / std::size_t(world.size());
@@ -77,7 +78,7 @@ double batch(const Step& step, long calls, const ccl::communicator& world) {
   const auto start = std::chrono::steady_clock::now();
   for (long i = 0; i < calls; ++i) step();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  double slowest = took.count() / double(calls);  // the last to end counts
+  double slowest = took.count() / double(calls);  // the slowest rank counts
   ccl::allreduce(&slowest, &slowest, 1, ccl::reduction::max, world).wait();
   return slowest;
 }

@@ -1,8 +1,8 @@
-/* What TCP on loopback allows: the barest all-reduce of two processes, no library in it. Each sends
-   the half that the other adds up, adds the half that comes, sends the sum back: one connection,
-   nonblocking, one thread that tries to send and to receive in turn. The additions follow each piece
-   that has come, while it is in the cache. The second column, "stream", is the same traffic without
-   the additions: the kernel's copies alone.
+/* The limit of TCP on loopback: a minimal all-reduce of two processes without a library. Each sends
+   the half that the other adds, adds the half that it receives, and sends the sum back, over one
+   nonblocking connection, with one thread that sends and receives in turn. Each received piece is
+   added while it is in the cache. The second column, "stream", is the same traffic without the
+   additions, that is, the kernel's copies alone.
    Run by bench/run_comm.py:  bench.tcp_yardstick SECONDS BYTES... */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,7 +30,7 @@ static size_t moved(ssize_t count) {
   return 0;
 }
 
-/* Sends `out` and receives as much into `in`; each piece is added to `sum` where that is given. */
+/* Sends `out` and receives as much into `in`; if `sum` is given, adds each piece to it. */
 static void exchange(const char* out, size_t out_bytes, char* in, size_t in_bytes, float* sum) {
   size_t sent = 0, received = 0, added = 0;
   while (sent < out_bytes || received < in_bytes) {
@@ -59,7 +59,7 @@ static double now(void) {
 }
 
 static double batch(size_t count, int adds, long calls) {
-  step(4, 1); /* both are here */
+  step(4, 1); /* both have started */
   const double start = now();
   for (long i = 0; i < calls; ++i) step(count, adds);
   return (now() - start) / (double)calls;
@@ -107,7 +107,7 @@ static void connect_both(void) {
   const int yes = 1;
   setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   fcntl(peer, F_SETFL, O_NONBLOCK);
-  const int queue = 128 << 10; /* more leaves the caches: docs/design/009 */
+  const int queue = 128 << 10; /* more does not fit into the caches */
   setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &queue, sizeof queue);
 }
 

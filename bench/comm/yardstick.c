@@ -1,8 +1,8 @@
-/* What shared memory allows: the barest all-reduce, no library in it. N processes that are each
-   other's fork share N arenas (memfd pages); rank r adds slice r of all of them and stores the sum
-   into all of them; a barrier before and one behind. A second column is the memory bandwidth W
-   alone: every process reads N streams and writes N streams of its own, and nobody waits. A third is
-   W where the sum is written once, to a place that all map.
+/* The limit of shared memory: a minimal all-reduce without a library. N forked processes share N
+   arenas (memfd pages). Rank r adds slice r of all arenas and stores the sum into all of them,
+   between two barriers. The second column is the memory bandwidth W alone: every process reads N
+   streams and writes N streams of its own without waiting. The third is W if the sum is written
+   once, to memory that all processes map.
    Run by bench/run_comm.py:  bench.yardstick RANKS SECONDS BYTES... */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -56,7 +56,7 @@ static void all_reduce(size_t count) {
   barrier();
 }
 
-/* The same reads and writes as one all_reduce's, without the others: rank r has its slice alone. */
+/* The same reads and writes as in one all_reduce, but without waiting for other ranks. */
 static void stream(size_t count) {
   const size_t part = count / ranks / 16 * 16;
   for (size_t i = part * rank; i < part * (rank + 1); i += 16) {

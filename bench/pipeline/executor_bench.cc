@@ -1,15 +1,15 @@
-// The pipeline executor with passes that sleep: what it takes besides, against the simulator.
+// The overhead of the pipeline executor, measured with passes that sleep, against the simulator.
 //
 //     trireme launch -n RANKS --only-rank 0 --bind none -- bench.executor SCHEDULE
 //             [--micro 16] [--times 4,4,4] [--elements 65536] [--steps 6]
 //
-// A stage a rank (or as many as the schedule has). A pass sleeps: F, I, W by --times in
-// milliseconds, B = I + W; so more ranks than cores disturb each other with nothing but what is
-// measured here. A parcel is one tensor of --elements floats. Rank 0 prints a JSON line: bubble and
-// cost of the median step as recorded, and as simulated from the mean times of the recorded passes;
-// microseconds per action (passes, sends, receives), the mean over ranks: `own` is the time of
-// Executor::run() that is neither a pass nor blocked in a wait, `processor` all processor time that
-// the process took meanwhile (with the progress thread's and what falling asleep takes).
+// One stage per rank, or as many as the schedule has. Passes sleep: F, I and W by --times in
+// milliseconds, B for I + W. So even with more ranks than cores only the measured overhead disturbs
+// other ranks. A parcel is one tensor of --elements floats. Rank 0 prints a JSON line. It has
+// bubble and cost of the median step, as recorded and as simulated from the recorded passes' mean
+// times, and microseconds per action (passes, sends, receives), averaged over ranks: `own` is the
+// time of Executor::run() outside of passes and blocking waits; `processor` is all processor time
+// of the process, including the progress thread and the cost of falling asleep.
 #include <ATen/ops/empty.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -67,7 +67,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// Until `end`, on the clock of the waiter.
+// Sleeps until `end`, on the waiter's clock.
 void sleep_until(std::chrono::steady_clock::time_point end) {
   const auto nanoseconds = end.time_since_epoch().count();
   const timespec time{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
@@ -121,7 +121,7 @@ struct Timed {
   double begin = 0, end = 0;
 };
 
-// One step as all ranks saw it.
+// One step, over all ranks.
 struct Step {
   double recorded = 0, simulated = 0;                  // bubbles
   double recorded_seconds = 0, simulated_seconds = 0;  // costs
@@ -225,11 +225,11 @@ double median(std::vector<double> values) {
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  prctl(PR_SET_TIMERSLACK, 1);  // a sleep ends when it should, not 50 us later
+  prctl(PR_SET_TIMERSLACK, 1);  // a sleep ends on time, not 50 us later
   Job job(argc, argv);
   Bench bench(job, options);
   std::vector<Step> steps;
-  for (int i = 0; i < options.steps + 2; ++i) {  // in the first one shapes are agreed
+  for (int i = 0; i < options.steps + 2; ++i) {  // shapes are agreed in the first one
     const Step step = bench.step();
     if (i >= 2) steps.push_back(step);
   }

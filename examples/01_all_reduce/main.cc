@@ -1,4 +1,4 @@
-// Every rank gives a vector; every rank gets the sum, then the mean. No LibTorch.
+// Each rank contributes a vector and gets the sum, then the mean. No LibTorch.
 #include <cstdio>
 #include <vector>
 

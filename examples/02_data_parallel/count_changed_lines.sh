@@ -1,6 +1,6 @@
 #!/bin/sh
-# count_changed_lines.sh FOLDER LIMIT: the lines of main.cc that before.cc does not have, and whether
-# they are at most LIMIT. A line of before.cc that is gone without a successor counts, too.
+# count_changed_lines.sh FOLDER LIMIT: prints the lines of main.cc that before.cc does not have, and
+# fails if there are more than LIMIT. A line removed from before.cc counts too.
 added=$(diff "$1/before.cc" "$1/main.cc" | grep -c '^>')
 removed=$(diff "$1/before.cc" "$1/main.cc" | grep -c '^<')
 changed=$((added > removed ? added : removed))

@@ -1,8 +1,8 @@
-// Trains 20 steps and saves every 5; killed at any moment, it goes on where it was saved, on any
-// number of ranks, and ends with the same weights, bit for bit.
+// Trains 20 steps and saves every 5. Killed at any moment, it continues at the last checkpoint, on
+// any number of ranks, and ends with the same weights, bit for bit.
 //
-//     checkpoint DIR [STEP [SIGNAL]]      after so many steps the last rank gets SIGNAL (9:
-//     SIGKILL)
+//     checkpoint DIR [STEP [SIGNAL]]
+//                    after STEP steps the last rank gets SIGNAL (9: SIGKILL)
 #include <torch/torch.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-# Python loads what the README's commands left, both the weights and the last checkpoint's model.
+# Python loads what the README's commands saved: the weights and the last checkpoint's model.
 if(TRIREME_COMPAT_PYTHON)
   set_tests_properties(examples/03_checkpoint PROPERTIES FIXTURES_SETUP run_03)
   add_test(NAME compat/python_loads_03_checkpoint

@@ -1,8 +1,8 @@
-// A list of blocks, trained with what each rank keeps chosen by one word:
+// Trains a list of blocks; one word chooses what each rank keeps:
 //
 //     zero plain|zero1|zero2|zero3|hybrid
 //
-// The bytes of a rank go down; the weights stay the same, bit for bit, on any number of ranks.
+// The bytes per rank fall; the weights stay the same, bit for bit, on any number of ranks.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kWidth = 256, kLayers = 6, kSteps = 5;
 
-// Sample i is a function of i: its targets are its features, shifted. "tokens" is what the first
-// block reads.
+// Sample i is a function of i: its targets are its features, shifted. The first block reads
+// "tokens".
 struct Shifted : trireme::Dataset {
   std::int64_t size() const override { return 256; }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {

@@ -1,8 +1,8 @@
-// A list of blocks on several ranks, each with a part of it, in any order of passes:
+// A list of blocks divided among several ranks, with any order of passes:
 //
 //     pipeline RANKS_OF_A_PIPELINE [SCHEDULE]
 //
-// Ranks beyond one pipeline make more of them, data parallel. The weights stay the same, bit for
+// Further ranks form more pipelines, which are data parallel. The weights stay the same, bit for
 // bit.
 #include <torch/torch.h>
 
@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kWidth = 128, kSteps = 5;
 constexpr int kLayers = 6;
 
-// Sample i is a function of i: its targets are its features, shifted. "tokens" is what the first
-// block reads.
+// Sample i is a function of i: its targets are its features, shifted. The first block reads
+// "tokens".
 struct Shifted : trireme::Dataset {
   std::int64_t size() const override { return 256; }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {

@@ -2,8 +2,8 @@
 //
 //     hybrid PIPELINE TENSOR [SYNC]
 //
-// What is left of the ranks is data parallel. For one number of tensor-parallel ranks the weights
-// are the same bits on every mesh; for another they agree but for rounding.
+// The remaining axis is data parallel. With equal numbers of tensor-parallel ranks the weights are
+// the same bits on every mesh; otherwise they differ by rounding.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 32, kVocab = 64, kSteps = 5;
 
-// Sample i counts on from i, in steps that depend on i.
+// Sample i counts from i, in steps that depend on i.
 struct Counting : trireme::Dataset {
   std::int64_t size() const override { return 512; }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {

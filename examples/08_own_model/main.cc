@@ -1,4 +1,4 @@
-// A model of one's own under the whole command: ./my_trainer train my.toml --ranks 2
+// Your own model with all commands of trireme: ./my_trainer train my.toml --ranks 2
 #include <torch/torch.h>
 
 #include "trireme/trireme.h"

@@ -1,10 +1,10 @@
-// An all-reduce of one's own, and one that is wrong. This program then draws, verifies and runs it.
+// Your own all-reduce, and a wrong one. This program then draws, verifies and runs them.
 #include "trireme/job.h"
 
 namespace {
 
 // Called once for every rank; it records what the rank sends and receives, round by round. Chunk c
-// starts at rank c, is added to by one rank after the other, and its sum goes around once more.
+// starts at rank c; one rank after another adds to it, and its sum goes around once more.
 void mine(trireme::Algorithm& a) {
   for (int s = 0; s < a.size - 1; ++s) {
     a.send(a.next(), a.chunk(a.rank - s)).add_from(a.prev(), a.chunk(a.rank - s - 1));
@@ -14,7 +14,7 @@ void mine(trireme::Algorithm& a) {
   }
 }
 
-// The same, but a rank sends in the round after it has received: everybody waits for somebody.
+// The same, but a rank sends in the round after it has received: every rank waits for another.
 void wrong(trireme::Algorithm& a) {
   for (int s = 0; s < a.size - 1; ++s) {
     a.round().add_from(a.prev(), a.chunk(a.rank - s - 1));

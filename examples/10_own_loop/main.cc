@@ -1,5 +1,5 @@
-// A loop of one's own with what `trireme train` shows and writes: a progress line, events.jsonl, a
-// file for TensorBoard, a plot at the end. Killed, it goes on where it was saved.
+// Your own loop with what `trireme train` shows and writes: a progress line, events.jsonl, a file
+// for TensorBoard, a plot at the end. If it is killed, the next start continues at the checkpoint.
 //
 //     own_loop FOLDER
 #include <torch/torch.h>

@@ -1,10 +1,10 @@
-// Images, a model and a loss of one's own under the whole command: ./shapes train shapes.toml
+// Your own images, model and loss with all commands: ./shapes train shapes.toml
 #include <torch/torch.h>
 
 #include "trireme/trireme.h"
 
-// A disc or a ring of random size and place, under noise; which of them is the target. Your own
-// data would be read from the file or folder `path` (data.path).
+// A disc or a ring of random size and position, with noise; the target says which. Your own data
+// would be read from the file or folder `path` (data.path).
 trireme::TensorSets draw_shapes(const std::string&, const trireme::DataValues& values) {
   constexpr std::int64_t side = 16;
   const auto draw = [&](std::int64_t count, std::uint64_t seed) -> trireme::input::Fields {

@@ -1,5 +1,5 @@
-// What a Horovod or DistributedDataParallel program does, done with Trireme. docs/from-horovod.md
-// and docs/from-ddp.md show these pieces beside theirs.
+// Operations of Horovod and DistributedDataParallel programs, done with Trireme.
+// docs/from-horovod.md and docs/from-ddp.md show these pieces beside theirs.
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What an MPI program does, done with Trireme. docs/from-mpi.md shows these pieces beside MPI's.
+// MPI programs' operations, done with Trireme. docs/from-mpi.md shows these pieces beside MPI's.
 #include <cstdint>
 #include <cstdio>
 #include <numeric>

@@ -5,7 +5,7 @@
 
 #include "trireme/trireme.h"
 
-// Numbers whose products and sums are exact in fp32, so that every processor rounds alike.
+// Numbers whose products and sums are exact in fp32, so that all processors agree.
 torch::Tensor eighths(std::int64_t rows, std::int64_t columns) {
   const torch::Tensor count = torch::arange(rows * columns, torch::kLong);
   return (((count * 37) % 23 - 11).to(torch::kFloat) / 8).view({rows, columns});

@@ -1,5 +1,5 @@
-// Ema: an average of the weights over steps, as torch.optim.swa_utils.AveragedModel, to evaluate
-// and save. The weights that are trained stay as they are.
+// Ema: an average of the weights over steps, to evaluate and save, as
+// torch.optim.swa_utils.AveragedModel. The trained weights do not change.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ int main() {
     sgd.step();
     ema.update();
     const double trained = net->forward(x).sum().item<double>();
-    const trireme::Ema::Swap averaged(ema);  // until the end of this turn
+    const trireme::Ema::Swap averaged(ema);  // until the end of this scope
     std::printf("trained %.9g\naveraged %.9g\n", trained, net->forward(x).sum().item<double>());
   }
 }

@@ -1,5 +1,5 @@
-// GradScaler: a loss scaled so that small gradients survive in fp16, as torch.amp.GradScaler. Step
-// 3 overflows: it is skipped, and the scale falls; after two good ones it grows.
+// GradScaler: scales the loss so that small gradients survive in fp16, as torch.amp.GradScaler.
+// Step 3 overflows: it is skipped and the scale falls; after two good steps the scale grows.
 #include <torch/torch.h>
 
 #include <cstdio>

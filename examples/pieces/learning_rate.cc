@@ -1,5 +1,5 @@
-// ScheduledRate: a learning-rate schedule on any torch::optim optimizer: here warm-up and cosine on
-// Adam, then one-cycle on SGD; as torch.optim.lr_scheduler's.
+// ScheduledRate: a learning-rate schedule on any torch::optim optimizer. Here: warm-up and cosine
+// on Adam, then one-cycle on SGD, as in torch.optim.lr_scheduler.
 #include <torch/torch.h>
 
 #include <cstdio>

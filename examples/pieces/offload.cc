@@ -1,5 +1,5 @@
-// ActivationFile: what blocks save for backward lies in a mapped file instead of in memory, as one
-// may have it with torch.autograd.graph.saved_tensors_hooks; a thread writes it and brings it back.
+// ActivationFile: blocks keep what they save for backward in a mapped file instead of in memory, as
+// with torch.autograd.graph.saved_tensors_hooks; a thread writes it and reads it back.
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// recompute: a block's activations computed again in backward instead of kept, as
-// torch.utils.checkpoint; what dropout draws is drawn again.
+// recompute: recomputes a block's activations in backward instead of keeping them, as
+// torch.utils.checkpoint does; dropout draws the same numbers again.
 #include <torch/torch.h>
 
 #include <cstdio>

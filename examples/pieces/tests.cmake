@@ -1,4 +1,4 @@
-# What each piece prints or writes is what PyTorch says, written down and, where it is installed, anew.
+# Each piece's output must be PyTorch's: the recorded one and, if PyTorch is installed, a new one.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(compat ${PROJECT_SOURCE_DIR}/tests/compat)
 foreach(piece autocast clip_grad_norm ema grad_scaler learning_rate offload recompute tensorboard weights)

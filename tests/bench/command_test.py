@@ -41,8 +41,8 @@ class Bench(unittest.TestCase):
         link = ("--link", "1ms,1MB/s", "--ranks", "4", "--json", "--sizes", "64KiB")
         ring, = self.lines(run("--algorithm", "ring", *link))
         self.assertEqual((ring["transport"], ring["link"]), ("sim", "1ms,1MB/s"))
-        # 6 rounds of 1 ms and 16 KiB at 1 MB/s each; before them the ranks agree, and computing takes
-        # a little.
+        # 6 rounds of 1 ms and 16 KiB at 1 MB/s each; the agreement before them and computing take a
+        # little more.
         least = 6 * (1e-3 + 16384e-6)
         self.assertGreater(ring["seconds"], least)
         self.assertLess(ring["seconds"], 2 * least)

@@ -1,6 +1,6 @@
-// Ranks that die, sleep, stop, throw or leave: nobody hangs, the first failure is named, and
-// nothing is left behind. Times are scaled down here; the ctest entry
-// tests/chaos/chaos.full (label soak) runs the same tests in full.
+// Ranks that die, sleep, stop, throw or leave: no rank hangs, the first failure is named, and
+// nothing is left behind. Times are scaled down here; the ctest entry tests/chaos/chaos.full (label
+// soak) runs the same tests in full.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -32,7 +32,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-// TRIREME_CHAOS_TIMEOUT and _SLEEP in seconds scale the tests: 2 and 6 here, 30 and 90 in soak.
+// TRIREME_CHAOS_TIMEOUT and _SLEEP set the times in seconds: 2 and 6 here, 30 and 90 in soak.
 int setting(const char* name, int standard) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : standard;
@@ -47,7 +47,7 @@ Duration sleep_time() { return seconds(setting("TRIREME_CHAOS_SLEEP", 6)); }
 
 void sleep_without_progress(Duration duration) { Event().wait(duration); }
 
-// Steps of all-reduces for ever; says when it is in the middle of it.
+// All-reduces without end; prints a line when it is in the middle of them.
 TRIREME_PROCESS(loop) {
   Job job(argc, argv);
   std::vector<float> x(1 << 16, 1.0f);
@@ -86,7 +86,7 @@ TEST_P(Transports, AKilledRankIsNamedAndTheOthersEndWithin2s) {
   }
 }
 
-// Broadcasts, gathers and sums of buffers large enough to be in one of them when it dies.
+// Broadcasts, gathers and sums with buffers so large that the rank dies inside a call.
 TRIREME_PROCESS(mover) {
   Job job(argc, argv);
   std::vector<float> part(1 << 20, 1.0f), all(part.size() * 3);
@@ -154,7 +154,7 @@ TEST(Chaos, UserCodeHasItsOwnBound) {
   EXPECT_TRUE(contains(run.last_line, "rank 0")) << run.describe();
 }
 
-// All threads of a process held by this thread, as gdb does it.
+// Stops all threads of a process from this thread, as gdb does.
 class Held {
  public:
   explicit Held(pid_t pid) {
@@ -186,7 +186,7 @@ void hold(pid_t pid, bool by_debugger) {
   send_signal(pid, SIGCONT);
 }
 
-// Rank 0 holds rank 1 from another thread, and lets it go on later.
+// Rank 0 stops rank 1 from another thread and lets it continue later.
 TRIREME_PROCESS(stopped) {
   Job job(argc, argv);
   std::vector<std::int64_t> pid{getpid()}, pids(static_cast<std::size_t>(job.size()));

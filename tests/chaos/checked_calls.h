@@ -1,5 +1,6 @@
-// Every collective once per step, in buffers of three sizes (inside the header, sent ahead of
-// agreement, in pieces), in memory of the rank's own and in arenas; what it gave is checked.
+// CheckedCalls: calls a collective once per step and checks its result. Buffers have three sizes
+// (inside the header, sent ahead of agreement, in pieces) and lie in the rank's memory or in
+// arenas.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace trireme::test {
 
 class CheckedCalls {
  public:
-  /// Collective. `what`: a collective, or one and its algorithm ("broadcast.chain"), or an
-  /// algorithm of all_reduce.
+  /// Collective. `what`: a collective ("broadcast"), one with its algorithm ("broadcast.chain"), or
+  /// an algorithm of all_reduce.
   CheckedCalls(comm::Communicator& group, const std::string& what)
       : group_(group), ranks_(static_cast<std::size_t>(group.size())) {
     const std::size_t dot = std::min(what.find('.'), what.size());
@@ -31,10 +32,10 @@ class CheckedCalls {
     if (what.ends_with("_shared")) result_ = group.allocate_shared(most * sizeof(float));
   }
 
-  /// False if the call ended well and gave something else than it should.
+  /// Returns false if the call succeeded with a wrong result.
   bool step(int step) {
     step_ = step;
-    root_ = (step + step / 3 + step / 18) % group_.size();  // each with each size, in each memory
+    root_ = (step + step / 3 + step / 18) % group_.size();  // every root has every size and memory
     piece_ = std::array<std::size_t, 3>{1, 167, kMost}[static_cast<std::size_t>(step) % 3];
     whole_ = piece_ * ranks_;
     mine_ = static_cast<std::size_t>(group_.rank()) * piece_;
@@ -74,7 +75,7 @@ class CheckedCalls {
   static constexpr std::size_t kMost = 23'334;  // elements of a piece
 
   static float* floats(const Buffer& buffer) { return static_cast<float*>(buffer.data); }
-  // Element `i` of a rank's input; whole numbers, so that their sums are exact.
+  // Element `i` of a rank's input; integers, so that sums are exact.
   float value(int rank, std::size_t i) const {
     return static_cast<float>((rank * 37 + step_ * 11 + static_cast<int>(i % 97)) % 128);
   }
@@ -145,7 +146,7 @@ class CheckedCalls {
     group_.all_reduce(in_, ReduceOp::Sum, options()).wait();
     return all_are(in_, [this](std::size_t i) { return sum(i); });
   }
-  bool all_reduce_many() {  // small ones travel together
+  bool all_reduce_many() {  // small buffers are combined
     std::vector<Buffer> parts;
     const std::size_t cut = std::max<std::size_t>(1, piece_ / 3);
     for (std::size_t begin = 0; begin < whole_; begin += cut) {
@@ -192,21 +193,21 @@ class CheckedCalls {
   bool is_root_ = false;
 };
 
-/// What CheckedCalls takes.
+/// Values for CheckedCalls.
 inline std::vector<std::string> all_reduces() {
   return {"naive", "ring",        "all_pairs",        "central",
           "tree",  "double_tree", "halving_doubling", "hierarchical"};
 }
 
-/// Whose ranks reach one another's memory directly where the transport allows it.
+/// Collectives whose ranks access one another's memory directly if the transport allows it.
 inline std::vector<std::string> movers() {
   return {"broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter", "all_to_all"};
 }
 
-/// Those that read memory which is not mapped; the other movers stage it.
+/// Collectives that read memory that is not mapped; the other movers stage it.
 inline std::vector<std::string> readers() { return {"reduce_scatter", "reduce", "all_to_all_v"}; }
 
-/// Each algorithm of the collectives beside all_reduce, and what is made of several of them.
+/// All algorithms of the collectives other than all_reduce, and operations built from several.
 inline std::vector<std::string> other_rounds() {
   return {"broadcast.binomial", "broadcast.chain", "all_gather.pairwise",
           "reduce.tree",        "reduce.pairwise", "reduce_scatter.pairwise",

@@ -1,5 +1,5 @@
-// A rank whose process ends as soon as it has joined: where nobody but the coordinator can see it,
-// the coordinator must have its stream of news by then.
+// A rank whose process ends right after it has joined. If only the coordinator can notice, it must
+// have the rank's stream of news by then.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

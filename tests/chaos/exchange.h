@@ -1,5 +1,5 @@
-// What the launcher's coordinator gives at a job's start, here over the job's own group: for tests
-// that connect transports of their own.
+// An exchange over the job's own group, for tests that connect their own transports; otherwise the
+// launcher's coordinator provides it at a job's start.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// A rank killed in each phase (header, data in the header, data ahead of agreement, each round, the
+// A rank killed in each phase (header, data in the header, data ahead of agreement, each round,
 // reading and writing of a peer's memory) of each algorithm over each transport; each rank in turn.
-// The others get PeerLost within 2 s from the transport alone, without the launcher's word, and
-// what calls have given before is right.
+// The others get PeerLost within 2 s from the transport alone, without the launcher, and the
+// results of earlier calls are right.
 //
-// Here one place of each pair; tests/chaos/kill_matrix.full (label soak) takes 40 of each. Over
+// Takes one point of each pair; tests/chaos/kill_matrix.full (label soak) takes 40 of each. Over
 // MPI: kill_mpirun_test.cc.
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST_P(KillMatrix, TheOthersNoticeWithin2s) {
   const char* text = std::getenv("TRIREME_KILL_PLACES");
   Killing plan = GetParam();
   const int victims = plan.within_host ? kRanks - 1 : kRanks;
-  const auto take = [&](int place) {  // another rank at each
+  const auto take = [&](int place) {  // each place has the next rank as victim
     plan.place = place;
     plan.victim = place % victims;
     expect_noticed(plan);

@@ -1,9 +1,9 @@
-// A rank killed under each mpirun, in each phase of each algorithm over MPI and over shared memory
-// within hosts and MPI between them. An mpirun that sees it first ends all by itself; where it does
-// not, the survivors name the dead rank and end the job by MPI_Abort with 160 to 169. Nothing over
-// MPI tells of a death: they have it from the coordinator in rank 0, or from that one's end.
+// A rank killed under each mpirun, in each phase of each algorithm, over MPI and over shared memory
+// within hosts and MPI between them. An mpirun that notices first ends the job itself. Otherwise
+// the survivors name the dead rank and end the job by MPI_Abort with 160 to 169. MPI does not
+// report a death: survivors learn it from the coordinator in rank 0, or from that rank's end.
 //
-// Here one rank for each of some; tests/chaos/kill_mpirun.full (label soak) kills each in all.
+// Kills one rank for some algorithms; tests/chaos/kill_mpirun.full (label soak) kills each in all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 TRIREME_PROCESS(dies) {
   Job job(argc, argv);
   const Killing plan = Killing::from(argv);
-  std::unique_ptr<net::MpiGroup> group;  // made where the job's own calls of MPI are
+  std::unique_ptr<net::MpiGroup> group;  // made where the job's own MPI calls run
   std::atomic<bool> made{false};
   job.waiter()->run([&] {
     group = std::make_unique<net::MpiGroup>();
@@ -47,8 +47,8 @@ TRIREME_PROCESS(dies) {
 
 struct Outcome {
   int exit_code = -1;
-  std::string text;          // mpirun's own
-  std::string said[kRanks];  // by the ranks; what mpirun passes on when it ends is not all
+  std::string text;          // mpirun's own output
+  std::string said[kRanks];  // the ranks' output; mpirun may lose some when it ends
   Duration took{};
   std::string describe() const {
     std::string all = "exit code " + std::to_string(exit_code) + "\n" + text;
@@ -59,7 +59,7 @@ struct Outcome {
   }
 };
 
-// `sees`: the ranks are mpirun's own children; else those of shells that live on.
+// `sees`: the ranks are mpirun's own children; otherwise they are children of shells that live on.
 Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
   const std::string folder =
       ::testing::TempDir() + "trireme-kill-mpirun-" + std::to_string(getpid());
@@ -90,7 +90,7 @@ Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
   return outcome;
 }
 
-// The first MPI_Abort may end the other survivor before it has spoken.
+// The first MPI_Abort may end the other survivor before it has printed anything.
 void expect_named(const std::string& mpi, const Killing& plan) {
   SCOPED_TRACE(plan);
   const Outcome outcome = mpirun(mpi, plan, false);

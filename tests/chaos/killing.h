@@ -1,5 +1,5 @@
-// A rank killed at its n-th send, receive, notification or read of a peer's memory, or by a peer at
-// that peer's: the body of every rank of the kill matrix.
+// The body of every rank of the kill matrix: the victim is killed at its n-th send, receive,
+// notification or read of a peer's memory, or by a peer at the peer's n-th.
 #pragma once
 
 #include <signal.h>
@@ -27,15 +27,15 @@
 namespace trireme::test {
 
 inline constexpr int kRanks = 3;
-inline const std::vector<std::string> kHosts = {"one", "one", "two"};  // of mixed
+inline const std::vector<std::string> kHosts = {"one", "one", "two"};  // for mixed
 
-// Where the victim dies:
+// How the victim dies (n: `place`):
 //   messages   at its n-th call; no rank reads another's memory
-//   moves      at its n-th call, where ranks read one another's memory
-//   peer       by the rank before it, at that one's n-th call that concerns the victim
-//   read       by the rank before it, in that one's n-th half of a read of the victim's memory
+//   moves      at its n-th call; ranks read one another's memory
+//   peer       killed by the rank before it, at that rank's n-th call that concerns the victim
+//   read       killed by the rank before it, at that rank's n-th half of a read of its memory
 //   touch      when it reads or writes beyond the n-th page of a peer's arena, in the middle of a
-//   copy
+//              copy
 struct Killing {
   std::string transport;     // shm, tcp, mixed (over tcp), mpi, mixed-mpi
   std::string way, what;     // what: as CheckedCalls takes it
@@ -94,7 +94,7 @@ class Killer {
       mprotect(arena.data() + free, arena.size() - free, PROT_NONE);
     }
   }
-  /// Of the calls; the board and the staging area are larger.
+  /// Keeps the calls' arenas; the board and the staging area are larger.
   void on_map(int peer, std::span<std::byte> memory) {
     if (peer != rank_ && memory.size() < std::size_t{1} << 20) arenas_.push_back(memory);
   }
@@ -119,7 +119,7 @@ class Killer {
   long left_ = -1;  // not counting yet
 };
 
-/// Calls over `connected` until somebody dies; prints how that was noticed and rethrows it.
+/// Makes calls over `connected` until a rank dies; prints how the loss was noticed and rethrows it.
 [[noreturn]] inline void call_until_killed(Job& job, std::shared_ptr<net::Transport> connected,
                                            const Killing& plan) {
   using testing::FaultyTransport;
@@ -133,7 +133,7 @@ class Killer {
   comm::CommunicatorOptions options;
   if (plan.transport.starts_with("mixed")) options.host_of_rank = kHosts;
   comm::Communicator world(std::move(faulty), options);
-  // Over MPI nothing but the job's coordinator tells of a death.
+  // MPI does not report a death; only the job's coordinator does.
   std::thread alarm;
   if (plan.transport.ends_with("mpi")) {
     alarm = std::thread([&] {
@@ -151,7 +151,7 @@ class Killer {
   if (host) host->barrier().wait();  // its arenas are mapped
   TimePoint start = steady_now();
   try {
-    world.barrier().wait();  // who is out of it first may die while others are in it
+    world.barrier().wait();  // a rank that is through may die while others are still in it
     job.waiter()->run([&] { killer.start(); });
     for (int step = 0; step < 1000; ++step) {
       start = steady_now();

@@ -1,4 +1,4 @@
-// The launcher with programs that know nothing of Trireme, and with Jobs that end as they should.
+// The launcher with programs that do not use Trireme, and with Jobs that end regularly.
 #include "trireme/launch/launch.h"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST(Job, NamesABadOptionInTheLastLine) {
   EXPECT_NE(run.last_line.find("unknown transport 'pigeon'"), std::string::npos) << run.describe();
 }
 
-// What the launcher tells its ranks is also what a user may have exported by mistake.
+// A user may have exported by mistake the variables that the launcher sets for its ranks.
 TEST(Job, RefusesAMalformedEnvironmentInASentence) {
   const char* const names[] = {"TRIREME_RANK",        "TRIREME_SIZE",         "TRIREME_LOCAL_RANK",
                                "TRIREME_LOCAL_SIZE",  "TRIREME_JOB",          "TRIREME_EPOCH",
@@ -184,7 +184,7 @@ TRIREME_PROCESS(brief) {
   return x[0] == static_cast<float>(job.size()) ? 0 : 1;
 }
 
-// Who is first out of the last collective leaves while others are still in it.
+// The first rank out of the last collective leaves while others are still in it.
 TEST_P(Jobs, MayEndRightAfterACollective) {
   ProcessOptions options;
   options.transport = GetParam();

@@ -1,5 +1,5 @@
-// The launcher and its ranks where the system refuses threads, memory, descriptors or file sizes:
-// they end, with a sentence and the exit code of the contract, and never by a signal.
+// The launcher and its ranks if the system refuses threads, memory, descriptors or file sizes: they
+// end with a message and the documented exit code, and never by a signal.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,8 +26,8 @@ struct Ends {
   int done = 0, refused = 0;
 };
 
-// Two ranks under each of the limits, of programs that know nothing of Trireme and of Jobs: every
-// launch ends well, or says what there is too little of.
+// Two ranks under each of the limits, of programs that do not use Trireme and of Jobs: every launch
+// succeeds or says what there is too little of.
 Ends launch_under(const std::string& ulimit, const std::vector<int>& limits,
                   const std::string& as = "") {
   Ends ends;
@@ -51,7 +51,7 @@ TEST(LauncherLimits, TooFewDescriptorsAreAClearError) {
   EXPECT_GT(ends.refused, 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers map terabytes
 TEST(LauncherLimits, TooLittleMemoryIsAClearError) {
   const Ends ends = launch_under(
       "-v", {150'000, 200'000, 300'000, 400'000, 500'000, 600'000, 700'000, 1'000'000, 10'000'000});
@@ -60,7 +60,7 @@ TEST(LauncherLimits, TooLittleMemoryIsAClearError) {
 }
 #endif
 
-// In kilobytes; memory files count, too.
+// Limits in kilobytes; they apply to memory files too.
 TEST(LauncherLimits, TooSmallFilesAreAClearError) {
   const Ends ends = launch_under("-f", {0, 1, 3, 5, 1'000'000});
   EXPECT_GT(ends.done, 0);
@@ -68,7 +68,7 @@ TEST(LauncherLimits, TooSmallFilesAreAClearError) {
 }
 
 #ifdef TRIREME_CAN_CHANGE_USER
-// Another user's, so that only the launcher's own processes and threads count.
+// As another user, so that only the launcher's own processes and threads count.
 TEST(LauncherLimits, TooFewProcessesAreAClearError) {
   const Ends ends = launch_under("-u", {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 4096},
                                  "setpriv --reuid=54321 --clear-groups");

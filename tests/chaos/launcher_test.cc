@@ -1,4 +1,4 @@
-// The launcher in a process of its own: killed, interrupted, and two of them side by side.
+// The launcher in its own process: killed, interrupted, and two launchers side by side.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -51,7 +51,7 @@ TRIREME_PROCESS(polite) {
   return stop[0];
 }
 
-// `trireme launch -n 2`, the body named by argv[1]; prints each rank's process number.
+// `trireme launch -n 2` of the body named by argv[1]; prints each rank's process id.
 TRIREME_PROCESS(launcher) {
   ProcessOptions options;
   options.timeout = seconds(2);
@@ -61,7 +61,7 @@ TRIREME_PROCESS(launcher) {
   return launch::run(launch);
 }
 
-// Inodes of the sockets that `pid` holds now, as /proc names them: "socket:[123]".
+// Adds the inodes of the sockets that `pid` has open, as /proc names them: "socket:[123]".
 void add_sockets(pid_t pid, std::set<std::string>& inodes) {
   std::error_code gone;
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
@@ -71,7 +71,7 @@ void add_sockets(pid_t pid, std::set<std::string>& inodes) {
   }
 }
 
-// Which of them the kernel still knows (other jobs run on this host too).
+// Those that the kernel still knows; other jobs on this host have sockets too.
 std::set<std::string> alive(const std::set<std::string>& inodes) {
   std::set<std::string> found;
   for (const char* table : {"/proc/net/unix", "/proc/net/tcp"}) {
@@ -93,7 +93,7 @@ std::set<std::string> shared_memory() {
   return names;
 }
 
-// Until all are gone, or 5 s: the kernel needs a moment after the launcher's death.
+// Waits until all are gone, at most 5 s: the kernel needs a moment after the launcher's death.
 std::string left_behind(const std::vector<pid_t>& pids, const std::set<std::string>& sockets = {}) {
   const TimePoint end = steady_now() + seconds(5);
   for (;;) {
@@ -102,7 +102,7 @@ std::string left_behind(const std::vector<pid_t>& pids, const std::set<std::stri
       const char state = launch::process_state(pid);
       if (state != '\0' && state != 'Z') left += " process " + std::to_string(pid);
     }
-    // A process whose main thread is gone may still have others, and with them its descriptors.
+    // A process whose main thread has ended may have other threads that keep its descriptors open.
     for (const std::string& socket : alive(sockets)) left += " socket " + socket;
     if (left.empty() || steady_now() > end) return left;
     Event().wait(milliseconds(5));
@@ -112,10 +112,10 @@ std::string left_behind(const std::vector<pid_t>& pids, const std::set<std::stri
 struct Killed {
   ProcessRun run;
   std::vector<pid_t> pids;
-  std::set<std::string> sockets;  // of all of them, before the signal
+  std::set<std::string> sockets;  // of all processes, before the signal
 };
 
-// Sends `signal` to the launcher once `after` of its ranks' lines say "running".
+// Sends `signal` to the launcher `times` times, once all of its ranks have printed "running".
 Killed run_launcher(const std::string& body, int signal, int times = 1,
                     std::vector<std::string> more = {}) {
   Killed result;
@@ -166,12 +166,12 @@ TRIREME_PROCESS(parents) {
   for (;;) all_reduce(job.world(), x, Mean);
 }
 
-// The kernel kills the ranks; what they have started is the guard's.
+// The kernel kills the ranks; the guard kills the processes that they started.
 TEST(Launcher, KilledTakesTheRanksChildrenWithIt) {
   const Killed killed = run_launcher("parents", SIGKILL);
   ASSERT_EQ(killed.pids.size(), 2u * kRanks) << killed.run.describe();
   EXPECT_EQ(left_behind(killed.pids, killed.sockets), "");
-  for (const pid_t pid : killed.pids) send_signal(pid, SIGKILL);  // of a test that failed
+  for (const pid_t pid : killed.pids) send_signal(pid, SIGKILL);  // only if the test failed
 }
 
 TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {
@@ -188,7 +188,7 @@ TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {
   }
 }
 
-// A loop that asks for no stop signal ends by the signal itself, as any program does.
+// A program that does not ask for the stop signal is ended by the signal itself.
 TEST(Launcher, EndsAProgramThatNeverAsksForTheSignal) {
   const Killed stopped = run_launcher("busy", SIGINT);
   EXPECT_EQ(stopped.run.exit_code, 130) << stopped.run.describe();
@@ -235,7 +235,7 @@ TEST(Launcher, TwoJobsOnOneHostDoNotMeet) {
   }
 }
 
-// Rank 1 gives up for another's sake; rank 0 stays out of the job until it is killed.
+// Rank 1 gives up because of another rank; rank 0 stays outside the job until it is killed.
 TRIREME_PROCESS(gives_up) {
   if (std::string(std::getenv("TRIREME_RANK")) == "0") {
     Event().wait(seconds(20));
@@ -251,13 +251,13 @@ TRIREME_PROCESS(gives_up) {
   return 160;
 }
 
-// 300 ms after such a report the launcher tells the others of it, unless the cause has come by
-// then; the last rank may end just then.
+// The launcher passes such a report on after 300 ms, unless the cause is known by then. The last
+// rank may end at that moment.
 TEST(Launcher, MayEndWhileItIsAboutToTellOfAFailure) {
   for (int i = 0; i < 14; ++i) {
     ProcessOptions options;
     std::thread killer;
-    Duration late{};  // where cores are few: a second later the launcher ends rank 0 itself
+    Duration late{};  // on few cores: after a second the launcher ends rank 0 itself
     options.on_line = [&](int, std::string_view line, const RunningProcesses& running) {
       if (line != "now") return;
       killer = std::thread([&late, start = steady_now(), pid = running.pids[0], i] {

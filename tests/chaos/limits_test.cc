@@ -1,4 +1,4 @@
-// Limits reached when an arena is made, and communicators made and dropped again and again.
+// Limits reached when an arena is made; and communicators made and dropped again and again.
 // tests/chaos/limits.full (label soak) makes 10,000 of them.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ using testing::ProcessOptions;
 using testing::ProcessRun;
 using testing::run_processes;
 
-// The sanitizers keep freed memory for a while; what is never freed they report themselves.
+// Sanitizers keep freed memory for a while; they report leaks themselves.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr long kMostKilobytes = 1 << 20;
 #else
@@ -44,7 +44,7 @@ void limit(int resource, std::size_t bytes) {
   setrlimit(static_cast<__rlimit_resource>(resource), &both);
 }
 
-// Lets this process, alone, see a cgroup that leaves room for half of an arena.
+// Makes only this process see a cgroup that has room for half of an arena.
 bool enter_small_cgroup() {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, nullptr) != 0) {
@@ -61,7 +61,7 @@ bool enter_small_cgroup() {
   return true;
 }
 
-// A control group of the kernel's that has no room for an arena, for as long as it lives.
+// A real control group without room for an arena; removed by the destructor.
 class SmallGroup {
  public:
   explicit SmallGroup(const std::string& kind) {
@@ -87,7 +87,7 @@ bool enter_group() {
   return static_cast<bool>(tasks << getpid() << std::flush);
 }
 
-// arguments: what rank 1 has too little of
+// arguments: the resource of which rank 1 has too little
 TRIREME_PROCESS(limited) {
   const bool second = std::string(std::getenv("TRIREME_RANK")) == "1";
   if (second && std::string(argv[1]) == "cgroup" && !enter_small_cgroup()) return 9;
@@ -97,7 +97,7 @@ TRIREME_PROCESS(limited) {
   const std::string what = argv[1];
   std::size_t bytes = kArena;
   if (job.rank() == 1) {
-    // Room for half of its own arena; for its own, and half of the other's.
+    // Room for half of its own arena, or for its own and half of the peer's.
     if (what == "own") limit(RLIMIT_AS, address_space() + kArena / 2);
     if (what == "peer's") limit(RLIMIT_AS, address_space() + kArena * 3 / 2);
     if (what == "file") limit(RLIMIT_FSIZE, kArena / 2);
@@ -149,10 +149,10 @@ Held held() {
   return now;
 }
 
-// Two ranks a host, as far as the transport knows.
+// Tells the transport that there are two ranks per host.
 std::string host_of(int rank) { return "host " + std::to_string(rank / 2); }
 
-// A group over connections of its own, or over the world's.
+// A group over its own connections, or over the world's.
 std::shared_ptr<comm::Communicator> make_group(Job& job, bool connects, int cycle) {
   if (!connects) return job.world().split(0, cycle % 2 == 0 ? job.rank() : -job.rank());
   const net::ConnectOptions options{.rank = job.rank(), .size = job.size(), .secret = "cycles"};
@@ -166,7 +166,7 @@ std::shared_ptr<comm::Communicator> make_group(Job& job, bool connects, int cycl
   return std::make_shared<comm::Communicator>(std::move(transport), comm::CommunicatorOptions());
 }
 
-// arguments: transport, whether each group connects anew, how many
+// arguments: transport, whether each group connects anew, number of cycles
 TRIREME_PROCESS(cycles) {
   const std::string transport = argv[1];
   if (transport == "mixed") {

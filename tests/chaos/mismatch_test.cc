@@ -1,6 +1,6 @@
-// Ranks that call different things: random pairs of calls over the simulated network, from seeds.
-// Every rank refuses within 0.1 s, prints both sides' call, and no buffer is touched: nothing is
-// ever summed silently. 300 pairs here; tests/chaos/mismatch.full (label soak) draws 10,000.
+// Ranks that make different calls: random pairs of calls over the simulated network, from seeds.
+// Every rank refuses within 0.1 s, prints both calls, and no buffer changes: no wrong sum goes
+// unnoticed. 300 pairs here; tests/chaos/mismatch.full (label soak) draws 10,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct CallSpec {
   std::size_t count = 0;  // of the smaller buffer
   int root = 0;
   std::uint32_t total = 0;  // leaves of an all_reduce of terms; 0: one per rank
-  int uneven = 0;           // pieces (see below): how many elements more the last rank's has
+  int uneven = 0;           // pieces (see below): how many more elements the last rank has
   std::string algorithm = {};
   friend bool operator==(const CallSpec&, const CallSpec&) = default;
 };
@@ -57,8 +57,7 @@ bool has_root(OpKind kind) {
          kind == OpKind::Scatter;
 }
 
-// What does not matter for its kind is left at its default, so that unequal specs are unequal
-// calls.
+// Fields that a kind does not use keep their defaults, so that unequal specs are unequal calls.
 CallSpec draw(Random& random, int size) {
   CallSpec call;
   call.kind = one_of(random, {OpKind::AllReduce, OpKind::AllReduce, OpKind::Broadcast,
@@ -85,7 +84,7 @@ CallSpec changed(CallSpec call, Random& random, int size) {
   for (CallSpec other;;) {
     if (random() % 2 == 0) {
       other = draw(random, size);
-    } else {  // one field alone
+    } else {  // change one field only
       other = call;
       const CallSpec drawn = draw(random, size);
       switch (random() % 5) {
@@ -114,7 +113,7 @@ CallSpec changed(CallSpec call, Random& random, int size) {
   }
 }
 
-// The buffers of one call, and what was in them.
+// The buffers of one call and their initial contents.
 class Buffers {
  public:
   Buffers(Communicator& world, const CallSpec& call) : call_(call) {
@@ -212,7 +211,7 @@ void expect_refused(RankContext& rank, const CallSpec& mine, const CallSpec& oth
   EXPECT_TRUE(buffers.untouched()) << "rank " << rank.rank << " was written to";
 }
 
-// `before` calls in common, then one on which rank `odd` differs; the others agree.
+// Makes `before` equal calls, then one in which rank `odd` differs from the others.
 void run_pair(std::uint64_t seed) {
   Random random(seed);
   const int size = one_of(random, {2, 2, 3, 4, 5, 8});
@@ -226,7 +225,7 @@ void run_pair(std::uint64_t seed) {
                      [&](RankContext& rank) {
                        for (int i = 0; i < before; ++i)
                          Buffers(*rank.world, usual).call(*rank.world).wait();
-                       // Else a slow rank may still be in one of them when the others end.
+                       // Otherwise a slow rank may still be in one of them when the others end.
                        rank.world->barrier().wait();
                        const bool differs = rank.rank == odd;
                        expect_refused(rank, differs ? other : usual, differs ? usual : other);
@@ -248,7 +247,7 @@ TEST(Mismatch, RandomPairsAreRefusedOnEveryRankAndTouchNothing) {
   }
 }
 
-// The same calls in another order: refused at the first place where they differ.
+// The same calls in another order are refused at the first difference.
 TEST(Mismatch, AnotherOrderIsRefused) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);

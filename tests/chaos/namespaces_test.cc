@@ -1,5 +1,5 @@
-// Four "hosts" with two ranks each: network namespaces behind one bridge, so that a cable can be
-// cut. Needs root and `ip netns`; CMake registers it only where one can be made.
+// Four "hosts" with two ranks each: network namespaces connected by a bridge, so that a cable can
+// be cut. Needs root and `ip netns`; CMake registers it only if a namespace can be made.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using std::chrono::seconds;
 
 constexpr int kHosts = 4, kPerHost = 2, kRanks = kHosts * kPerHost;
 
-// Two runs at once on one machine need names and addresses of their own.
+// Two runs at once on one machine need different names and addresses.
 class Network {
  public:
   Network() {
@@ -45,7 +45,7 @@ class Network {
   }
   ~Network() {
     for (int host = 0; host < kHosts; ++host) {
-      run("ip link del " + cable(host));  // the namespace itself goes a little later
+      run("ip link del " + cable(host));  // the kernel removes the namespace a little later
       run("ip netns del " + name(host));
     }
     run("ip link del " + bridge());
@@ -86,7 +86,7 @@ struct Outcome {
 
 class Namespaces : public ::testing::TestWithParam<std::string> {
  protected:
-  // A launcher outside of them, which every rank reaches over its host's cable.
+  // The launcher is outside of them; every rank reaches it over its host's cable.
   Outcome run(const std::string& body, Duration timeout,
               const std::function<void(int rank, std::string_view line)>& on_line = nullptr) {
     const std::string secret = ::testing::TempDir() + Network::prefix() + ".secret";
@@ -119,7 +119,7 @@ class Namespaces : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Transports, Namespaces, ::testing::Values("mixed", "tcp"));
 
-// Sums until it has made argv[1] of them, or for ever.
+// Makes argv[1] sums, or sums without end.
 int sum_on(Job& job, long steps) {
   if (job.num_hosts() != kHosts || job.local_size() != kPerHost) return 3;
   for (long step = 0; steps < 0 || step < steps; ++step) {
@@ -164,7 +164,7 @@ TEST_P(Namespaces, ACableCutInAnAllReduceEndsTheJobWithinItsBound) {
     cut = steady_now();
   });
   ASSERT_NE(cut, TimePoint{}) << outcome.describe();
-  // The silence, an answer that does not come, and the launcher's patience with those cut off.
+  // The timeout of silence, one of an unanswered request, and the launcher's wait for lost ranks.
   EXPECT_LT(steady_now() - cut, 2 * kTimeout + seconds(3)) << outcome.describe();
   EXPECT_GE(outcome.result.exit_code, 160) << outcome.describe();
   EXPECT_LE(outcome.result.exit_code, 162) << outcome.describe();
@@ -183,7 +183,7 @@ TEST_P(Namespaces, ACableThatIsMendedInTimeIsNotNoticed) {
   EXPECT_EQ(outcome.result.exit_code, 0) << outcome.describe();
 }
 
-// In a namespace of its own that has three ports, all of them taken.
+// In its own namespace with three ports, all of them taken.
 TRIREME_PROCESS(no_port_left) {
   (void)argc, (void)argv;
   if (unshare(CLONE_NEWNET) != 0) return 2;

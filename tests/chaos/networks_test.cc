@@ -1,6 +1,6 @@
 // Two "hosts" with two networks: network namespaces, each with a cable to an IPv4 bridge (eth0) and
-// one to an IPv6 bridge (eth1). Needs root and `ip netns`; CMake registers it only where one can be
-// made.
+// one to an IPv6 bridge (eth1). Needs root and `ip netns`; CMake registers it only if a namespace
+// can be made.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using std::chrono::seconds;
 constexpr int kHosts = 2;
 constexpr std::size_t kBytes = 8 << 20;
 
-// Two runs at once on one machine need names and addresses of their own.
+// Two runs at once on one machine need different names and addresses.
 std::string prefix() { return "tn" + std::to_string(getpid() % 100000); }
 std::string ipv4(int last) {
   const int number = static_cast<int>(getpid());
@@ -56,7 +56,7 @@ class Networks : public ::testing::Test {
     run("ip link del " + prefix() + "s");
   }
 
-  // One rank a host; the launcher is outside, at `listen`.
+  // One rank per host; the launcher is outside, at `listen`.
   launch::LaunchResult sum(const std::string& listen, const std::string& interface,
                            std::string& lines) {
     const std::string secret = ::testing::TempDir() + prefix() + ".secret";

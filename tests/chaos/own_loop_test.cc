@@ -1,5 +1,5 @@
-// Loops of one's own with a Checkpointer, and signals: all ranks save the same step and end with
-// the code of errors.md, and the next start goes on there as if nothing had been.
+// A user's own loop with a Checkpointer, and signals: all ranks save the same step and end with the
+// code of docs/errors.md. The next start continues there as if the run had not stopped.
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ using testing::ProcessRun;
 using testing::RunningProcesses;
 
 // Sample i is a function of i. An epoch has four batches of 6 and one of 2, of which two of three
-// ranks have no share.
+// ranks get nothing.
 constexpr std::int64_t kSamples = 26, kBatch = 6, kMicro = 2;
 constexpr long kPerEpoch = 5;
 
@@ -77,7 +77,7 @@ struct Arguments {
 
 void say_first(long first) { std::printf("goes on at %ld\n", first); }
 
-// Some steps on: a rank may pass two at once.
+// Prints "running" after a few steps; `>=` because a rank may pass two steps at once.
 void say_running(long first, long steps_done) {
   static bool said = false;
   if (!said && steps_done >= first + 4) said = std::printf("running\n") > 0;
@@ -110,7 +110,7 @@ TRIREME_PROCESS(data_parallel) {
   return 0;
 }
 
-// It tidies up before it ends.
+// A program that cleans up before it ends.
 TRIREME_PROCESS(strategy) try {
   const Arguments given(argv);
   Job job(argc, argv);
@@ -139,7 +139,7 @@ TRIREME_PROCESS(strategy) try {
   return stop.exit_code();
 }
 
-// Nothing in it votes.
+// A Saveable without any collective of its own.
 struct Sum final : Saveable {
   std::vector<NamedShard> state() override { return {{"sum", DType::F32, {1}, 0, 1, value}}; }
   std::string metadata() const override { return "{}"; }
@@ -172,7 +172,7 @@ class OwnLoop : public ::testing::Test {
   ~OwnLoop() override { fs::remove_all(folder_); }
 
   using Send = std::function<void(const RunningProcesses& running)>;
-  // `send` is called when `teller` is in the middle of its steps.
+  // Calls `send` when `teller` is in the middle of its steps.
   ProcessRun run(const std::string& body, int ranks, const std::string& folder, long steps,
                  long every, int teller = 0, const Send& send = {}) const {
     ProcessOptions options;
@@ -200,8 +200,7 @@ class OwnLoop : public ::testing::Test {
       fs::path(::testing::TempDir()) / ("own_loop_" + std::to_string(::getpid()));
 };
 
-// Stopped after some step; resumed to the end of the next epoch; compared with one that went there
-// at once.
+// Stops after some step, resumes to the next epoch's end, and compares with an uninterrupted run.
 void OwnLoop::expect_stopped_and_resumed(const std::string& body, int ranks, int code, int teller,
                                          const Send& send) {
   fs::remove_all(folder_);
@@ -209,7 +208,7 @@ void OwnLoop::expect_stopped_and_resumed(const std::string& body, int ranks, int
   EXPECT_EQ(stopped.exit_code, code) << stopped.describe();
   for (const auto& rank : stopped.ranks) EXPECT_EQ(rank.exit_code, code) << stopped.describe();
   const auto names = saved("run");
-  ASSERT_EQ(names.size(), 2u) << stopped.describe();  // latest, and that of the stop
+  ASSERT_EQ(names.size(), 2u) << stopped.describe();  // latest, and the checkpoint of the stop
   const long done = std::stol(names[1].substr(names[1].rfind('-') + 1));
   EXPECT_GE(done, 4);
   const std::string said = stopped.ranks[0].out + stopped.ranks[0].err;
@@ -217,7 +216,7 @@ void OwnLoop::expect_stopped_and_resumed(const std::string& body, int ranks, int
                               (folder_ / "run" / names[1]).string()))
       << stopped.describe();
   EXPECT_THAT(said, HasSubstr("Start the program again: it goes on there."));
-  const long end = (done / kPerEpoch + 2) * kPerEpoch;  // where all ranks have taken equal steps
+  const long end = (done / kPerEpoch + 2) * kPerEpoch;  // where ranks took equal steps
   const ProcessRun resumed = run(body, ranks, "run", end, 0);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.describe();
   EXPECT_EQ(after(resumed.ranks[0].out, "goes on at "), std::to_string(done));
@@ -254,7 +253,7 @@ TEST_F(OwnLoop, OneRankAloneStopsToo) {
   }
 }
 
-// Two of three ranks have no share of the last batch of an epoch and pass two steps at once.
+// Two of three ranks get nothing of an epoch's last batch and pass two steps at once.
 TEST_F(OwnLoop, AStopWaitsForRanksWithoutAShare) {
   for (int told = 0; told < 3; ++told) {
     expect_stopped_and_resumed("data_parallel", 3, 143, told, [&](const auto& running) {
@@ -264,7 +263,7 @@ TEST_F(OwnLoop, AStopWaitsForRanksWithoutAShare) {
 }
 
 TEST_F(OwnLoop, ACheckpointWaitsForRanksWithoutAShare) {
-  const ProcessRun done = run("data_parallel", 3, "run", 25, 4);  // 5, 10, … are short batches
+  const ProcessRun done = run("data_parallel", 3, "run", 25, 4);  // 5, 10, ... are short batches
   ASSERT_EQ(done.exit_code, 0) << done.describe();
   EXPECT_THAT(saved("run"), ElementsAre("latest", "step-00000005", "step-00000008", "step-00000012",
                                         "step-00000016", "step-00000020", "step-00000025"));

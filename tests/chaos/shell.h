@@ -1,7 +1,7 @@
-// Scripts (bash) around this test program: what only a shell does to a launcher (limits, closed
-// streams, pipes). A script finds this program in $SELF; `launch N PROGRAM ARGUMENTS…` starts ranks
-// as `trireme launch -n N` does, `become N …` does so in the shell's own process, and `body NAME`
-// runs a TRIREME_PROCESS. One file of a test program includes it.
+// Runs bash scripts around this test program, for what only a shell does to a launcher (limits,
+// closed streams, pipes). A script finds this program in $SELF. `launch N PROGRAM ARGUMENTS...`
+// starts ranks as `trireme launch -n N` does, `become N ...` does so in the shell's own process,
+// and `body NAME` runs a TRIREME_PROCESS. Include it in one file of a test program.
 #pragma once
 
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ namespace trireme::test {
 
 struct ShellRun {
   int code = -1;    // 137: it did not end
-  std::string out;  // and error
+  std::string out;  // stdout and stderr
   std::string describe() const { return "exit code " + std::to_string(code) + "\n" + out; }
   int count(const std::string& text) const {
     int number = 0;
@@ -27,7 +27,7 @@ struct ShellRun {
   }
 };
 
-/// `as`: a command in front of the shell, such as setpriv.
+/// `as`: a command to run the shell with, such as setpriv.
 inline ShellRun run_shell(const std::string& script, const std::string& as = "") {
   const std::string whole =
       "launch() { TRIREME_TEST_PROCESS=launches \"$SELF\" \"$@\"; }\n"

@@ -1,7 +1,7 @@
-// A rank whose transport breaks at its n-th send, receive, notification or read, over the simulated
-// network: every algorithm, and by seed who, when, and in which order everything happens. Nobody
-// waits for ever (the network would say who waits for whom), the others get an error that names the
-// rank, and what calls have given before is right. A seed that fails repeats itself.
+// A rank whose transport fails at its n-th send, receive, notification or read, over the simulated
+// network, for every algorithm. The seed chooses the rank, the call and the order of events. No
+// rank waits for ever (the network reports deadlocks), the others get an error that names the rank,
+// and the results of earlier calls are right. A failing seed can be repeated.
 //
 // tests/chaos/simulated_faults.full (label soak) takes 300 seeds of each.
 #include <gtest/gtest.h>
@@ -19,21 +19,21 @@ namespace {
 
 using testing::FaultyTransport;
 
-// By seed.
+// A fault drawn from a seed.
 struct Fault {
   explicit Fault(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     size = 2 + static_cast<int>(random() % 4);
     victim = static_cast<int>(random() % static_cast<std::uint64_t>(size));
     shared_memory = random() % 2 == 0;
-    place = static_cast<int>(random() % (shared_memory ? 8 : 80));  // direct calls send little
+    place = static_cast<int>(random() % (shared_memory ? 8 : 80));  // shared memory sends little
   }
   int size = 2, victim = 0, place = 0;
   bool shared_memory = true;
 };
 
 struct Ended {
-  int code = 0, peer = -1;  // 0: it made all of its calls
+  int code = 0, peer = -1;  // 0: all its calls succeeded
   std::string sentence;
 };
 
@@ -57,7 +57,7 @@ Ended run_rank(net::SimNetwork& network, const std::string& what, const Fault& f
   return ended;
 }
 
-// False where the victim made all of its calls before its place came: direct ones send little.
+// Returns false if the victim made all of its calls before the fault: shared memory sends little.
 bool breaks_as_it_should(const std::string& what, std::uint64_t seed) {
   const Fault fault(seed);
   SCOPED_TRACE(what + ", seed " + std::to_string(seed) + ": rank " + std::to_string(fault.victim) +
@@ -79,8 +79,8 @@ bool breaks_as_it_should(const std::string& what, std::uint64_t seed) {
       EXPECT_EQ(one.code, 170) << one.sentence;
       continue;
     }
-    // PeerLost, or what the victim said as it left, with its code. Who has learned of it may be
-    // gone before the next one has: that one names whom it missed.
+    // PeerLost, or the victim's own error that it sent when it left, with its code. A rank that
+    // knows may leave before the next one knows; that one then names the rank it missed.
     EXPECT_TRUE(one.code == 160 || one.code == 170) << "rank " << rank << ": " << one.sentence;
     EXPECT_NE(one.peer, -1) << "rank " << rank << ": " << one.sentence;
     named += one.sentence.find(victim) != std::string::npos;

@@ -1,7 +1,7 @@
-// Every collective over networks that lose packets, are slow now and then, and are cut in one
-// direction between two ranks, by seed, on the virtual clock. Where the cuts end in time all calls
-// end well. Where they do not, every rank either has ended before or ends with an error that names
-// a peer, and an end of a cut is named; nobody waits for ever. A seed that fails repeats itself.
+// Every collective over networks that lose packets, are slow at times, and are cut in one direction
+// between two ranks, by seed, on the virtual clock. If the cuts end in time, all calls succeed. If
+// not, every rank that has not ended yet gets an error that names a peer, and a rank at a cut is
+// named; no rank waits for ever. A failing seed can be repeated.
 //
 // tests/chaos/simulated_networks.full (label soak) takes 300 seeds of each.
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr int kSteps = 60;
 constexpr Duration kTimeout = 30s;
 
-// By seed.
+// A network drawn from a seed.
 struct Network {
   explicit Network(std::uint64_t seed) : random(seed) {
     size = 2 + below(4);
@@ -72,7 +72,7 @@ struct Network {
 };
 
 struct Ended {
-  int code = 0, peer = -1;  // 0: it made all of its calls
+  int code = 0, peer = -1;  // 0: all its calls succeeded
   std::string sentence;
 };
 
@@ -89,7 +89,7 @@ Ended run_rank(net::SimNetwork& network, const std::string& what, int rank) {
   return {};
 }
 
-// True if a cut ended the run.
+// Returns true if a cut ended the run.
 bool ends_as_it_should(const std::string& what, std::uint64_t seed) {
   const Network chosen(seed);
   SCOPED_TRACE(what + ", " + chosen.text(seed));

@@ -1,5 +1,5 @@
-// Links so slow that a message takes several timeouts: who moves it and who waits for those who do
-// go on, since `timeout` bounds silence. Real sockets and a rate that the kernel keeps.
+// Links so slow that a message takes several timeouts: both its sender and ranks that wait for it
+// continue, because `timeout` bounds silence. Real sockets, at a rate that the kernel limits.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -27,7 +27,7 @@ ProcessOptions slow() {
   return options;
 }
 
-// Rank 0 is done when the kernel has its bytes; from then on only rank 1 sees them move.
+// Rank 0 is done when the kernel has its bytes; after that only rank 1 sees progress.
 TRIREME_PROCESS(one_message) {
   Job job(argc, argv);
   std::vector<float> x(kCount, static_cast<float>(job.rank() + 1));
@@ -45,7 +45,7 @@ TEST(SlowLinks, OneMessageIsWaitedForByAllWhileItMoves) {
 
 TRIREME_PROCESS(many_small) {
   Job job(argc, argv);
-  std::vector<float> x(4'000);  // each leaves at once where there is room
+  std::vector<float> x(4'000);  // each is sent at once if there is room
   const int peer = 1 - job.rank();
   std::vector<Work> works;
   for (int i = 0; i < 60; ++i) {

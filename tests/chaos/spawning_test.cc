@@ -1,5 +1,5 @@
-// What happens to a launcher while it starts its ranks: signals, a first rank that fails, a guard
-// that is killed, its own death. Moments are events (the k-th rank has started), not times.
+// Events while a launcher starts its ranks: signals, a first rank that fails, a killed guard, its
+// own death. Moments are events (the k-th rank has started), not times.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ std::string word(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// Of this process; the launcher's guard is the first.
+// This process's guard; it is the launcher's first child.
 pid_t guard() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream children(task.path() / "children");
@@ -53,7 +53,7 @@ void stop_and_wait(pid_t pid) {
   while (launch::process_state(pid) != 'T') Event().wait(milliseconds(1));
 }
 
-// Starts 60 ranks of argv[1...]; when rank AT has started, DOES one of these.
+// Starts 60 ranks of argv[1...]; when rank $AT has started, does what $DOES says.
 TRIREME_PROCESS(starts) {
   launch::LaunchOptions options;
   options.ranks = kRanks;
@@ -77,7 +77,7 @@ TRIREME_PROCESS(starts) {
   return launch::run(options);
 }
 
-// `at`: which rank; `does`: what happens when it has started.
+// `at`: a rank; `does`: what happens when it has started.
 ShellRun start_ranks(int at, const std::string& does, const std::string& program) {
   return run_shell("export AT=" + std::to_string(at) + " DOES='" + does +
                    "'; TRIREME_TEST_PROCESS=starts exec \"$SELF\" " + program);
@@ -128,7 +128,7 @@ TEST(Spawning, StartsNoMoreOnceARankHasFailed) {
         "sh -c '[ $TRIREME_RANK = " + std::to_string(at) + " ] && exit 7; exec sleep 600'");
     EXPECT_EQ(run.code, 7) << run.describe();
     EXPECT_EQ(run.count("rank " + std::to_string(at) + " on host "), 1) << run.describe();
-    // The end is seen at one of the next steps: epoll may have been asked before it came.
+    // The launcher sees the end at one of the next steps: epoll may have been asked just before.
     EXPECT_LE(run.count("started "), at + 2) << run.describe();
     EXPECT_EQ(still_there(run), "");
   }
@@ -142,7 +142,7 @@ TEST(Spawning, AGuardThatIsKilledDisturbsNobody) {
   }
 }
 
-// A stopped process dies by SIGKILL alone; its child, by the guard's.
+// A stopped process dies by SIGKILL only; the guard kills its child.
 TEST(Spawning, AKilledLauncherTakesStoppedRanksWithIt) {
   for (const int at : {0, 9}) {
     const ShellRun run = start_ranks(at, "stopped ranks", "sleep 600");
@@ -167,7 +167,7 @@ TEST(Spawning, EndedRanksAreSeenThoughAParentIgnoredSigchld) {
   EXPECT_EQ(run.code, 7) << run.describe();
 }
 
-// `| less`: the launcher's output stands still for as long as nobody reads.
+// As with `| less`: the launcher's output is blocked while nobody reads it.
 TEST(Spawning, ObeysASignalWhileNobodyTakesItsOutput) {
   const ShellRun run = run_shell(
       "pipe=$(mktemp -u); mkfifo $pipe; exec 3<>$pipe; rm $pipe\n"
@@ -178,7 +178,7 @@ TEST(Spawning, ObeysASignalWhileNobodyTakesItsOutput) {
   EXPECT_EQ(run.count("trireme: stopped by SIGTERM."), 1) << run.describe();
 }
 
-// Somebody else ends a rank, before it has joined or when it is about to.
+// A rank is ended from outside, before it has joined or just before it joins.
 TRIREME_PROCESS(ended_early) {
   if (word("TRIREME_RANK") == "1") kill(getpid(), std::atoi(word("SIGNAL").c_str()));
   Job job(argc, argv);

@@ -1,4 +1,4 @@
-// Stop signals that are sent to ranks, one of them or all: every rank stops at the same step.
+// Stop signals that are sent to one rank or to all: every rank stops at the same step.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-// What a checkpoint would be: the step that all stop at.
+// Prints the step at which all stop, instead of saving a checkpoint.
 TRIREME_PROCESS(obedient) {
   Job job(argc, argv);
   std::vector<int> stop{0};
@@ -37,7 +37,7 @@ TRIREME_PROCESS(obedient) {
 
 using Send = std::function<void(const RunningProcesses& running)>;
 
-// `send` is called when rank 1 is in the middle of its steps.
+// Calls `send` when rank 1 is in the middle of its steps.
 ProcessRun stopped(const Send& send) {
   ProcessOptions options;
   options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
@@ -76,7 +76,7 @@ TEST(Stop, ASignalToAllRanksStopsAllAtOneStep) {
   }
 }
 
-// A process group and a launcher's forwarding, or Slurm's warning and its end.
+// Such as from a process group and from the launcher, or Slurm's warning and its final signal.
 TEST(Stop, OneRequestThatArrivesAsSeveralSignalsEndsNobodyAtOnce) {
   expect_stopped(stopped([](const auto& running) {
                    for (const int signal : {SIGUSR1, SIGTERM, SIGHUP, SIGINT, SIGUSR1})
@@ -85,7 +85,7 @@ TEST(Stop, OneRequestThatArrivesAsSeveralSignalsEndsNobodyAtOnce) {
                  143);
 }
 
-// It asks for the signal, and goes on; for longer than two signals are one request.
+// Asks for the signal but continues for longer than repeated signals count as one request.
 TRIREME_PROCESS(stubborn) {
   Job job(argc, argv);
   job.stop_signal();

@@ -1,5 +1,5 @@
-// Strangers at the ports of a job, while it joins and while it runs: nothing is allocated for them,
-// and the job does not notice.
+// Strangers connect to a job's ports while it joins and while it runs: they cause no allocation,
+// and the job does not notice them.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -44,7 +44,7 @@ Bytes bytes_of(std::string_view text) {
   return {view.begin(), view.end()};
 }
 
-// What they say: nothing, noise, other protocols, and Trireme's own words without the secret.
+// They send nothing, noise, other protocols, or Trireme's own messages without the secret.
 std::vector<Bytes> phrases() {
   std::mt19937_64 random(5);
   std::vector<Bytes> all = {
@@ -69,10 +69,10 @@ std::vector<Bytes> phrases() {
   return all;
 }
 
-// Talks to one port from the line that names it until the test ends.
+// Connects to one port from the line that names it until the test ends.
 class Strangers {
  public:
-  /// Makes `enough` when 16 have come.
+  /// Creates the file `enough` when 16 have connected.
   explicit Strangers(std::string enough = {}) : enough_(std::move(enough)) {}
   ~Strangers() {
     join();
@@ -92,7 +92,7 @@ class Strangers {
  private:
   void talk(const std::string& address) {
     const auto waiter = RealWaiter::make();
-    std::vector<net::Descriptor> open;  // they stay, too
+    std::vector<net::Descriptor> open;  // keep the connections open
     for (int round = 0; round < 4; ++round) {
       for (const Bytes& phrase : phrases()) {
         try {
@@ -100,7 +100,7 @@ class Strangers {
           (void)!::send(open.back().get(), phrase.data(), phrase.size(),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
           if (++talks_ == 16 && !enough_.empty()) std::ofstream(enough_) << "\n";
-        } catch (const Error&) {  // the port is closed: the ranks have come together
+        } catch (const Error&) {  // the port is closed: all ranks are connected
           return;
         }
       }
@@ -120,7 +120,7 @@ TRIREME_PROCESS(joins) {
   const auto exchange = [&](const std::string& mine) {
     auto all = test::exchange_over(job.world())(mine);
     std::printf("%s\n", mine.c_str());
-    // The last one is late: the others' ports stand open until enough strangers have come.
+    // The last rank is late: the others' ports stay open until enough strangers have connected.
     for (int i = 0; job.rank() == job.size() - 1 && !std::filesystem::exists(argv[1]); ++i) {
       if (i > 2000) throw TimeoutError("no stranger came");
       Event().wait(milliseconds(10));
@@ -173,8 +173,8 @@ TEST(Strangers, DoNotDisturbTheCoordinatorOfARunningJob) {
   EXPECT_GE(strangers.join(), 1) << "nobody came";
 }
 
-// A coordinator with few descriptors, before its rank has come. argv[1]: exists when all strangers
-// have.
+// A coordinator with few descriptors, before its rank has joined. argv[1]: a file that exists when
+// all strangers have connected.
 TRIREME_PROCESS(crowded) {
   const rlimit few{200, 200};
   setrlimit(RLIMIT_NOFILE, &few);
@@ -186,7 +186,7 @@ TRIREME_PROCESS(crowded) {
   launch::CoordinatorClient client(
       {.endpoint = coordinator.endpoint(), .secret = secret, .timeout = seconds(20)});
   client.heartbeat({}, seconds(20));
-  const std::vector<net::Descriptor> own = [] {  // there are some left for the job
+  const std::vector<net::Descriptor> own = [] {  // keeps some for the job
     std::vector<net::Descriptor> some;
     for (int i = 0; i < 50; ++i) some.emplace_back(dup(0));
     return some;
@@ -197,7 +197,7 @@ TRIREME_PROCESS(crowded) {
   return observe::memory_bytes() - before > 64 << 20 ? 3 : 0;
 }
 
-// Silent ones, and such as say what a rank said to gRPC: 1 MB each.
+// Silent ones, and ones that send what a rank sends to gRPC, 1 MB each.
 TEST(Strangers, InCrowdsKeepNoRankOutOfTheCoordinator) {
   constexpr int kStrangers = 1500;
   const rlimit many{4096, 4096};

@@ -1,4 +1,4 @@
-// Standard streams that are closed from the start, or lose their reader while the job runs.
+// Standard streams that are closed from the start, or whose reader goes away while the job runs.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ using test::ShellRun;
 
 constexpr const char* kNobodyReads = "nobody reads standard output any more";
 
-// Speaks on both streams in each of many steps, and says in a file that it came to the end.
+// Prints to both streams in many steps, and creates a file when it has come to the end.
 TRIREME_PROCESS(talks) {
   Job job(argc, argv);
   std::vector<float> x(8, 1.0f);
@@ -28,13 +28,13 @@ TRIREME_PROCESS(talks) {
   return file != nullptr && std::fputs("ended\n", file) >= 0 && std::fclose(file) == 0 ? 0 : 1;
 }
 
-// Runs `script`, and counts who came to the end.
+// Runs `script` and counts the processes that came to the end.
 ShellRun run_talking(const std::string& script) {
   return run_shell("export ENDS=$(mktemp -d); " + script +
                    "; code=$?; echo \"$(ls $ENDS | wc -l) ended\"; rm -r $ENDS; exit $code");
 }
 
-// A descriptor of the job's own, such as its secret's, would take the place of the closed one.
+// Otherwise a descriptor of the job, such as its secret's, would get the closed stream's number.
 TEST(Streams, MayBeClosedFromTheStart) {
   for (const std::string closed :
        {"<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-"}) {
@@ -53,7 +53,7 @@ TEST(Streams, ARankThatFailsIsNamedThoughOutputIsClosed) {
   EXPECT_EQ(run.count("ended with exit code 7"), 1) << run.describe();
 }
 
-// `| head -1` takes the reader away: the run goes on, which is said once.
+// `| head -1` closes the pipe: the run continues and reports this once.
 TEST(Streams, MayLoseTheirReader) {
   ShellRun run = run_talking(
       "launch 2 env TRIREME_TEST_PROCESS=talks $SELF | head -1; (exit ${PIPESTATUS[0]})");

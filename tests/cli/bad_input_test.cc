@@ -1,4 +1,4 @@
-// What a user can get wrong: exit code, one clear sentence, nothing started, nothing overwritten.
+// User errors: the exit code, one clear sentence, nothing started, nothing overwritten.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class BadInput : public ::testing::Test {
  protected:
-  // Runs `train` on two ranks in the folder; it must be refused before anything was made.
+  // Runs `train` on two ranks in the folder; it must be refused before any file is made.
   std::string refused(std::vector<std::string> arguments, int code = 2) {
     const auto before = names();
     arguments.insert(arguments.begin(), "train");
@@ -72,7 +72,7 @@ TEST_F(BadInput, AnUnknownKeyInTheEnvironment) {
   }
 }
 
-// Each dotted part, bracket and brace is a level of the parser's stack.
+// Each dotted part, bracket and brace takes a level of the parser's stack.
 TEST_F(BadInput, TomlThatIsNestedDeeply) {
   for (const std::string& part : {std::string("["), std::string("{a="), std::string("a.")}) {
     std::string text = "[train]\nsteps = 3\n";
@@ -83,7 +83,7 @@ TEST_F(BadInput, TomlThatIsNestedDeeply) {
   }
 }
 
-// What only ranks found out before, after they had started and claimed a folder.
+// Errors that ranks would only find after they have started and claimed a folder.
 TEST_F(BadInput, WhatRanksWouldRefuseIsRefusedBeforeTheyStart) {
   using Words = std::vector<std::string>;
   const std::vector<std::pair<Words, const char*>> all = {
@@ -167,7 +167,7 @@ TEST_F(BadInput, WrongUsage) {
   }
 }
 
-// Numbers that no work of this world ends with.
+// Numbers too large for any run to finish.
 TEST_F(BadInput, NumbersWithoutEnd) {
   using Words = std::vector<std::string>;
   const std::string bytes = "1000000000000000000000";

@@ -1,6 +1,6 @@
-// In a batch script of two tasks, which is one process that srun has not started: commands that
-// need no ranks run, and `--ranks` starts processes of this host. The test sets the variables that
-// Slurm sets there by hand; tests/cli/sbatch runs it in a real one, where Slurm is installed.
+// A batch script of two tasks is one process that srun has not started. In it, commands that need
+// no ranks run, and `--ranks` starts processes on this host. The test sets Slurm's variables
+// itself; tests/cli/sbatch runs in a real script if Slurm is installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(Batch, TrainWithoutRanksSaysHowManyThereAreAndHowToStartThem) {
                                 HasSubstr("train --ranks 2")));
 }
 
-// As two processes of mpirun, srun or torchrun find it: each is alone.
+// The environment of two processes of mpirun, srun or torchrun: each runs by itself.
 TEST(Batch, CommandsThatNeedNoRanksIgnoreLaunchers) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 2\n");

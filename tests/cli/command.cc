@@ -52,7 +52,7 @@ Command& Command::file_limit(long bytes) {
 }
 
 Command::Running Command::start() const {
-  // What a dead launcher leaves behind must come to this process, so that it is seen.
+  // Processes that a dead launcher leaves behind become children of this process, which sees them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string place = temporary_folder();
   const std::string out = place + "/out", err = place + "/err";
@@ -60,7 +60,7 @@ Command::Running Command::start() const {
   for (const std::string& argument : arguments_)
     argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  // No LibTorch in this process and one thread, so fork is safe.
+  // This process has no LibTorch and one thread, so fork is safe.
   const pid_t pid = fork();
   if (pid != 0) return Running(pid, place);
   for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
@@ -125,7 +125,7 @@ CommandResult Command::Running::wait(double seconds) {
   result.code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   result.out = read_file(folder_ + "/out");
   result.err = read_file(folder_ + "/err");
-  // Orphans end within two seconds of their launcher; what is there after that was left behind.
+  // Orphans end within two seconds of their launcher; later ones count as left behind.
   const auto deadline = after(2);
   while (!descendants(getpid()).empty() && Clock::now() < deadline) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -156,7 +156,7 @@ std::vector<pid_t> descendants(pid_t pid) {
       try {
         for (const pid_t inner : descendants(child)) found.push_back(inner);
       } catch (const std::filesystem::filesystem_error&) {
-        // It ended meanwhile.
+        // It has ended meanwhile.
       }
     }
   }

@@ -1,7 +1,7 @@
 // Runs the program `trireme` (or any other) as a real process, for tests.
 //
-// Output goes to files, so nothing blocks on a full pipe; every process that the command leaves
-// behind becomes a child of the test and is counted. One test thread.
+// Output goes to files, so no process blocks on a full pipe. Processes that the command leaves
+// behind become children of the test and are counted. Use from one test thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,11 @@
 namespace trireme::testing {
 
 struct CommandResult {
-  int code = -1;  // exit status; 128 + n where signal n ended it
+  int code = -1;  // exit status; 128 + n if signal n ended it
   std::string out, err;
   double seconds = 0;
   bool timed_out = false;  // it was killed
-  int left_behind = 0;     // processes of it that were still there afterwards (now killed)
+  int left_behind = 0;     // its processes that were still running at the end (now killed)
 };
 
 class Command {
@@ -27,17 +27,17 @@ class Command {
   explicit Command(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
   Command& in(std::string folder);
   Command& with(std::string variable, std::string value);
-  /// Files may not grow beyond this: a disk that is full for everything larger.
+  /// Limits the size of files: acts as a disk that is full for anything larger.
   Command& file_limit(long bytes);
 
-  /// Starts it; the destructor of Running kills what is left.
+  /// Starts it; the destructor of Running kills what still runs.
   class Running {
    public:
     Running(pid_t pid, std::string folder);
     Running(const Running&) = delete;
     ~Running();
     pid_t pid() const { return pid_; }
-    /// Waits until `text` stands in its output; false when it ended or `seconds` passed before.
+    /// Waits until `text` is in its output; false if it ended or `seconds` passed first.
     bool wait_for(const std::string& text, double seconds = 60);
     void send(int signal) const;
     std::string output() const;  // both streams so far
@@ -66,10 +66,10 @@ Command trireme_command(std::vector<std::string> arguments);
 
 /// Direct and indirect children of `pid`, oldest first.
 std::vector<pid_t> descendants(pid_t pid);
-/// The value of `variable` in the environment that `pid` started with; "" where it has none.
+/// The value of `variable` in the environment that `pid` started with; "" if it is not set.
 std::string environment_of(pid_t pid, const std::string& variable);
 
-/// A folder of its own, removed at the end.
+/// A new folder, removed at the end.
 class Folder {
  public:
   Folder();
@@ -85,7 +85,7 @@ class Folder {
 };
 std::string read_file(const std::string& path);
 
-/// A job that takes about a second: a tiny GPT on a text that it writes beside it. Extra lines are
+/// A job of about a second: a tiny GPT on a text that it writes beside the file. `train_lines` are
 /// appended to the [train] table.
 std::string tiny_config(const Folder& folder, const std::string& train_lines = "");
 

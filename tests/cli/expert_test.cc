@@ -1,5 +1,5 @@
-// parallel.expert through the command: one training on any layout beside it, checkpoints that any
-// number of ranks reads, refusals with the arithmetic, and no hang.
+// parallel.expert through the command: the same training on any layout of the other axes,
+// checkpoints that any number of ranks can read, refusals with the arithmetic, and no hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// Of mixtures of four experts, in micro-batches of four sequences.
+// Trains mixtures of four experts, in micro-batches of four sequences.
 class Expert : public MeshRuns {
  protected:
   Expert() : MeshRuns({"model.experts=4", "batch.micro=4"}) {}
@@ -41,7 +41,7 @@ TEST_F(Expert, CheckpointsGoOnWithAnyNumberOfRanks) {
   EXPECT_EQ(run({"generate", "run", "--bytes", "5"}).code, 0);
   for (const auto& [ranks, expert] : {std::pair{"1", "1"}, {"4", "4"}, {"2", "2"}}) {
     const std::string axis = std::string("parallel.expert=") + expert;
-    // No step is left: it reads the checkpoint and ends.
+    // No step is left: the run reads the checkpoint and ends.
     const CommandResult same = run({"train", "--resume", "run", "--ranks", ranks, "--set", axis});
     EXPECT_EQ(same.code, 0) << same.out << same.err;
     EXPECT_EQ(hash("run"), before) << expert;
@@ -57,7 +57,7 @@ TEST_F(Expert, ThePlanCountsARanksExperts) {
     const CommandResult result = on("plan", expert, {"parallel.expert=" + expert}, {"--json"});
     return Json::parse(result.out).at("predicted_weight_bytes").get<double>();
   };
-  // Two layers of four experts, 32 wide: 8 x 32 x 32 numbers each.
+  // Two layers of four experts of width 32: 8 x 32 x 32 parameters each.
   EXPECT_EQ(weights("1") - weights("2"), 4.0 * 2 * 2 * 8 * 32 * 32);
   EXPECT_EQ(weights("2") - weights("4"), 4.0 * 2 * 1 * 8 * 32 * 32);
   const CommandResult plan = on("plan", "4", {"parallel.expert=2"});

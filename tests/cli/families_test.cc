@@ -1,4 +1,4 @@
-// Every model family through the whole command: images and hidden text, trained, evaluated, planned
+// Every model family through the whole command: images and masked text, trained, evaluated, planned
 // and resumed, with equal bits on one rank and on two.
 #include <signal.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// CIFAR-10 records whose class shows in the brightness of one band.
+// CIFAR-10 records whose class is the band that is brighter.
 std::string records(int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) {
@@ -72,7 +72,7 @@ struct Family : ::testing::Test {
   std::string hash(const std::string& run_folder) const {
     return run({"inspect", run_folder, "--hash"}).out;
   }
-  // Stopped after some steps on two ranks with two lanes, ended on one: the same weights.
+  // Stopped after some steps on two ranks with two lanes, continued on one: the same weights.
   void expect_resumed(const std::string& config) {
     const std::string name = "rest";
     {
@@ -84,11 +84,11 @@ struct Family : ::testing::Test {
       running.send(SIGTERM);
       const CommandResult stopped = running.wait(60);
       EXPECT_TRUE(stopped.code == 143 || stopped.code == 0) << stopped.err;
-      if (stopped.code != 0) run({"train", "--resume", name});  // else it was faster
+      if (stopped.code != 0) run({"train", "--resume", name});  // else it had ended
     }
     EXPECT_EQ(hash(name), hash("one"));
   }
-  // Trained on one rank, on two, and with a rest; then everything else that takes a run.
+  // Trains on one rank, on two, and with an interruption; then runs all other commands on the run.
   void expect_whole_command(const std::string& config, const std::string& items, double count) {
     const std::string out = run({"train", config, "--out", "one", "--json"}).out;
     run({"train", config, "--out", "two", "--ranks", "2", "--json"});
@@ -124,7 +124,7 @@ TEST_F(Family, ImagesThroughAResNet) {
 }
 
 TEST_F(Family, HiddenTextThroughAnEncoder) {
-  // 15 % of 16 bytes are 2, in 8 sequences.
+  // 15 % of 16 bytes are 2 masked ones per sequence, in 8 sequences.
   expect_whole_command(masked_config(), "tokens", 16);
 }
 

@@ -1,4 +1,4 @@
-// train --fit: the layout is what the memory allows, and the bits are those of the configuration.
+// train --fit: chooses a layout that fits into memory and keeps the bits of the configuration.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,11 @@ using Json = nlohmann::json;
 
 class Fit : public ::testing::Test {
  protected:
+<<<<<<< HEAD
   // 16 layers of width 256 have 50 MB of weights: much beside the two blocks that zero3 gathers.
+=======
+  // Sixteen layers of 256: 50 MB of weights, so that sharding shows beside two whole blocks.
+>>>>>>> words
   Fit()
       : config_(folder_.write(
             "wide.toml",
@@ -104,9 +108,17 @@ TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
     return Json::parse(plan.out).at("predicted_memory_bytes");
   };
   const std::int64_t sharded = predicted("zero3"), other = predicted("zero2");
+<<<<<<< HEAD
   ASSERT_GT(other, sharded + 40'000'000);
   const std::string limit = megabytes(other - 2'000'000);
   const CommandResult plain = with({"train", config_, "--out", "plain"}, {});
+=======
+  ASSERT_GT(other, sharded + 5'000'000);
+  // In the middle of the measured values: zero3 takes some 10 MB more than predicted, and so does
+  // zero2, which is tried with recomputation.
+  const std::string limit = megabytes(other - 3'000'000);
+  const CommandResult plain = trireme({"train", config_, "--ranks", "2", "--out", "plain"});
+>>>>>>> words
   ASSERT_EQ(plain.code, 0) << plain.err;
 
   const CommandResult refused = with({"train", config_, "--out", "none"}, {"--set", limit});
@@ -135,7 +147,7 @@ TEST_F(Fit, TakesZero3WhereNothingElseFitsAndKeepsTheBits) {
   EXPECT_EQ(hash("fitted"), hash("plain"));
 }
 
-// One rank has no other layout: only recomputation makes room.
+// One rank has no other layout: only recomputation saves memory.
 TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::vector<std::string> wide = {"--set", "batch.micro=8", "--set",   "model.block=64",
                                          "--set", "train.lanes=1", "--ranks", "1"};
@@ -152,8 +164,13 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t full = bytes("full"), other = bytes("every-2");
   ASSERT_GT(other, full + 70'000'000);
   ASSERT_GT(bytes("none"), other);
+<<<<<<< HEAD
   // What is predicted decides here; full recomputation may take a tenth more than predicted.
   const std::string limit = megabytes(other - 20'000'000);
+=======
+  // Full recomputation takes up to 45 MB more than predicted, depending on huge pages.
+  const std::string limit = megabytes(other - 8'000'000);
+>>>>>>> words
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
   const CommandResult fitted =
       with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
@@ -217,7 +234,7 @@ TEST_F(Fit, RefusesALimitThatNothingFits) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
 }
 
-// Only of a new job: it decides bits.
+// For a new job only, because the micro-batch size decides bits.
 TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
   const std::vector<std::string> wide = {"--set",   "batch.global=64",
                                          "--set",   "batch.micro=32",

@@ -1,4 +1,4 @@
-// Every command's --help ends with an example, and the example runs.
+// Every command's --help ends with an example that runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The words of the line after "Example:", with "trireme" at their head; quotes group words.
+// The words of the line after "Example:", with "trireme" first; quotes group words.
 std::vector<std::string> example_of(const std::string& help) {
   const auto start = help.find("Example:\n");
   if (start == std::string::npos) return {};
@@ -37,7 +37,7 @@ std::vector<std::string> example_of(const std::string& help) {
 TEST(Help, EveryExampleRuns) {
   Folder folder;
   fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs", folder.file("configs"));
-  // `train` comes first: its example makes the run that the others name.
+  // `train` comes first, because its example makes the run that the others use.
   for (const char* command : {"train", "plan", "generate", "eval", "inspect", "doctor", "show",
                               "verify", "bench", "launch", "compare", "completion"}) {
     const CommandResult help = trireme_command({command, "--help"}).run();

@@ -1,5 +1,5 @@
-// What train watches and keeps by configuration: averaged weights, an early end, steps left out,
-// the gradient noise scale. The same on any layout, and after a resume.
+// Training helpers set by configuration: averaged weights, early stopping, skipped steps, the
+// gradient noise scale. They give the same result on any layout and after a resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class Helpers : public ::testing::Test {
     return result;
   }
   std::string hash(const std::string& run) const { return trireme({"inspect", run, "--hash"}).out; }
-  // The fields of one kind of event, without the times.
+  // The fields of all events of one kind, without the times.
   std::vector<Json> events(const std::string& run, const std::string& kind) const {
     std::istringstream text(read_file(folder_.file(run + "/events.jsonl")));
     std::vector<Json> all;
@@ -56,8 +56,8 @@ class Helpers : public ::testing::Test {
     folder_.write(copy + "/checkpoint/latest", std::string(name) + "\n");
   }
 
-  // Trains anew on other layouts (and on `further`), and from the run "one" at `step` on; weights
-  // and events are those of "one".
+  // Trains again on other layouts (and with `further`), and resumes the run "one" at `step`;
+  // weights and events must be those of "one".
   void expect_the_same_as_one(const std::string& config, int step,
                               const std::vector<std::string>& further) const {
     const auto steps = events("one", "step"), validations = events("one", "validation");
@@ -106,7 +106,7 @@ TEST_F(Helpers, AreTheSameOnEveryLayoutAndAfterAResume) {
       config, 20, {"--ranks", "2", "--set", "parallel.sync=zero1", "--set", "comm.transport=tcp"});
 }
 
-// The scale moves up and down, and events, bits and a resume have it on every layout.
+// The scale moves up and down; events, bits and a resume agree on every layout.
 TEST_F(Helpers, ALossScaleIsTheSameOnEveryLayoutAndAfterAResume) {
   const std::string config = tiny_config(
       folder_,
@@ -163,19 +163,18 @@ TEST_F(Helpers, PatienceEndsATrainingThatLearnsNothing) {
     EXPECT_EQ(ends[0].at("step"), 9);
     EXPECT_EQ(ends[0].at("best_step"), 0);
   }
-  // Interrupted after step 6, it has waited for two of its three validations already.
+  // Interrupted after step 6, when two of the three validations of its patience have passed.
   cut_back("run-1", "part", 6);
   const CommandResult resumed = trireme({"train", "--resume", "part", "--ranks", "2"});
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr(said));
-  // At its end there is nothing left to do; with more patience there is.
+  // At its end no step is left; with more patience there is.
   EXPECT_THAT(trireme({"train", "--resume", "part"}).out, HasSubstr(said));
   EXPECT_THAT(trireme({"train", "--resume", "part", "--set", "train.patience=5"}).out,
               HasSubstr("stopped early after step 15:"));
 }
 
-// It diverges: the steps that are no numbers are left out, on all ranks alike, and then end the
-// run.
+// The training diverges: non-finite steps are skipped on all ranks alike, and then end the run.
 TEST_F(Helpers, StepsThatAreNoNumbersAreLeftOutUpToTheBudget) {
   const std::string config = tiny_config(
       folder_,

@@ -1,4 +1,4 @@
-// Runs that are stopped, killed, starved of disk or damaged, and what is left of them.
+// Runs that are stopped, killed, out of disk space or damaged, and what they leave behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,14 +31,14 @@ class Interrupted : public ::testing::Test {
     while (!latest.empty() && latest.back() == '\n') latest.pop_back();
     return folder_.file(run + "/checkpoint/" + latest + "/" + file);
   }
-  // Starts `long_` on `ranks` ranks with `more`; `stop`, if any, is called once it trains. Returns
-  // what it said at its end.
+  // Starts `long_` on `ranks` ranks with `more` and calls `stop`, if given, once it trains. Returns
+  // its output at the end.
   using Stop = std::function<void(Command::Running& running)>;
   std::string expect_stopped_and_resumed(int code, const Stop& stop, int ranks = 2,
                                          const std::vector<std::string>& more = {});
   static void send(const Command::Running& running, int rank, int signal);
   static pid_t rank_of(const Command::Running& running, int rank);
-  // Once the run has a checkpoint; the others must end at once.
+  // Kills it once the run has a checkpoint; the others must end at once.
   void kill_rank_1(Command::Running& running, const std::string& run = "run");
 
   Folder folder_;
@@ -118,7 +118,7 @@ TEST_F(Interrupted, ByASignalToOneRank) {
     expect_stopped_and_resumed(143, [&](auto& running) { send(running, 1, signal); });
 }
 
-// As a service manager ends all processes of a unit: the launcher passes on what all have got.
+// As a service manager ends all processes of a unit; the launcher passes the signal on as well.
 TEST_F(Interrupted, ByASignalToEveryProcess) {
   expect_stopped_and_resumed(143, [](auto& running) {
     for (int rank = 0; rank < 2; ++rank) send(running, rank, SIGTERM);
@@ -144,7 +144,7 @@ TEST_F(Interrupted, ATimeThatIsNoneIsRefused) {
 }
 
 TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {
-  // Stopped after 20 of 40 steps by a checkpoint that is all that is left of it.
+  // Stopped after 20 of 40 steps; only the checkpoint is left.
   const std::string config = tiny_config(folder_, "steps = 40\n");
   const std::string every = "checkpoint.every=20";
   ASSERT_EQ(trireme({"train", config, "--ranks", "2", "--out", "whole", "--set", every}).code, 0);
@@ -161,7 +161,7 @@ TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {
   }
 }
 
-// Saved under zero3 on three ranks, which hold parts of everything; resumed under every other.
+// Saved under zero3 on three ranks, which hold shards of everything; resumed under every other.
 TEST_F(Interrupted, EverySyncResumesWhatAnotherSaved) {
   const std::string config = tiny_config(folder_, "steps = 40\n");
   const std::vector<std::string> train = {"train", config, "--set", "checkpoint.every=20"};

@@ -1,6 +1,6 @@
-// What the shipped Shakespeare job learns (label soak: some minutes). nanoGPT publishes a
-// validation loss of 1.88 for this configuration; compressed gradients must come within 0.02 of
-// uncompressed ones.
+// Trains the shipped Shakespeare job (label soak: some minutes). nanoGPT publishes a validation
+// loss of 1.88 for this configuration; compressed gradients must come within 0.02 of uncompressed
+// ones.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 namespace trireme::testing {
 namespace {
 
-// The validation loss at the end, in nats a byte.
+// The final validation loss, in nats per byte.
 double trained(const std::string& compression) {
   Folder folder;
   const CommandResult result =
@@ -39,8 +39,9 @@ TEST(Learning, ShakespeareReachesWhatNanoGptPublishes) { EXPECT_LE(uncompressed(
 
 TEST(Learning, Bf16OnTheWireLearnsAsMuch) { EXPECT_NEAR(trained("bf16"), uncompressed(), 0.02); }
 
-// The first 1,000 of the 2,000 steps whole, the default as in PyTorch's hook. Without
-// (powersgd:4,0) the loss stays 0.055 above: Adam wants whole gradients while they change most.
+// The first 1,000 of the 2,000 steps are not compressed, as PyTorch's hook does by default. Without
+// that (powersgd:4,0) the loss stays 0.055 higher, because Adam needs exact gradients while they
+// change most.
 TEST(Learning, PowerSgdOfRank4LearnsAsMuch) {
   EXPECT_NEAR(trained("powersgd:4"), uncompressed(), 0.02);
 }

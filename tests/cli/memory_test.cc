@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 class Memory : public ::testing::Test {
  protected:
-  // Activations are most of what it takes.
+  // Activations take most of its memory.
   Memory()
       : config_(folder_.write("deep.toml",
                               "[model]\nname = \"gpt\"\nlayers = 12\nheads = 4\nwidth = 128\n"
@@ -47,7 +47,7 @@ class Memory : public ::testing::Test {
   std::int64_t bytes(const std::string& policy) const {
     return plan({"memory.recompute=" + policy}).at("predicted_memory_bytes");
   }
-  // The weights' hash, and the highest memory.
+  // The weights' hash and the peak memory.
   struct Run {
     std::string hash, out;
     double measured_bytes = 0;
@@ -87,7 +87,7 @@ TEST_F(Memory, AutoFitsIntoTheLimitAtTheLeastTimeAndKeepsTheBits) {
               AllOf(HasSubstr("memory.recompute = \"auto\": the least time with at most"),
                     HasSubstr("at most at a time"), HasSubstr("layer.0")));
   EXPECT_THAT(read_file(folder_.file("chosen/config.toml")), HasSubstr("recompute = \"auto\""));
-  // The run is read, evaluated and continued as any other.
+  // The run can be read, evaluated and continued as any other.
   EXPECT_EQ(trireme({"eval", "chosen"}).code, 0);
   const CommandResult resumed = trireme({"train", "--resume", "chosen", "--set", "train.steps=3"});
   EXPECT_EQ(resumed.code, 0) << resumed.err;
@@ -109,7 +109,7 @@ TEST_F(Memory, AutoNeedsALimitThatSomethingFits) {
   EXPECT_THAT(both.err, HasSubstr("with memory.offload_activations"));
 }
 
-// Terabytes: no machine that runs this has them.
+// It needs terabytes, more than any test machine has.
 TEST_F(Memory, AModelBeyondTheMachineIsPlannedAndNotStarted) {
   const std::vector<std::string> wide = {config_, "--ranks", "2", "--set", "model.width=200000"};
   const auto with = [&](const std::string& command, const std::vector<std::string>& more) {
@@ -139,7 +139,7 @@ TEST_F(Memory, AModelBeyondTheMachineIsPlannedAndNotStarted) {
   EXPECT_THAT(any.out, Not(HasSubstr("does not fit")));
 }
 
-// The numbers of the plan stay numbers, or the plan says that they cannot.
+// If the plan's numbers would overflow, the plan says so.
 TEST_F(Memory, TheLargestModelsAreRefusedToo) {
   const CommandResult wide =
       trireme({"train", config_, "--set", "model.width=1000000", "--out", "run"});
@@ -178,7 +178,7 @@ TEST_F(Memory, ActivationsInAFileTakeLessMemoryAndKeepTheBits) {
   EXPECT_EQ(offloaded.hash, plain.hash);
   EXPECT_THAT(offloaded.out, ContainsRegex("activations [0-9.]+ [kM]B .and [0-9.]+ MB in a file."));
   const double saved = plain.measured_bytes - offloaded.measured_bytes;
-  // Some 100 MB; what is on its way to the file on a busy machine is in memory, too.
+  // It saves about 100 MB, less what is still in memory on its way to the file on a busy machine.
   EXPECT_GT(saved, 60e6) << plain.measured_bytes << " " << offloaded.measured_bytes;
   EXPECT_TRUE(std::filesystem::is_empty(place));
 }

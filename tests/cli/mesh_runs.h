@@ -1,5 +1,4 @@
-// Trainings of a tiny GPT over some axis of parallelism, by the command: what tests of an axis
-// share.
+// Runs the command for a tiny GPT over an axis of parallelism; shared by the tests of all axes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +16,10 @@ class MeshRuns : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
 
-  /// `always`: assignments of every run, before its own.
+  /// `always`: assignments of every run, before the run's own.
   explicit MeshRuns(Words always = {}) : always_(std::move(always)) {}
 
-  /// "train" or "plan" of so many ranks, with assignments "key=value" and `more` words.
+  /// Runs "train" or "plan" for `ranks` ranks, with assignments "key=value" and the words `more`.
   CommandResult on(const std::string& command, const std::string& ranks, const Words& assignments,
                    const Words& more = {}) const {
     Words words = {command, config_, "--ranks", ranks};
@@ -29,7 +28,7 @@ class MeshRuns : public ::testing::Test {
       for (const std::string& one : all) words.insert(words.end(), {"--set", one});
     return run(words);
   }
-  /// The weights' hash.
+  /// Trains and returns the hash of the weights.
   std::string train(const std::string& out, const std::string& ranks,
                     const Words& assignments) const {
     const CommandResult result = on("train", ranks, assignments, {"--out", out});
@@ -40,7 +39,7 @@ class MeshRuns : public ::testing::Test {
   CommandResult run(const Words& words) const {
     return trireme_command(words).in(folder_.path()).run(120);
   }
-  /// The last one's loss.
+  /// The last validation loss.
   double validation(const std::string& out) const {
     double last = 0;
     std::istringstream lines(read_file(folder_.file(out + "/events.jsonl")));

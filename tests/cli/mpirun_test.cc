@@ -1,4 +1,4 @@
-// `mpirun -n N trireme train` is one job of N: the same weights as `trireme train --ranks N`.
+// `mpirun -n N trireme train` is one job of N ranks, with the weights of `trireme train --ranks N`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST_P(Mpirun, RefusesRanksThatContradict) {
   EXPECT_FALSE(fs::exists(folder.file("runs")));
 }
 
-// One rank is told to compute with fewer instructions: other bits, so it may not join.
+// One rank is told to use fewer instructions: it would compute other bits, so it may not join.
 TEST_P(Mpirun, RefusesARankWithOtherInstructions) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 2\n");

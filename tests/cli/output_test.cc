@@ -1,4 +1,4 @@
-// What a run prints and leaves: --json, the folder, the stable event names.
+// The output and the files of a run: --json, the folder, the stable event names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,14 +44,14 @@ TEST(Output, OfATrainingRun) {
        {"config.toml", "events.jsonl", "loss.svg", "tensorboard", "checkpoint/latest"}) {
     EXPECT_TRUE(fs::exists(folder.file(std::string("runs/tiny/") + file))) << file;
   }
-  // The plan's memory against the rank with most. (20 % too little before its parts were measured.)
+  // The plan's memory against the rank that uses most.
   double predicted = 0, measured = 0;
   for (const Json& event : json_lines(read_file(folder.file("runs/tiny/events.jsonl")))) {
     if (event.contains("measured_memory_bytes")) measured = event["measured_memory_bytes"];
     if (event.contains("predicted_memory_bytes")) predicted = event["predicted_memory_bytes"];
   }
   EXPECT_NEAR(predicted / measured, 1.0, 0.12) << predicted << " predicted, " << measured;
-  // The same job again takes the next free folder.
+  // The same job run again takes the next free folder.
   const CommandResult again =
       trireme_command({"train", config, "--set", "train.steps=1"}).in(folder.path()).run();
   EXPECT_EQ(again.code, 0) << again.err;
@@ -89,7 +89,7 @@ TEST(Output, JsonIsAllThatStandsOnStandardOutput) {
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].at("event"), "validation");
   EXPECT_EQ(events[0].at("step"), 6);
-  // The same weights on the same text: the loss that training printed last.
+  // The same weights on the same text give the last loss that training printed.
   double last = 0;
   for (const Json& event : json_lines(result.out)) {
     if (event.at("event") == "validation") last = event.at("loss");
@@ -134,7 +134,7 @@ TEST(Output, TraceIsOneTimelineOfAllRanks) {
       for (const auto& span : of(part)) EXPECT_TRUE(inside(span, of("step"))) << part;
     }
   }
-  // One host, one clock: a vote ends on no rank before it has begun on the other.
+  // On one host there is one clock: a vote ends on no rank before it began on the other.
   for (std::size_t i = 0; i < 6; ++i) {
     const auto a = spans[std::pair(0, "all_gather vote")][i];
     const auto b = spans[std::pair(1, "all_gather vote")][i];
@@ -158,7 +158,7 @@ TEST(Output, ExpectedTimeChangesNoBitAndPlanStartsNothing) {
   EXPECT_FALSE(fs::exists(folder.file("runs")));
 }
 
-// A Checkpointer of one's own loop writes its folders where it is told to: no run is around them.
+// A Checkpointer in a user's own loop writes its folders where it is told, outside of any run.
 TEST(Output, InspectAndCompareTakeAnyCheckpointFolder) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 4\n");

@@ -1,4 +1,4 @@
-// An App: a model of one's own has everything that the program's own has.
+// An App: a user's own model has every feature of the built-in ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ TEST_F(OwnModel, PlansWithoutAFormula) {
   ASSERT_EQ(plan.code, 0) << plan.err;
   const Json event = Json::parse(plan.out);
   EXPECT_EQ(event.at("parameters"), 256 * 8);  // the tied table once
-  // Kept for backward, of 2 x 16 bytes: what is embedded and bent, logits and their softmax.
+  // Kept for backward, for 2 x 16 bytes: embedding and activation, logits and their softmax.
   const double tokens = 2 * 16;
   const double least = tokens * 4 * (2 * 8 + 256), most = tokens * 4 * (4 * 8 + 3 * 256) + 4096;
   EXPECT_GE(event.at("predicted_activation_bytes"), least);
@@ -148,7 +148,7 @@ TEST_F(OwnModel, AMistakeInTheModelIsNamed) {
   const auto mistake = [&](const std::string& how) {
     return refused({"train", config_, "--set", "model.name=wrong", "--set", "model.how=" + how});
   };
-  // The configuration's width is of another model.
+  // The configuration's width belongs to another model.
   EXPECT_THAT(mistake("shape"), HasSubstr("no key model.width"));
   config_ = folder_.write("w.toml", "[model]\nname = \"wrong\"\n[data]\npath = \"text.txt\"\n");
   EXPECT_THAT(mistake("shape"), AllOf(HasSubstr("[4, 64, 100]"), HasSubstr("[4, 64, 256]")));
@@ -157,7 +157,7 @@ TEST_F(OwnModel, AMistakeInTheModelIsNamed) {
   EXPECT_THAT(mistake("type"), AllOf(HasSubstr("as an integer"), HasSubstr("it is a text")));
 }
 
-// Images, a second field and a loss of the program's own.
+// The program's own images, with a second field and a loss.
 class OwnImages : public OwnModel {
  protected:
   OwnImages() {
@@ -214,7 +214,7 @@ TEST_F(OwnImages, ChooseAmongAllDataAndLosses) {
   train("classes", {"--set", "train.loss=classes"});
   train("squares");
   EXPECT_NE(hash("classes"), hash("squares"));
-  // The program's own model on this data.
+  // A built-in model on this data.
   const std::vector<std::string> letters = {"--set", "data.name=letters"};
   config_ = folder_.write("gpt.toml",
                           "[model]\nname = \"gpt\"\nlayers = 1\nheads = 1\nwidth = 8\nblock = 16\n"

@@ -1,4 +1,4 @@
-// The program trireme with an all-reduce and models of its own.
+// The trireme program with its own all-reduce and models.
 #include <ATen/Functions.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
@@ -24,7 +24,7 @@ void around(trireme::comm::Algorithm& a) {
 
 const auto registered = trireme::register_all_reduce("mine", around);
 
-// The next byte from the last one alone, through one hidden layer; tied if asked for.
+// Predicts the next byte from the last one, through one hidden layer; tied if asked for.
 trireme::Blocks make_bigram(const trireme::ModelValues& values) {
   const std::int64_t width = values.integer("width");
   const double slope = values.number("slope");
@@ -47,8 +47,8 @@ trireme::Blocks make_wrong(const trireme::ModelValues& values) {
   return net;
 }
 
-// A chain of four blocks; the third one goes wrong in its sixth training pass, which with four
-// micro-batches a step is in the second step.
+// A chain of four blocks. The third one fails in its sixth training pass, which is in the second
+// step with four micro-batches per step.
 trireme::Blocks make_stumbling(const trireme::ModelValues& values) {
   const std::string how = values.text("how");
   trireme::Blocks net;
@@ -66,7 +66,7 @@ trireme::Blocks make_stumbling(const trireme::ModelValues& values) {
   return net;
 }
 
-// Images of bars across or down, and how bright each is.
+// Images of horizontal or vertical bars, and each image's brightness.
 trireme::TensorSets read_bars(const std::string&, const trireme::DataValues& values) {
   const std::int64_t side = values.integer("side");
   const auto bars = [side](std::int64_t first, std::int64_t end) -> trireme::input::Fields {
@@ -81,7 +81,7 @@ trireme::TensorSets read_bars(const std::string&, const trireme::DataValues& val
   return {.train = bars(0, 48), .validation = bars(48, 68)};
 }
 
-// The second block reads another field, too.
+// The second block also reads another field.
 trireme::Blocks make_bars_net(const trireme::ModelValues& values) {
   const std::int64_t width = values.integer("width");
   trireme::Blocks net;
@@ -101,7 +101,7 @@ at::Tensor squares(const trireme::models::Value& output, const trireme::MicroBat
   return (output.at(0) - at::one_hot(micro.field("targets"), 2)).pow(2).sum();
 }
 
-// Sequences for a model of the program's own.
+// Sequences for a built-in model.
 trireme::TensorSets read_letters(const std::string&, const trireme::DataValues&) {
   const auto letters = [](std::int64_t rows) -> trireme::input::Fields {
     const at::Tensor text = at::arange(rows * 17).remainder(7).view({rows, 17}) + 97;

@@ -1,5 +1,5 @@
-// Pipelines through the command: the bits of one process, the recorded passes, and what a user can
-// get wrong: refused before anything starts where that can be known, else ended in bounded time.
+// Pipelines through the command: the bits of one process, the recorded passes, and user errors. An
+// error is refused before anything starts if it can be known; else the job ends in bounded time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class Pipeline : public ::testing::Test {
   CommandResult run_command(Words arguments) const {
     return trireme_command(std::move(arguments)).in(folder_.path()).run(90);
   }
-  // `values`: of --set.
+  // `values`: arguments of --set.
   CommandResult train(const Words& values, const std::string& ranks, Words more = {}) const {
     return run_command(with(values, ranks, "train", std::move(more)));
   }
@@ -38,7 +38,7 @@ class Pipeline : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // By `train` and by `plan`, before a folder is made or a rank started; the sentence.
+  // `plan` and `train` refuse it before a folder is made or a rank started; returns the sentence.
   std::string refused(const Words& values, const std::string& ranks) const {
     const CommandResult planned = run_command(with(values, ranks, "plan", {}));
     const CommandResult started = train(values, ranks);
@@ -78,7 +78,7 @@ TEST_F(Pipeline, TrainsTheBitsOfOneProcess) {
   }
 }
 
-// Two pipelines, whose ranks own parts of gradients and optimizer state; its checkpoint is whole.
+// Two pipelines, whose ranks own shards of gradients and optimizer state; checkpoints are whole.
 TEST_F(Pipeline, WhatZero3SavedIsResumedOnOtherLayouts) {
   ASSERT_EQ(train({}, "1", {"--out", "one"}).code, 0);
   const CommandResult saved =
@@ -106,7 +106,7 @@ TEST_F(Pipeline, WhatZero3SavedIsResumedOnOtherLayouts) {
   }
 }
 
-// A B of 1F1B is one pass; ZB-H1 has it in two.
+// In 1F1B a backward is one pass; in ZB-H1 it is two.
 TEST_F(Pipeline, ATraceHoldsPassesThatShowScheduleDraws) {
   for (const std::string& schedule : {std::string("1f1b"), std::string("zb-h1")}) {
     const std::string trace = folder_.file("trace-" + schedule + ".json");
@@ -203,7 +203,7 @@ TEST_F(Pipeline, SyncsThatAPipelineCannotHaveAreRefused) {
                       HasSubstr("Use plain, zero1, zero2, zero3 or hybrid")));
 }
 
-// Sixteen layers of 256: what ZeRO-1 saves is more than what a prediction may differ by.
+// Sixteen layers of 256: ZeRO-1 saves more than the prediction's tolerance.
 TEST_F(Pipeline, MemoryBeyondTheLimitIsRefusedWithWhatWouldFit) {
   const Words wide = {"parallel.pipeline=2", "model.layers=16", "model.heads=4", "model.width=256"};
   const auto predicted = [&](const char* sync) {
@@ -228,12 +228,12 @@ TEST_F(Pipeline, MemoryBeyondTheLimitIsRefusedWithWhatWouldFit) {
   EXPECT_FALSE(fs::exists(folder_.file("runs")));
 }
 
-// The blocks of a model, measured, are a graph that `show partition` cuts and draws.
+// The measured blocks of a model are a graph that `show partition` cuts and draws.
 TEST_F(Pipeline, AModelsMeasuredBlocksAreAGraph) {
   const CommandResult plan = run_command({"plan", tiny_, "--graph", "tiny.txt"});
   ASSERT_EQ(plan.code, 0) << plan.err;
   const std::string graph = read_file(folder_.file("tiny.txt"));
-  // The head's table is the embedding's. 512 tokens of 32 in fp32; weights, a sum, two moments.
+  // The head's table is the embedding's. 512 tokens of width 32, fp32; weights, a sum, two moments.
   EXPECT_THAT(graph, AllOf(ContainsRegex("node embed [0-9.e-]+ms [0-9]+ [0-9]+\n"),
                            ContainsRegex("node layer.1 [0-9.]+ms [0-9]+ [1-9][0-9]+\n"),
                            HasSubstr("value embed 4096 layer.0\n"),
@@ -270,7 +270,7 @@ class Stumbling : public Pipeline {
   }
 };
 
-// Its input has come, its output is not sent: three ranks wait for it, directly or not.
+// Its input was received, its output not sent: three ranks wait for it, directly or not.
 TEST_F(Stumbling, ARankKilledBetweenReceiveAndSendEndsTheJobAtOnce) {
   EXPECT_EQ(stumble("nothing", "shm").code, 0);
   for (const char* transport : {"shm", "tcp"}) {

@@ -1,4 +1,4 @@
-// Runs whose ranks train copies of their own (parallel.sync = local_sgd and its relatives): from
+// Runs whose ranks train their own copies (parallel.sync = local_sgd and its relatives): from the
 // start over a checkpoint in the middle of a round to the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ class Relatives : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Every, Relatives, ::testing::Values("local_sgd", "diloco"));
 
-// Saved after step 10 of rounds of 4 steps: who goes on from there on as many ranks has the same
-// bits as who was never stopped; other numbers of ranks go on, too.
+// Saved after step 10, in rounds of 4 steps. Resumed on as many ranks it has the bits of an
+// uninterrupted run; it can also be resumed on other numbers of ranks.
 TEST_P(Relatives, ResumeInTheMiddleOfARoundOnAnyNumberOfRanks) {
   const std::string config = tiny_config(folder_, "steps = 20\nvalidate_every = 7\n");
   const std::string sync = "parallel.sync=" + GetParam();
@@ -50,7 +50,7 @@ TEST_P(Relatives, ResumeInTheMiddleOfARoundOnAnyNumberOfRanks) {
     EXPECT_THAT(resumed.out, HasSubstr("continuing after step 10"));
     EXPECT_EQ(hash(run) == hash("whole"), std::string(ranks) == "2") << ranks << " ranks";
   }
-  // What plain makes of it would be another training.
+  // Resumed with plain it would be another training.
   const CommandResult plain = trireme({"train", "--resume", "whole", "--ranks", "2", "--set",
                                        "parallel.sync=plain", "--set", "train.steps=30"});
   EXPECT_NE(plain.code, 0) << plain.out;

@@ -1,5 +1,5 @@
-// Runs that are killed and go on, two jobs on one folder, and values that a resumed run has
-// otherwise: real processes.
+// Runs that are killed and resumed, two jobs on one folder, and resumed runs with changed values;
+// real processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -50,7 +50,7 @@ class Resume : public ::testing::Test {
     }
     return found;
   }
-  // Every step stands there once.
+  // Every step is recorded once.
   void expect_whole_history(const std::string& run, long steps) const {
     long step = 0;
     for (const Json& event : events(run, "step")) EXPECT_EQ(event.at("step"), ++step);
@@ -65,7 +65,7 @@ class Resume : public ::testing::Test {
     return count;
   }
   static std::string program() { return TRIREME_PROGRAM; }
-  // Beside what a Command runs: that takes every other process of this one for left behind.
+  // Runs outside of a Command, which counts every other child of this process as left behind.
   int shell(const std::string& line) const {
     const int status = std::system(("cd " + folder_.path() + " || exit 98; " + line).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -80,7 +80,7 @@ class Resume : public ::testing::Test {
   void wait_for_checkpoint(Command::Running& running, const std::string& run) const {
     while (!has_checkpoint(run)) ASSERT_FALSE(running.wait_for("error", 0.02)) << running.output();
   }
-  // `whole` after 40 steps, without its last checkpoint: as a run that ended after step 20.
+  // Copies `whole` (40 steps) without its last checkpoint, as a run that ended after step 20.
   void cut_back(const std::string& run) const {
     fs::remove_all(folder_.file(run));
     fs::copy(folder_.file("whole"), folder_.file(run), fs::copy_options::recursive);
@@ -95,7 +95,7 @@ class Resume : public ::testing::Test {
   const std::string forty_ = tiny_config(folder_, "steps = 40\n[checkpoint]\nevery = 20\n");
 };
 
-// Killed between the name of the first checkpoint and `latest`.
+// Killed between the renaming of the first checkpoint and `latest`.
 TEST_F(Resume, LatestIsAHint) {
   train_whole();
   for (const std::vector<std::string>& how :
@@ -143,7 +143,7 @@ TEST_F(Resume, OneJobAtATimeHasARun) {
   expect_whole_history("run", static_cast<long>(events("run", "step").size()));
 }
 
-// The launcher, or the one process of one rank, is killed again and again.
+// The launcher, or the only process of a one-rank job, is killed again and again.
 TEST_F(Resume, AKilledHolderIsResumedAtOnce) {
   const std::vector<std::string> more = {"--set", "train.steps=300",
                                          "--set", "checkpoint.every=10",
@@ -162,7 +162,7 @@ TEST_F(Resume, AKilledHolderIsResumedAtOnce) {
       while (steps_so_far("run-" + ranks) < steps + 15)
         ASSERT_FALSE(running.wait_for("error", 0.01)) << running.output();
       running.send(SIGKILL);
-      // The next one finds the folder as the kill has left it, with a lock.
+      // The next one finds the folder as the kill left it, with a lock.
       EXPECT_EQ(running.wait(60).code, 128 + SIGKILL);
       EXPECT_TRUE(fs::exists(folder_.file("run-" + ranks + "/.lock")));
     }
@@ -175,8 +175,7 @@ TEST_F(Resume, AKilledHolderIsResumedAtOnce) {
   }
 }
 
-// Ranks whose launcher was killed a moment ago still have the folder, until the kernel has ended
-// them.
+// Ranks whose launcher was just killed still hold the folder until the kernel has ended them.
 TEST_F(Resume, AKilledLauncherWhoseRanksAreEndingIsWaitedFor) {
   train_whole();
   const std::string train = program() + " train tiny.toml --ranks 2 --resume auto --out run";
@@ -198,7 +197,7 @@ TEST_F(Resume, OfManyThatStartAtOnceOneTrains) {
   for (const char* i : {"1", "2", "3", "4"}) {
     codes.insert(read_file(folder_.file(std::string("code.") + i)));
     const std::string out = read_file(folder_.file(std::string("out.") + i));
-    // One that came after the others had ended found a run that has ended.
+    // A command that came after the others had ended found a finished run.
     EXPECT_THAT(out, AnyOf(HasSubstr("the run is in run"), HasSubstr("run is in use by"),
                            HasSubstr("Start this command again")));
   }
@@ -208,7 +207,7 @@ TEST_F(Resume, OfManyThatStartAtOnceOneTrains) {
   expect_whole_history("run", 40);
 }
 
-// Data, optimizer and schedule decide bits: they change on purpose, and that is written down.
+// Data, optimizer and schedule decide bits: changes must be asked for and are recorded.
 TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
   train_whole();
   cut_back("part");
@@ -244,12 +243,12 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
   ASSERT_EQ(changes.size(), 2u);
   EXPECT_EQ(changes[0].at("step"), 20);
   expect_whole_history("part", 40);
-  // What the run is now: no word is needed to go on, and the old values would be a change.
+  // The changed values are the run's now: repeating them is no change, going back would be one.
   EXPECT_EQ(trireme({"train", "--resume", "part", "--set", "train.steps=42"}).code, 0);
   EXPECT_EQ(trireme({"train", "--resume", "part", "--set", "train.learning_rate=0.001"}).code, 12);
 }
 
-// Killed after the change was written down and before the first checkpoint with it.
+// Killed after the change was recorded and before the first checkpoint with it.
 TEST_F(Resume, AChangeThatWasNotSavedYetIsTakenAgain) {
   train_whole();
   cut_back("part");
@@ -291,7 +290,7 @@ TEST_F(Resume, ValuesKeepTheirSources) {
   EXPECT_THAT(line("beta1 = "), HasSubstr("# default"));
 }
 
-// Hashes that fit say who wrote last, not that it makes sense.
+// Matching hashes say who wrote last, not that the content makes sense.
 TEST_F(Resume, AManifestThatSaysWhatCannotBeIsRefused) {
   train_whole();
   const auto tampered = [&](const std::function<void(Json&)>& change) {
@@ -348,7 +347,7 @@ TEST_F(Resume, OptionsAndPathsThatCannotBeAreRefused) {
               AllOf(HasSubstr("--data: data.path"), HasSubstr("UTF-8")));
 }
 
-// TOML has such characters as codes.
+// TOML writes such characters as escape codes.
 TEST_F(Resume, APathWithControlCharactersIsWrittenAndReadBack) {
   const std::string data =
       folder_.write("a\r\n\x01\x7f\"\\.txt", read_file(folder_.file("data.txt")));

@@ -44,7 +44,7 @@ TEST(BenchScale, MeasuresSomeRanksAndSimulatesOthers) {
       EXPECT_EQ(event.at("speedup"), 1.0) << line;
     }
   }
-  // 8 ranks have but 4 micro-batches of the one batch.
+  // 8 ranks are too many for the 4 micro-batches of one batch.
   EXPECT_THAT(points, ElementsAre("strong 1 measured", "strong 2 measured", "strong 3 simulated",
                                   "weak 1 measured", "weak 2 measured", "weak 3 simulated",
                                   "weak 8 simulated"));

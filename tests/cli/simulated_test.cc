@@ -1,5 +1,5 @@
 // Training on a simulated cluster, and with an all-reduce that the program registered itself: the
-// weights are those of every other layout, to the bit.
+// weights are those of every other layout, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
-// Trains in `folder`/NAME with `more` arguments; the weights.
+// Trains in `folder`/NAME with `more` arguments; returns the weights.
 std::string weights(const Folder& folder, const std::string& config, const std::string& name,
                     const Arguments& more, std::string program = "") {
   Arguments arguments = {"train", config, "--out", name};
@@ -48,7 +48,7 @@ TEST(Simulated, SixteenRanksGiveTheWeightsOfTwo) {
       two);
 }
 
-// Each bucket waits for the link at least once, whatever the machine does.
+// Each bucket waits for the link at least once, however fast the machine is.
 TEST(Simulated, ASlowLinkTakesItsTimeOnTheVirtualClock) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 4\nvalidate_every = 0\n");

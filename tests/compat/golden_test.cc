@@ -1,5 +1,5 @@
-// One checkpoint per manifest version lies in golden/: this version and the one before must be
-// readable for ever, and what is written today must be the golden file of today's version, byte for
+// golden/ has one checkpoint per manifest version. This version and the previous one must be
+// readable for ever, and today's output must equal the golden file of today's version, byte for
 // byte, so that a format cannot change without a new version.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

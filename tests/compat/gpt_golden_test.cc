@@ -47,7 +47,7 @@ double relative(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
 }
 
-// One process's GPT with the golden weights; gradients summed over the uses of the tied embedding.
+// One process's GPT with the golden weights. Gradients are summed over the tied embedding's uses.
 struct Model {
   std::vector<std::shared_ptr<models::Block>> blocks;
   std::map<std::string, models::NamedTensor> parameters;
@@ -70,7 +70,7 @@ struct Model {
     }
     parameters.at("head.weight").tensor.set_data(parameters.at("embed.weight").tensor.detach());
   }
-  /// The mean loss of one step; gradients are left in the leaves.
+  /// The mean loss of one step; leaves the gradients in the leaves.
   double step(std::int64_t step) {
     const at::Tensor tokens = tokens_of(step);
     models::Value value = {tokens.narrow(1, 0, kBlock).contiguous()};

@@ -1,7 +1,7 @@
 // Training in fp16 against PyTorch's autocast(float16) with a GradScaler on the CPU
-// (golden/gpt_fp16.safetensors, written by make_half_golden.py). What is rounded to fp16 between
-// two operations differs, so the losses agree within a tolerance: 50 of them within 1 %, the first
-// gradient's norm within 0.5 %.
+// (golden/gpt_fp16.safetensors, written by make_half_golden.py). Different intermediate values are
+// rounded to fp16, so losses agree within a tolerance: 50 of them within 1 %, the first gradient's
+// norm within 0.5 %.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 50, kSequences = 3, kBlock = 10, kVocab = 24;
 
-// make_gpt_golden.py: tokens_of().
+// As tokens_of() in make_gpt_golden.py.
 MicroBatch tokens_of(std::int64_t step) {
   at::Tensor tokens = at::empty({kSequences, kBlock + 1}, at::kLong);
   auto rows = tokens.accessor<std::int64_t, 2>();
@@ -35,7 +35,7 @@ MicroBatch tokens_of(std::int64_t step) {
                      {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
 }
 
-// The golden file of the tree, or one that this PyTorch has just written.
+// The golden file of the tree, or one that the installed PyTorch has just written.
 const format::SafetensorsFile& golden() {
   static const format::SafetensorsFile file([] {
     const char* fresh = std::getenv("TRIREME_FRESH_GOLDEN");
@@ -113,8 +113,8 @@ TEST(HalfGolden, FiftyStepsAreNearPyTorchs) {
   EXPECT_NEAR(*ours[0].gradient_norm, norm, 0.005 * norm);
 }
 
-// From 2^32 down to where gradients fit. Ours is that of the mean but for the power of two at the
-// count (32 for 30 tokens), and other values are rounded on the way: within a factor of 4.
+// The scale falls from 2^32 until gradients fit. Ours is the mean loss's but for the power of two
+// next to the count (32 for 30 tokens), and different values are rounded: within a factor of 4.
 TEST(HalfGolden, FindsAScaleNearPyTorchs) {
   const std::vector<StepResult> ours = train(0x1p32, 32);
   const double found = *ours.back().loss_scale, wanted = golden_tensor("found").item<double>();

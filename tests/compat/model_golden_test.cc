@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 50, kSamples = 4, kSide = 16, kBlock = 12, kVocab = 24;
 
-// make_model_golden.py: numbers().
+// As numbers() in make_model_golden.py.
 at::Tensor numbers(at::IntArrayRef sizes, std::int64_t key) {
   at::Tensor values = at::empty(sizes, at::kDouble);
   for (std::int64_t i = 0; i < values.numel(); ++i) {
@@ -63,7 +63,7 @@ MicroBatch tokens_of(std::int64_t step) {
   return {.count = asked, .fields = {{"tokens", tokens}, {"targets", targets}}};
 }
 
-// What one of the two models is, and where PyTorch's results for it are.
+// One of the two models, and the file of PyTorch's results for it.
 struct Subject {
   std::string name;
   std::function<models::Blocks(const std::string& precision)> make;
@@ -96,7 +96,7 @@ std::string owner_of(const std::string& name) {
   return name == "head.weight" ? "embed.weight" : name;
 }
 
-// The same model; its parameters start as make_model_golden.py's fill() has them.
+// The same model, with initial values as from fill() in make_model_golden.py.
 models::Blocks filled(const models::Blocks& model, bool tied) {
   std::set<std::string> names;
   for (const models::BlockSpec& spec : model.specs())
@@ -125,7 +125,7 @@ models::Blocks filled(const models::Blocks& model, bool tied) {
   return result;
 }
 
-// TRIREME_FRESH_GOLDEN: a folder in which this PyTorch has written the files anew.
+// TRIREME_FRESH_GOLDEN: a folder to which the installed PyTorch has written the files again.
 struct Golden {
   explicit Golden(const std::string& name) : file(folder() + "/" + name + ".safetensors") {}
   static std::string folder() {

@@ -1,6 +1,6 @@
 // Optimizers and schedules against PyTorch's own (golden/optimizers.safetensors, written by
-// make_optimizer_golden.py): fp64, 50 steps within 1e-10. The parameters are cut into their chunks.
-// TRIREME_FRESH_GOLDEN names another file: the one that this machine's PyTorch has just written.
+// make_optimizer_golden.py): fp64, 50 steps within 1e-10. Parameters are cut into their chunks.
+// TRIREME_FRESH_GOLDEN names another file, which the installed PyTorch has just written.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 // The C++ half of safetensors_compat.py:
-//     safetensors_tool write DIR     a module's weights, its input and output, and one tensor per
-//     type safetensors_tool read FILE     name, type, shape and bytes' sum of every tensor, and the
-//     hash
+//     safetensors_tool write DIR     a module's weights, its input and output, a tensor per type
+//     safetensors_tool read FILE     each tensor's name, type, shape and sum of bytes, and the hash
 #include <ATen/ATen.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -45,7 +44,7 @@ int write(const std::string& directory) {
   torch::nn::Sequential net(torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)),
                             torch::nn::BatchNorm2d(4));
   const at::Tensor input = at::randn({2, 1, 8, 8});
-  net->forward(input);  // moves the running statistics
+  net->forward(input);  // updates the running statistics
   net->eval();
   const at::Tensor output = net->forward(input).detach();
   save_weights(directory + "/module.safetensors", *net);

@@ -14,7 +14,8 @@ def main():
         events.Reload()
         assert sorted(events.Tags()["scalars"]) == ["loss/train", "loss/validation"], events.Tags()
         train = {one.step: one.value for one in events.Scalars("loss/train")}
-        # The second file begins anew at step 151: what the first said of it and later is gone.
+        # The second file starts again at step 151 and replaces what the first said of that step and
+        # later.
         assert sorted(train) == list(range(1, 161)), sorted(train)
         for step, value in train.items():
             wanted = 5 / step if step <= 150 else -step

@@ -1,4 +1,4 @@
-// Writes scalars into the folder of its argument, in two goes: what tensorboard_compat.py reads.
+// Writes scalars into the folder argv[1], in two runs, for tensorboard_compat.py to read.
 #include <cstdio>
 
 #include "trireme/observe/tensorboard.h"
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
       if (step % 50 == 0) writer.scalar("loss/validation", step, 1e-3 * static_cast<double>(step));
     }
   }
-  // A run that went on after step 150.
+  // A run that was resumed after step 150.
   trireme::observe::TensorBoardWriter writer;
   writer.open(argv[1], 151);
   for (long step = 151; step <= 160; ++step)

@@ -1,5 +1,5 @@
-// The frames of a Channel, from an end that proved itself and then says anything: what is received
-// is at most `limit` long, nothing above it is allocated, and a broken frame ends the channel.
+// The frames of a Channel whose peer has authenticated and then sends anything: a received frame is
+// at most `limit` long, no more memory is allocated, and a broken frame ends the channel.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<std::byte> frame;
     const Work work = channel->receive(frame);
     waiter->wait_until([&] { return work.done(); }, waiter->now());
-    if (!work.done()) std::abort();  // the other end is gone
+    if (!work.done()) std::abort();  // the other end is closed
     if (frame.capacity() > kLimit) std::abort();
     try {
       work.wait();

@@ -1,6 +1,6 @@
-// Any command line is understood, or refused as wrong usage; nothing is run. The input's lines are
-// the words; a byte below 0x20 in front of a word stands for an option's or command's name, so that
-// most lines come further than to the first word.
+// Any command line is parsed, or refused as wrong usage; nothing is run. The input's lines are the
+// words. A byte below 0x20 at the start of a word stands for the name of an option or command, so
+// that most lines get further than the first word.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,8 +1,8 @@
-// Messages to a job's coordinator behind its door (launch/door.h), from ranks that have joined and
+// Authenticated messages to a job's coordinator (launch/door.h), from ranks that have joined and
 // from others, in any order and with any contents: every call is answered or waits for the other
-// ranks, no exception leaves the service, and nobody without a session is heard.
+// ranks, no exception leaves the service, and calls without a session are refused.
 //
-// The input is a list of calls: which one, from whom, and the message's own bytes.
+// The input is a list of calls: the method, the caller, and the message's bytes.
 #include <grpcpp/test/default_reactor_test_peer.h>
 
 #include <array>
@@ -60,7 +60,7 @@ class Coordinator {
     DefaultReactorTestPeer peer;
   };
 
-  // A join as a rank does it, with the input as host and identity.
+  // Joins as a rank does, with the input as host and identity.
   void greet(std::uint8_t who) {
     wire::JoinRequest join;
     join.ParseFromString(text_);
@@ -77,7 +77,7 @@ class Coordinator {
     tokens_[join.rank()] = reply.token();
   }
 
-  // `who`: one of the ranks that have joined, or nobody.
+  // `who`: one of the ranks that have joined, or none.
   template <class Request, class Reply, class Method>
   void call(Method method, std::optional<std::uint8_t> who) {
     Request request;

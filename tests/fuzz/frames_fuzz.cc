@@ -1,8 +1,7 @@
-// The frames of a tcp connection, from an end that says anything: nothing outside a posted buffer
-// is written, no receive completes with a length it did not ask for, and a broken frame ends the
-// link.
+// The frames of a tcp connection whose peer sends anything: nothing outside a posted buffer is
+// written, no receive completes with a wrong length, and a broken frame ends the link.
 //
-// The first byte chooses: bytes as they come, or frames made of the input, so that most are whole.
+// The first byte chooses between raw bytes and frames made from the input, so that most are whole.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ struct Head {
   std::uint64_t length = 0;
 };
 
-// Small numbers mostly, so that ids and tags meet; sometimes any.
+// Mostly small numbers, so that ids and tags match; sometimes any.
 std::uint64_t number(fuzz::Bytes& input) {
   const std::uint8_t first = input.byte();
   if (first < 0xf0) return first % 8;
@@ -59,7 +58,7 @@ std::vector<std::byte> frames(fuzz::Bytes& input) {
 }
 
 struct Posted {
-  std::vector<std::byte> memory;  // the buffer between two fences
+  std::vector<std::byte> memory;  // the buffer between two guard areas
   std::span<std::byte> bytes;
   Work work;
 };
@@ -98,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       while (link.read(ended) && ended == nullptr) {
       }
       link.flush();
-      std::array<std::byte, 4096> answer;  // what the link says is taken and forgotten
+      std::array<std::byte, 4096> answer;  // discards the link's output
       while (recv(other.get(), answer.data(), answer.size(), 0) > 0) {
       }
     }

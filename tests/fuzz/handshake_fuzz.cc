@@ -1,5 +1,5 @@
-// Whatever the other end says in the join handshake, it is not let in: nobody can guess a proof
-// over a fresh nonce. Answers are bounded, nothing is read that was not asked for.
+// Whatever the peer sends in the join handshake, it is not let in: nobody can guess a proof over a
+// fresh nonce. Answers are bounded, and no byte is read that was not asked for.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // A file of images may hold anything, compressed or not: it is refused with ConfigError, or every
-// record of both parts is whole and has a label that there is.
+// record of both parts is complete and has a valid label.
 #include <sys/mman.h>
 #include <unistd.h>
 

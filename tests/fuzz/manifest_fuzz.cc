@@ -1,4 +1,4 @@
-// Whatever the bytes are: refused with CheckpointError, or a manifest whose text gives it again.
+// Any bytes are refused with CheckpointError or give a manifest that its own text gives again.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
-// PollWaiter: one thread, no sleeping. A wait polls until nothing moves, and then its deadline has
-// passed: what fuzzers need, since what has not come by then never will.
+// PollWaiter: one thread, no sleeping. A wait polls until nothing moves, then its deadline counts
+// as passed: a fuzzer has no other source from which more could come.
 #pragma once
 
 #include <algorithm>

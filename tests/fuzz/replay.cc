@@ -1,5 +1,5 @@
-// Runs one fuzzer without libFuzzer: over its corpus and seeded corruptions of it. What every build
-// can do in a second or two, also under g++'s sanitizers; the search itself is `make soak`'s.
+// Runs one fuzzer without libFuzzer, over its corpus and seeded corruptions of it. Every build can
+// do this in a second or two, also with g++'s sanitizers; `make soak` does the search itself.
 // usage: replay.NAME CORPUS-FOLDER [SEED [ROUNDS]]
 #include <cstdint>
 #include <cstdio>

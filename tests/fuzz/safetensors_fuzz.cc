@@ -1,5 +1,5 @@
-// Whatever the bytes are: refused with CheckpointError, or read so that every tensor lies inside
-// the file and the bytes that it writes again are read as the same tensors.
+// Any bytes are refused with CheckpointError, or read so that every tensor lies inside the file.
+// Written again, they are read as the same tensors.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

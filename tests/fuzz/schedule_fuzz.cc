@@ -1,5 +1,5 @@
-// A file of a schedule or of a graph may hold anything: it is read or refused. What is read is
-// printed and read back as it was; what the check accepts can be simulated, with transfers or not.
+// A schedule's or graph's file may hold anything: it is read or refused. What was read is printed
+// and read back equal; what the check accepts can be simulated, with transfers or without.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
-// The byte tokenizer gives any bytes back; printable() leaves no control byte and is idempotent;
-// the compiler's output may be anything.
+// The byte tokenizer returns any bytes unchanged; printable() leaves no control byte and is
+// idempotent; the compiler's output may be anything.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

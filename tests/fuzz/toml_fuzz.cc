@@ -1,5 +1,5 @@
-// A configuration file may hold anything: it is refused with ConfigError, or read, and then the
-// file that is written of it reads as the same values.
+// A configuration file may hold anything: it is refused with ConfigError, or read. Written again,
+// it reads as the same values.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

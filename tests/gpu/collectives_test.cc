@@ -1,5 +1,5 @@
-// Collectives on GPU memory against the same calls on CPU memory, bit for bit, over the made-up
-// GPUs: every collective and type, counts that do and do not divide, one round and several.
+// Collectives on GPU memory against the same calls on CPU memory, bit for bit, on fake GPUs: every
+// collective and type, counts that do and do not divide, one round and several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using Counts = std::vector<std::size_t>;
 
 constexpr int kSizes[] = {1, 2, 3, 4, 5};
-// Less than the ranks, folded by everybody, in slices with and without a rest.
+// Fewer elements than ranks, folded by every rank, and in slices with and without a remainder.
 constexpr std::size_t kCounts[] = {0, 1, 7, 4099, 40'000};
 constexpr ReduceOp kOps[] = {Sum, Mean, Min, Max, Product};
 
@@ -32,7 +32,7 @@ Bytes mine(const GpuRank& rank, DType dtype, std::size_t count) {
   return leaf(dtype, count, static_cast<std::uint64_t>(rank.rank) + 1);
 }
 
-// `call(in, out)` on CPU and on GPU memory: `out` of both.
+// Runs `call(in, out)` on CPU and on GPU memory and compares `out`.
 void compare(GpuRank& rank, DType dtype, const Bytes& in, std::size_t out_bytes,
              const std::function<Work(Buffer in, Buffer out)>& call) {
   Bytes cpu_in = in, cpu_out(out_bytes);
@@ -192,7 +192,7 @@ TEST(GpuCollectives, IntegersAreReducedByNcclAndFloatsByTheTree) {
   });
 }
 
-// The made-up NCCL adds from the last rank down: four ranks show it.
+// The fake NCCL adds from the last rank down; with four ranks the order is visible.
 TEST(GpuCollectives, NativeIsNcclsOwnOrder) {
   const auto differs = [](const GpuRun& run, std::string_view algorithm) {
     bool other_bits = false;
@@ -257,7 +257,7 @@ TEST(GpuCollectives, ManyAndGroupsOfRanks) {
   });
 }
 
-// What a rank's GPU gets at most, and that the rounds do not depend on the rank.
+// A GPU's work space is bounded, and all ranks take the same rounds.
 TEST(GpuPlan, LongCallsTakeRoundsOfBoundedWorkSpace) {
   std::byte* const memory = nullptr;
   for (const int size : {2, 3, 8}) {

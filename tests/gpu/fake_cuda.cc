@@ -1,4 +1,4 @@
-// The made-up CUDA driver (fake_gpu.h).
+// The fake CUDA driver (fake_gpu.h).
 #include <cstdlib>
 #include <cstring>
 
@@ -159,7 +159,7 @@ int cuMemFree_v2(CudaAddress address) {
   FakeState& fake = FakeState::get();
   const auto block = fake.memory.find(memory_at(address));
   if (block == fake.memory.end()) return fake.violate("memory is freed twice"), kInvalid;
-  std::memset(memory_at(address), 0xdd, block->second);  // its address is not used again: it leaks
+  std::memset(memory_at(address), 0xdd, block->second);  // leaked: addresses must not be reused
   return fake.memory.erase(block), kSuccess;
 }
 int cuMemcpyAsync(CudaAddress to, CudaAddress from, std::size_t bytes, void* stream) {
@@ -198,7 +198,7 @@ int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsig
       std::make_shared<FoldArguments>(*static_cast<const FoldArguments*>(parameters[0]));
   FakeState::get().push(stream, [function, arguments] {
     for (std::uint32_t k = 0; k < arguments->num_operands; ++k) {
-      FakeState::get().touch(arguments->in[k], arguments->count, "a fold");  // at least a byte each
+      FakeState::get().touch(arguments->in[k], arguments->count, "a fold");  // at least 1 byte each
     }
     FakeState::get().touch(arguments->out, arguments->count, "a fold");
     reinterpret_cast<trireme::testing::FoldOnHost>(function)(*arguments);

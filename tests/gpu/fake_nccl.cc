@@ -1,8 +1,8 @@
-// The made-up NCCL (fake_gpu.h): communicators that do not block, matched within one process.
+// The fake NCCL (fake_gpu.h): non-blocking communicators, matched within one process.
 //
-// Collectives of a communicator match by their number, sends and receives by their order between
-// two ranks, as NCCL's do. A native sum is added from the last rank down: not the order of the
-// tree, so that a test sees which of the two was used.
+// As in NCCL, collectives of a communicator match by their number, and sends and receives by their
+// order between two ranks. A native sum is added from the last rank down, which is not the tree's
+// order, so a test can tell which was used.
 #include <algorithm>
 #include <cstring>
 
@@ -44,7 +44,7 @@ struct Group {
 struct Comm {
   std::shared_ptr<World> world;
   int rank = 0, gpu = 0, collectives = 0;
-  int in_progress = 0;  // looks until it is not
+  int in_progress = 0;  // queries left until it is not
   bool joining = true, aborted = false;
   std::vector<std::pair<void*, std::shared_ptr<Group>>> unlaunched;
 };
@@ -158,7 +158,7 @@ void match(World& world) {
   }
 }
 
-// One look of the stream at a group that stands in front.
+// One query of the stream at the group at its front.
 bool carry_out(const std::shared_ptr<Group>& one) {
   FakeState& fake = FakeState::get();
   Comm& comm = *one->posts.front()->comm;
@@ -299,7 +299,7 @@ static int end_comm(void* handle, const char* name) {
   const auto lock = locked();
   ++FakeState::get().calls[name];
   comm_of(handle)->aborted = true;
-  return FakeState::get().comms.erase(handle), kNcclSuccess;  // its groups may still look at it
+  return FakeState::get().comms.erase(handle), kNcclSuccess;  // its groups may still use it
 }
 int ncclCommDestroy(void* handle) { return end_comm(handle, "ncclCommDestroy"); }
 int ncclCommAbort(void* handle) { return end_comm(handle, "ncclCommAbort"); }

@@ -1,4 +1,4 @@
-// The state of the made-up GPUs: memory, events, streams. One process-wide object, one lock.
+// The state of the fake GPUs: memory, events, streams. One process-wide object, one lock.
 #pragma once
 
 #include <deque>
@@ -15,13 +15,13 @@
 
 namespace trireme::test {
 
-/// True when it has been carried out.
+/// Returns true when it has been carried out.
 using FakeOp = std::function<bool()>;
 
 struct FakeStream {
   std::deque<FakeOp> ops;
 };
-/// Where an event was last recorded; reached when set.
+/// The point where an event was last recorded; true once reached.
 using FakeMark = std::shared_ptr<bool>;
 struct FakeEvent {
   FakeMark mark;
@@ -37,7 +37,7 @@ struct FakeState {
   /// The stream of a handle; null stands for the current context's default stream.
   FakeStream& stream(void* handle);
   void push(void* handle, FakeOp op) { stream(handle).ops.push_back(std::move(op)); }
-  /// Carries out whatever can be.
+  /// Carries out every operation that can run.
   void pump();
   /// The GPU whose context is current in this thread; -1 and a violation if there is none.
   int current();
@@ -47,7 +47,7 @@ struct FakeState {
   std::string violation;
   int num_gpus = 8;
   int latency = 3;
-  std::uint64_t looks = 0;  // at events
+  std::uint64_t looks = 0;  // event queries
   bool frozen = false, frozen_for_good = false, gates_open = true;
   std::set<int> broken, refused;
   std::map<int, int> async_errors;

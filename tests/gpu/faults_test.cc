@@ -1,5 +1,5 @@
-// What goes wrong on the way: calls that differ, peers that go, GPUs and communicators that stand
-// still or fail. No buffer is let go of while a GPU may touch it, and nobody waits for ever.
+// Failures: calls that differ, peers that leave, GPUs and communicators that hang or fail. No
+// buffer is freed while a GPU may touch it, and no rank waits for ever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST(GpuFaults, AGpuThatStandsStillEndsAtTheDeadline) {
            {.timeout = seconds(5)});
 }
 
-// Nobody waits on the host: the program waits for its own stream, which waits for the GPU.
+// No thread waits on the host: the program waits for its own stream, which waits for the GPU.
 TEST(GpuFaults, TheWatchEndsACallThatNobodyWaitsFor) {
   run_gpus(2,
            [](GpuRank& rank) {
@@ -100,7 +100,7 @@ TEST(GpuFaults, TheWatchEndsACallThatNobodyWaitsFor) {
              const TimePoint end = rank.context.waiter->now() + seconds(9);
              while (!rank.gpu->reached(passed) && rank.context.waiter->now() < end)
                rank.context.waiter->sleep(std::chrono::milliseconds(10));
-             EXPECT_TRUE(rank.gpu->reached(passed));  // the abort has freed it
+             EXPECT_TRUE(rank.gpu->reached(passed));  // the abort has released it
              EXPECT_THAT(error_of<Error>([&] { work.wait(); }), HasSubstr("all_reduce late"));
              rank.gpu->destroy_stream(stream);
            },
@@ -138,7 +138,7 @@ TEST(GpuFaults, APeerThatGoesWhileTheGpuWorksIsNamed) {
       rank.world.abort(std::make_exception_ptr(StopRequested("enough")));
       EXPECT_THAT(error_of<StopRequested>([&] { work.wait(); }), HasSubstr("enough"));
       rank.context.world.reset();
-      rank.context.transport.reset();  // its process is gone
+      rank.context.transport.reset();  // as if its process had ended
       return;
     }
     const TimePoint start = rank.context.waiter->now();
@@ -182,7 +182,7 @@ TEST(GpuFaults, ABrokenGpuIsAnErrorOnAllRanks) {
            {.expect_leftovers = true});
 }
 
-// Memory that a GPU may still write to is never given back, not even at the end of the program.
+// Memory that a GPU may still write to is never freed, not even at the end of the program.
 TEST(GpuFaults, AGpuThatNeverComesBackKeepsItsMemory) {
   run_gpus(2,
            [](GpuRank& rank) {

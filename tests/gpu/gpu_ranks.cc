@@ -13,7 +13,7 @@ std::shared_ptr<const comm::nccl::GpuLibrary> fake_library() {
   static const auto library = [] {
     auto opened = std::make_shared<comm::nccl::GpuLibrary>(
         *comm::nccl::open_gpu_library({TRIREME_FAKE_GPU, TRIREME_FAKE_GPU}));
-    static const std::byte stands_for_kernels[1] = {};  // also where this build has none
+    static const std::byte stands_for_kernels[1] = {};  // also if this build has none
     opened->kernels = stands_for_kernels;
     return opened;
   }();
@@ -27,7 +27,7 @@ FakeGpu& fake_gpu() {
 
 OnGpu::OnGpu(std::shared_ptr<Gpu> gpu, const Bytes& values)
     : gpu_(std::move(gpu)), memory_(gpu_->allocate(values.size())), bytes_(values.size()) {
-  if (bytes_ > 0) std::memcpy(memory_.get(), values.data(), bytes_);  // the host's, after all
+  if (bytes_ > 0) std::memcpy(memory_.get(), values.data(), bytes_);  // it is host memory
 }
 
 Buffer OnGpu::buffer(DType dtype, void* stream) const {

@@ -1,4 +1,4 @@
-// run_gpus(n, body): n ranks over the simulated network, each with a made-up GPU of its own.
+// run_gpus(n, body): n ranks over the simulated network, each with its own fake GPU.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace trireme::test {
 
-/// The library that stands for CUDA and NCCL, opened once as a program opens the real ones.
+/// The fake CUDA and NCCL, opened once as a program opens the real ones.
 std::shared_ptr<const comm::nccl::GpuLibrary> fake_library();
 FakeGpu& fake_gpu();
 
@@ -22,11 +22,11 @@ class OnGpu {
  public:
   OnGpu(std::shared_ptr<comm::nccl::Gpu> gpu, const Bytes& values);
   OnGpu(std::shared_ptr<comm::nccl::Gpu> gpu, std::size_t bytes) : OnGpu(gpu, Bytes(bytes)) {}
-  /// Keeps the memory alive. `stream`: in whose order the values come and are used.
+  /// The buffer keeps the memory alive. `stream`: the stream that orders its writes and reads.
   Buffer buffer(DType dtype, void* stream = nullptr) const;
   Bytes bytes() const;
   void* data() const { return memory_.get(); }
-  /// The last owner but for buffers goes.
+  /// Drops this owner; buffers may still hold the memory.
   void let_go() { memory_.reset(); }
 
  private:
@@ -48,11 +48,11 @@ struct GpuRun {
   Duration timeout = std::chrono::seconds(30);
   bool reproducible = true;
   std::string algorithm = "auto";
-  bool expect_leftovers = false;  // a GPU that does not come back keeps what it had
-  bool keeps_memory = false;      // it does
+  bool expect_leftovers = false;  // a GPU that hangs may keep what it had
+  bool keeps_memory = false;      // something must be left
   bool expect_leave = false;      // no communicator is aborted
 };
-/// Fails where the made-up library saw a violation, or memory, streams or communicators are left.
+/// Fails if the fake library saw a violation, or if memory, streams or communicators are left.
 void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run = {});
 
 }  // namespace trireme::test

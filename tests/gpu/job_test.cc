@@ -1,4 +1,4 @@
-// Jobs with transport nccl in processes of their own: whose GPU is whose, and what is refused.
+// Jobs with transport nccl in real processes: which rank uses which GPU, and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::run_processes;
 TRIREME_PROCESS(on_gpus) {
   Job job(argc, argv);
   if (job.device().kind != DeviceKind::Cuda || job.device().index != job.local_rank()) return 3;
-  std::vector<double> values(1000, job.rank());  // CPU memory goes its own way
+  std::vector<double> values(1000, job.rank());  // CPU memory takes the CPU transport
   all_reduce(job.world(), values, Sum);
   if (values != std::vector<double>(1000, job.size() * (job.size() - 1) / 2)) return 4;
   const comm::Arena arena = job.world().allocate(400, job.device());

@@ -1,4 +1,4 @@
-// Sends and receives of GPU memory: tags, orders, both ways at once, and what does not fit.
+// Sends and receives of GPU memory: tags, orders, both directions at once, and mismatches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(GpuMessages, EveryTypeArrivesAsItWasSent) {
   });
 }
 
-// Both send first: on one stream each send would keep the receive behind it waiting.
+// Both send first: on one stream each send would block the receive behind it.
 TEST(GpuMessages, BothWaysAtOnce) {
   run_gpus(2, [](GpuRank& rank) {
     const int peer = 1 - rank.rank;

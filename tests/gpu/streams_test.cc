@@ -1,5 +1,5 @@
-// Streams and events behind Work: what is given to a stream before a call is in it, what is given
-// to a stream after wait_on() sees it, and memory lives until the GPU has let go of it.
+// Streams and events behind Work: a call sees what its stream was given before it, a stream sees
+// the result after wait_on(), and memory lives until the GPU no longer uses it.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/gpu_ranks.h"
@@ -35,7 +35,7 @@ TEST(GpuStreams, ACallTakesWhatItsStreamWritesBeforeIt) {
   });
 }
 
-// A call of several steps notes its streams when it is made, not when its turn on the GPU comes.
+// A call of several steps records its streams when it is made, not when its steps run on the GPU.
 TEST(GpuStreams, AllToAllOfUnevenPiecesTakesWhatItsStreamWritesBeforeIt) {
   run_gpus(2, [](GpuRank& rank) {
     void* const stream = rank.gpu->make_stream();
@@ -93,7 +93,7 @@ TEST(GpuStreams, MemoryLivesUntilTheGpuHasLetGoOfIt) {
     fake_gpu().set_latency(40);
     OnGpu value = rank.on_gpu(floats(50'000, 1));
     Work work = rank.world.all_reduce(value.buffer(DType::F32), Sum);
-    value.let_go();  // a violation where the call did not keep it
+    value.let_go();  // a violation if the call did not keep it
     work = Work();
     rank.world.barrier().wait();
     const OnGpu last = rank.on_gpu(floats(10, 1));
@@ -113,7 +113,7 @@ TEST(GpuStreams, ThenAndAllWaitForTheGpu) {
   });
 }
 
-// NCCL's own buffers are read by peers whose last call has not ended yet.
+// Peers whose last call has not ended yet still read NCCL's own buffers.
 TEST(GpuStreams, ACommunicatorTakesLeaveOfItsPeers) {
   run_gpus(3,
            [](GpuRank& rank) {

@@ -1,5 +1,5 @@
-// The same over real transports and clocks: each rank a thread with its own Waiter, whose
-// background thread and timers look after the made-up GPU while nobody waits.
+// The same over real transports and clocks. Each rank is a thread with its own Waiter, whose
+// background thread and timers progress the fake GPU while nobody waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,11 +72,11 @@ TEST_P(GpuThreads, MessagesAndDroppedWorks) {
       ASSERT_EQ(in.bytes(), leaf(DType::I64, 999, std::uint64_t(peer)));
     }
     const OnGpu last(gpu, Bytes(8));
-    world.all_reduce(last.buffer(DType::I64), Sum).wait();  // all before it have ended
+    world.all_reduce(last.buffer(DType::I64), Sum).wait();  // all calls before it have ended
   });
 }
 
-// Nobody waits on the host, nothing comes over the transport: the timers alone see it.
+// No thread waits on the host and nothing arrives over the transport: only the timers notice.
 TEST_P(GpuThreads, TheWatchNeedsNobodyToWait) {
   run(GetParam(), 2, std::chrono::seconds(1), [](Communicator& world, auto gpu) {
     const OnGpu value(gpu, leaf(DType::F32, 9999, 1));

@@ -75,7 +75,7 @@ class InstalledWithLibTorch(Case):
             self.assertRegex(self.succeed(TRIREME, "inspect", out, "--hash"), r"[0-9a-f]{64}")
 
     def test_a_prefix_that_holds_libtorch_may_be_moved(self):
-        # Installed with LibTorch's own folder inside the prefix, then looked at from another place.
+        # Installed with LibTorch's own folder inside the prefix, then used from another place.
         prefix = TORCH.parent.parent
         with tempfile.TemporaryDirectory() as folder:
             installed = subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(prefix), "--component",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the two programs beside this by what pkg-config says of an installed tree.
+# Builds and runs the two programs in this folder with pkg-config's flags for an installed tree.
 # usage: pkg_config.sh STAGE COMPILER WITH_LIBTORCH
 set -euo pipefail
 cd "$(dirname "$0")"

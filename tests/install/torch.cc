@@ -1,4 +1,4 @@
-// A program outside the tree, with LibTorch and Trireme's floors above it.
+// A program outside the tree, with LibTorch and the Trireme modules that need it.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 

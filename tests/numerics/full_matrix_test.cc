@@ -1,6 +1,5 @@
 // Same training, the whole matrix: ranks x transport x sync x lanes, with accumulation, clipping
-// and dropout. same_training_test.cc has a thin cut of it for every change; the algorithms are all
-// there.
+// and dropout. same_training_test.cc has a part of it for every change, and all algorithms.
 #include "tests/numerics/same_training.h"
 #include "tests/numerics/training.h"
 
@@ -10,9 +9,9 @@ namespace {
 using numerics::Case;
 using numerics::Layout;
 
-constexpr std::chrono::seconds kLimit{400};  // of one layout
+constexpr std::chrono::seconds kLimit{400};  // per layout
 
-// 12 micro-batches a step; the norms are above the clip in every step.
+// 12 micro-batches per step; the norms exceed the clip limit in every step.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt-dropout", .steps = 5, .clip = 0.05},
@@ -69,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Every, FullMatrix,
                            return std::to_string(info.param.ranks) + info.param.transport;
                          });
 
-// Without it the clip might never have been reached.
+// Otherwise clipping might never be tested.
 TEST(FullMatrixCases, TheClipIsReached) {
   Job job(0, nullptr);
   for (Case which : cases()) {

@@ -1,4 +1,4 @@
-// Context and expert parallelism over real processes, where messages move while a rank computes:
+// Context and expert parallelism over real processes, where messages arrive while a rank computes:
 // ring attention over long sequences and a GPT with experts, against one process.
 #include "trireme/parallel/group_layers.h"
 
@@ -78,7 +78,7 @@ TRIREME_PROCESS(experts) {
   const auto wanted = gradients(text());
   const models::LayersScope layers(parallel::expert_layers(job.world(), models::local_layers()));
   for (const auto& [name, own] : gradients(parallel::own_sequences(text(), job.rank(), job.size())))
-    if (own.numel() > 0) require_near(own, wanted.at(name), name);  // else another rank's expert
+    if (own.numel() > 0) require_near(own, wanted.at(name), name);  // empty: another rank's expert
   return 0;
 }
 

@@ -1,6 +1,6 @@
-// Same training, every mesh: pipeline x data x shard x context x tensor over real processes, and
-// experts among the ranks of data. For one number of ranks that share layers all meshes end with
-// the same bits; without any, with those of one process; and the losses of all are near.
+// Same training on every mesh: pipeline x data x shard x context x tensor over real processes, with
+// experts among the data ranks. Meshes with equal numbers of ranks that share layers end with the
+// same bits; those without any, with one process's bits. All losses are close.
 #include <cmath>
 
 #include "tests/numerics/same_training.h"
@@ -12,7 +12,7 @@ namespace {
 
 using numerics::Case;
 
-// 16 micro-batches a step.
+// 16 micro-batches per step.
 const Case kCase{.name = "blocks-gpt", .batch = 32, .micro = 2, .steps = 3};
 
 struct Mesh {
@@ -23,7 +23,7 @@ struct Mesh {
   }
 };
 
-// Eight blocks, eight heads, eight positions, which twice the context-parallel ranks divide.
+// Eight blocks, heads and positions; twice the number of context-parallel ranks divides eight.
 std::vector<Mesh> factorisations(int ranks) {
   std::vector<Mesh> all;
   for (int pipeline = 1; pipeline <= 8; ++pipeline)
@@ -35,7 +35,7 @@ std::vector<Mesh> factorisations(int ranks) {
   return all;
 }
 
-// What decides bits: which ranks go through a layer together, and how.
+// Bits depend on which ranks share a layer, and how. These meshes cut the sequence too.
 bool cuts_sequence(const Mesh& mesh) {
   return mesh.tensor > 1 && mesh.context == 1 && mesh.data == 2;
 }
@@ -57,8 +57,8 @@ StrategyOptions options_of(const Mesh& mesh) {
   return options;
 }
 
-// Arguments: the number of ranks, and how many meshes of them (0: all). RESULT's algorithm is the
-// mesh.
+// Arguments: the number of ranks, and how many of their meshes to run (0: all). RESULT's algorithm
+// is the mesh.
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
   std::vector<Mesh> meshes = factorisations(job.size());
@@ -84,7 +84,7 @@ TRIREME_PROCESS(train) {
   return 0;
 }
 
-// Of eight ranks; four experts, and eight micro-batches of four sequences.
+// Eight ranks, four experts, and eight micro-batches of four sequences.
 std::vector<StrategyOptions> expert_meshes(int ranks) {
   const auto on = [](int expert, const char* sync, int pipeline = 1, int tensor = 1) {
     return StrategyOptions{.sync = sync,
@@ -179,7 +179,7 @@ TEST(HybridTraining, TwentyMeshesOfSixteenAreTheTrainingsOfEight) {
   std::size_t compared = 0;
   for (const auto& [which, value] : train_on(16, 20)) {
     const auto found = eight.find(which);
-    if (found == eight.end()) continue;  // more ranks go through a layer than there are
+    if (found == eight.end()) continue;  // this many ranks cannot share layers
     EXPECT_EQ(value, found->second) << which;
     ++compared;
   }

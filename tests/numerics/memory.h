@@ -1,5 +1,5 @@
-// Bytes per rank of a parallel.sync, measured (PSS: pages that ranks share count once), and what
-// NUMERICS.md's table says of them. The model is a stack of equal linear layers.
+// Measured bytes per rank of each parallel.sync (PSS: pages shared by ranks count once), and the
+// table of docs/numerics.md for it. The model is a stack of equal linear layers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct MemoryShape {
   std::int64_t block_parameters() const { return width * width + width; }
 };
 
-// The number in `file` after `key`, in bytes; the file counts kB.
+// The number after `key` in `file`, converted from kB to bytes.
 inline std::int64_t kilobytes(const char* file, const std::string& key) {
   std::ifstream in(file);
   std::string line;
@@ -55,7 +55,7 @@ inline models::Blocks stack_of(const MemoryShape& shape) {
   return model;
 }
 
-/// After two steps of AdamW. `mesh`: its pipeline; the rest is set here.
+/// The state after two steps of AdamW. `mesh` gives the pipeline; the other options are set here.
 inline std::unique_ptr<Strategy> train_stack(Job& job, const std::string& sync,
                                              const MemoryShape& shape, StrategyOptions mesh = {}) {
   mesh.sync = sync;
@@ -75,7 +75,7 @@ inline std::unique_ptr<Strategy> train_stack(Job& job, const std::string& sync,
   return strategy;
 }
 
-/// Weights, open sums and two moments of fp32, as NUMERICS.md's table without the bf16 copy.
+/// fp32 weights, open sums and two moments: the table of docs/numerics.md without the bf16 copy.
 inline double memory_formula(const std::string& sync, int ranks, const MemoryShape& shape) {
   const auto log = [](double count) { return std::max(1.0, std::ceil(std::log2(count))); };
   const double n = ranks, a = log(double(kMemoryMicroBatches) / n), all = log(kMemoryMicroBatches);
@@ -87,14 +87,13 @@ inline double memory_formula(const std::string& sync, int ranks, const MemorySha
 }
 
 inline std::int64_t pss() { return kilobytes("/proc/self/smaps_rollup", "Pss:"); }
-/// That malloc has given out. Of ranks that share no pages, a number that does not depend on what
-/// else the machine does.
+/// Bytes given out by malloc. If ranks share no pages, this does not depend on other programs.
 inline std::int64_t allocated() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
 }
 
-/// A line for measure_memory(): by how much this process has grown after `train`.
+/// Prints, for measure_memory(), by how much this process has grown after `train`.
 inline void print_growth(Job& job, const std::string& name, std::int64_t (*bytes)(),
                          const std::function<std::unique_ptr<Strategy>()>& train) {
   malloc_trim(0);
@@ -108,7 +107,7 @@ inline void print_growth(Job& job, const std::string& name, std::int64_t (*bytes
   std::printf("MEMORY %s %lld\n", name.c_str(), static_cast<long long>(after - before));
 }
 
-/// What a rank process prints, for measure_memory().
+/// The body of a rank process of measure_memory().
 inline int print_memory(Job& job, const MemoryShape& shape) {
   const MemoryShape small{shape.width, 2};  // kernels, workspaces, connections
   train_stack(job, "zero3", small).reset();
@@ -118,7 +117,7 @@ inline int print_memory(Job& job, const MemoryShape& shape) {
   return 0;
 }
 
-/// parallel.sync (or what else the body says) -> mean bytes of `ranks` ranks that run `body`.
+/// parallel.sync (or another name that the body prints) -> mean bytes over `ranks` ranks.
 inline std::map<std::string, double> measure_memory(int ranks, std::chrono::seconds limit,
                                                     const char* body = "measure") {
   const testing::ProcessRun run =

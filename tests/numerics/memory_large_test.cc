@@ -1,6 +1,6 @@
-// Bytes per rank within 3 % of NUMERICS.md's table, where the model is large against a bucket and a
-// block: 67 million parameters in 1,024 blocks. Beside its numbers a block is objects: a module,
-// leaves, their hooks, names and tables, 16 to 18 kB measured.
+// Bytes per rank within 3 % of the table in docs/numerics.md, for a model that is large against a
+// bucket and a block: 67 million parameters in 1,024 blocks. Besides its numbers a block has
+// objects (a module, leaves, their hooks, names and tables): 16 to 18 kB measured.
 #include "tests/numerics/memory.h"
 
 namespace trireme {

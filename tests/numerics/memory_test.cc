@@ -1,6 +1,6 @@
-// Bytes per rank of every parallel.sync against NUMERICS.md, on a model so small that what is on
-// the move shows beside them (memory_large_test.cc has one where it does not); and a model that
-// only ZeRO-3 trains under a limit of memory.
+// Bytes per rank of every parallel.sync against docs/numerics.md, on a model so small that buffers
+// in transit are visible (memory_large_test.cc has one where they are not); and a model that only
+// ZeRO-3 can train under a memory limit.
 #include "tests/numerics/memory.h"
 
 #include <sys/resource.h>
@@ -12,8 +12,7 @@ namespace {
 
 constexpr numerics::MemoryShape kShape{512, 16};
 
-// What is kept beside the formula: buckets that were filled, sent and received at a time, and two
-// blocks.
+// Memory beyond the formula: buckets being filled, sent and received at a time, and two blocks.
 double moving(const std::string& sync, int ranks) {
   if (ranks == 1 || sync == "plain") return 0;
   const double bucket = double(kShape.block_parameters()) * 4;
@@ -41,7 +40,7 @@ TEST(Memory, OfOneRankIsTheFormulas) { measure_on(1); }
 TEST(Memory, OfTwoRanksIsTheFormulas) { measure_on(2); }
 TEST(Memory, OfFourRanksIsTheFormulas) { measure_on(4); }
 
-// Zero3 in a pipeline, against what the plan says.
+// Zero3 in a pipeline, against the plan's numbers.
 const std::vector<std::string> kSchedules = {"1f1b", "zb-h1", "interleaved-1f1b", "zb-v"};
 TRIREME_PROCESS(measure_pipeline) {
   Job job(argc, argv);
@@ -84,10 +83,14 @@ TEST(Memory, OfZero3InAPipelineIsThePlans) {
   }
 }
 
+<<<<<<< HEAD
 // Every rank's whole state is 12 bytes a parameter, 101 MB, beside gradients; a quarter of all state
 // with the open sums is 50 MB.
 constexpr numerics::MemoryShape kDeep{kShape.width, 32};
 
+=======
+// Weights and moments take 12 bytes per parameter, 50 MB; a quarter of all state, with sums, 25 MB.
+>>>>>>> words
 TRIREME_PROCESS(limited) {
   Job job(argc, argv);
   numerics::train_stack(job, "zero3", {kShape.width, 2}).reset();

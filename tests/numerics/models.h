@@ -1,6 +1,6 @@
-// Small models for the numerics tests, each through both doors of API.md, with the same initial
-// values: a language model with a tied head, and a perceptron. And their data: sample i is a
-// function of i.
+// Small models for the numerics tests: a language model with a tied head, and a perceptron. Each
+// exists as a module (for DataParallel) and as blocks (for Strategy), with the same initial values.
+// Sample i of their data is a function of i.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -22,7 +22,7 @@ namespace numerics {
 
 constexpr std::int64_t kVocab = 24, kWidth = 16, kLength = 8, kImageSide = 8;
 
-// Every parameter drawn by (seed, its global name), whichever module holds it.
+// Draws every parameter by (seed, its global name), whichever module holds it.
 inline void initialize(torch::nn::Module& module, std::uint64_t seed, const std::string& prefix) {
   for (auto& item : module.named_parameters())
     tensor::fill_normal(item.value().detach(), seed, prefix + item.key(), 0, 0.3);
@@ -49,7 +49,7 @@ struct Head : torch::nn::Module {
   at::Tensor weight;
 };
 
-// Door (a): one module; autograd adds the two uses of the embedding.
+// For DataParallel: one module; autograd adds the gradients of the embedding's two uses.
 struct LanguageModel : torch::nn::Module {
   explicit LanguageModel(std::uint64_t seed) {
     embed = register_module("embed", std::make_shared<Embed>());
@@ -70,7 +70,7 @@ std::shared_ptr<Module> initialized(std::uint64_t seed, const std::string& prefi
   return module;
 }
 
-// Door (b): the same as blocks.
+// For Strategy: the same model as blocks.
 inline models::Blocks language_model_blocks(std::uint64_t seed) {
   models::Blocks blocks;
   blocks.add("embed", [seed] { return initialized<Embed>(seed, "embed."); });
@@ -80,7 +80,7 @@ inline models::Blocks language_model_blocks(std::uint64_t seed) {
   return blocks;
 }
 
-// With dropout: from the block's own stream, or (foreign) from LibTorch's default generator.
+// Dropout from the block's own stream, or, if `foreign`, from LibTorch's default generator.
 struct Dropout : torch::nn::Module {
   explicit Dropout(bool foreign) : foreign_(foreign) {}
   at::Tensor forward(const at::Tensor& x) {
@@ -115,7 +115,7 @@ inline models::Blocks perceptron_blocks(std::uint64_t seed) {
   return blocks;
 }
 
-// A sample: kLength inputs (tokens, or numbers) and what follows each.
+// A sample: kLength inputs (tokens or numbers) and the item that follows each.
 struct Samples : torch::data::datasets::Dataset<Samples> {
   Samples(std::int64_t count, bool of_numbers) : count_(count), numbers_(of_numbers) {}
   torch::data::Example<> get(std::size_t index) override {

@@ -11,7 +11,7 @@ namespace {
 using numerics::Case;
 using numerics::Layout;
 
-// 12 micro-batches a step. The tied models have their owner in the first stage, a use in the last.
+// 12 micro-batches per step. Tied models have the owner in the first stage and a use in the last.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt", .steps = 5, .clip = 0.05},
@@ -26,14 +26,14 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Arguments: ranks of a pipeline, schedule; nothing: one process.
+// Arguments: pipeline ranks, schedule; none: one process.
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
   for (Case which : cases()) {
     if (argc > 2) {
       which.pipeline = std::stoi(argv[1]);
       which.schedule = argv[2];
-      // Their three blocks make no four stages.
+      // Their three blocks cannot fill four stages.
       const bool three = which.name == "blocks-tied" || which.name == "blocks-bert";
       if (three && (which.pipeline > 2 || which.schedule == "zb-v")) continue;
     }
@@ -67,7 +67,7 @@ TEST(PipelineTraining, FourRanksShm) { expect_same({4, "shm", {"4", "zb-h1"}}); 
 TEST(PipelineTraining, TwoByTwoShm) { expect_same({4, "shm", {"2", "1f1b"}}); }
 TEST(PipelineTraining, TwoByThreeTcp) { expect_same({6, "tcp", {"2", "gpipe"}}); }
 
-// Between its receive and its send, in the step after shapes were agreed.
+// Dies between its receive and its send, in the step after shapes were agreed.
 TRIREME_PROCESS(dies) {
   Job job(argc, argv);
   const bool victim = job.rank() == std::stoi(argv[1]);

@@ -1,5 +1,5 @@
-// Ranks that train copies of their own (parallel.sync = local_sgd and its relatives), as real
-// processes: the same bits over every transport, and the end of the job where one is killed.
+// Ranks that train their own copies (parallel.sync = local_sgd and its relatives), as real
+// processes: the same bits over every transport, and the end of the job if one rank is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -34,7 +34,7 @@ Batch batch_of(std::int64_t step, const Job& job) {
   return batch;
 }
 
-// argv: parallel.sync, steps (0: without end, saying so after a few), lanes.
+// argv: parallel.sync, steps (0: without end; prints a line after a few), lanes.
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
   Strategy strategy(

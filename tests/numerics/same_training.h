@@ -1,5 +1,5 @@
-// expect_same_training(layout): trains the cases on a layout in real processes and compares every
-// hash and loss curve with those of one rank, bit for bit.
+// expect_same_training(layout): trains the cases on a layout in real processes and compares hashes
+// and loss curves with those of one rank, bit for bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,14 +24,15 @@ struct Layout {
 };
 
 /// "case algorithm" -> "weights hash, loss hash", as the ranks print it:
-///     RESULT case algorithm hash losses     ·  COMPUTED case algorithm what (once per item)
+///     RESULT case algorithm hash losses
+///     COMPUTED case algorithm what       (once per item)
 struct Results {
   std::map<std::string, std::string> of_case;
   std::map<std::string, std::multiset<std::string>> computed;
   std::string description;
 };
 
-/// Takes what one rank has printed.
+/// Reads the lines that one rank printed.
 inline void read_results(std::istream& lines, Results& results) {
   std::string word, which, algorithm, hash, losses;
   while (lines >> word >> which >> algorithm >> hash) {
@@ -59,7 +60,7 @@ inline Results train_layout(const Layout& layout) {
   return results;
 }
 
-/// Without the algorithm: all of one case must be one.
+/// Drops the algorithm: all results of a case must be equal.
 inline std::map<std::string, std::string> by_case(const Results& results) {
   std::map<std::string, std::string> merged;
   for (const auto& [key, value] : results.of_case) {
@@ -87,8 +88,8 @@ inline void expect_same_training(const Layout& layout) {
   for (const auto& [which, value] : merged)
     EXPECT_EQ(value, one_rank().at(which))
         << which << " on " << layout.ranks << " ranks over " << layout.transport;
-  // Every micro-batch was computed, on one rank only (twice would be in the multiset twice), and
-  // where a loop sees its losses they are the same bits.
+  // Every micro-batch was computed by exactly one rank (the multiset would hold it twice), and
+  // losses that the loop sees have the same bits.
   for (const auto& [key, items] : results.computed)
     EXPECT_EQ(items, reference().results.computed.at(key)) << key;
 }

@@ -1,5 +1,5 @@
-// Same training on any layout (NUMERICS.md), through both doors, in real processes: 20 steps, then
-// the hash of the weights and the bits of the loss curve.
+// Same training on any layout (docs/numerics.md), through DataParallel and Strategy, in real
+// processes: 20 steps, then the hash of the weights and the bits of the loss curve.
 #include "tests/numerics/same_training.h"
 
 #include <unistd.h>
@@ -36,8 +36,8 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Every parallel.sync that shards, on both doors where it can: results of one name must agree with
-// plain's, also on one rank.
+// Every parallel.sync that shards, through DataParallel too if possible: results of one name must
+// agree with plain's, also on one rank.
 const std::vector<std::string>& sharded_syncs() {
   static const std::vector<std::string> all = {"zero1", "zero2", "zero3", "hybrid"};
   return all;
@@ -56,7 +56,7 @@ const std::vector<Case>& sharded_cases() {
   return all;
 }
 
-// The last batch of an epoch has two micro-batches: of three ranks one has no share of it.
+// The last batch of an epoch has two micro-batches: one of three ranks gets none.
 const std::vector<Case>& short_cases() {
   static const std::vector<Case> all = {
       {.name = "module-mlp-short", .samples = 10, .batch = 4, .micro = 1, .steps = 6},
@@ -70,7 +70,7 @@ const std::vector<Case>& short_cases() {
   return all;
 }
 
-// 12 micro-batches a step.
+// 12 micro-batches per step.
 const std::vector<Case>& lane_cases() {
   static const std::vector<Case> all = {
       {.name = "blocks-gpt", .steps = 5},
@@ -93,7 +93,7 @@ parallel::ReduceTerms with_algorithm(std::string algorithm) {
   };
 }
 
-// Wrong on purpose: each rank adds its terms from left to right, then the ranks are added in order.
+// Wrong on purpose: each rank adds its terms from left to right, then ranks are added in order.
 Work rank_order_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t,
                        Buffer out, std::string_view label) {
   const auto add = [](void* into, const void* from, const Buffer& like) {
@@ -121,7 +121,7 @@ Work rank_order_reduce(comm::Communicator& world, std::span<const comm::Term> te
 
 void print(const Case& which, const std::string& algorithm, const Record& record) {
   const std::string key = which.name + " " + algorithm;
-  // One name for both counts of workers: they must agree, too.
+  // The same name for both numbers of workers: they must agree too.
   const std::string name =
       which.workers > 0 ? which.name.substr(0, which.name.size() - 2) + " " + algorithm + "-workers"
                         : key;
@@ -157,7 +157,7 @@ TRIREME_PROCESS(train) {
     }
     return 0;
   }
-  // Three of them on every case, all of them on the first; over MPI one.
+  // Runs three of them on every case, and all of them on the first; over MPI one.
   std::vector<std::string> usual = {"naive", "ring"}, all;
   if (what == "mpi") {
     TRIREME_CHECK(job.world().transport_name() == "mpi");
@@ -192,7 +192,7 @@ TEST(SameTraining, FourRanksShm) { numerics::expect_same_training({4, "shm"}); }
 TEST(SameTraining, FourRanksTcp) { numerics::expect_same_training({4, "tcp"}); }
 
 #ifdef TRIREME_MPIS
-// Ranks that mpirun has started, whose bytes MPI moves: "openmpi", "mpich".
+// Ranks started by mpirun, with MPI as transport: "openmpi", "mpich".
 class SameTrainingOverMpi : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SameTrainingOverMpi, TwoAndThreeRanks) {
@@ -246,7 +246,7 @@ TEST(SameTraining, TheHashSeesTheSeed) {
     EXPECT_NE(value, numerics::one_rank().at(which)) << which;
 }
 
-// A few 16-bit gradients may add up in fp32 without rounding, in any order.
+// A few 16-bit gradients can add up in fp32 without rounding, in any order.
 TEST(SameTraining, TheHashSeesTermsAddedInRankOrder) {
   for (const auto& [which, value] : by_case(numerics::train_layout({3, "shm", {"wrong"}}))) {
     if (which.ends_with("bf16") || which.ends_with("fp16")) continue;
@@ -254,7 +254,7 @@ TEST(SameTraining, TheHashSeesTermsAddedInRankOrder) {
   }
 }
 
-// A module adds a tied gradient inside autograd, blocks after the tree sum: near, not equal.
+// A module adds a tied gradient inside autograd, blocks after the tree sum: close, not equal.
 TEST(SameTraining, TheDoorsAgree) {
   Job job(0, nullptr);
   for (const auto& [blocks, module] :

@@ -1,6 +1,6 @@
-// The trainings that the numerics tests compare: one case through one door, with the reduction that
-// the test asks for. Each prints nothing; a Record says what came out and which samples this rank
-// computed.
+// The trainings that the numerics tests compare: one case, through DataParallel or Strategy, with
+// the reduction that the test asks for. They print nothing; a Record holds the results and the
+// samples that this rank computed.
 #pragma once
 
 #include <torch/data/dataloader.h>
@@ -30,14 +30,14 @@ namespace trireme {
 namespace numerics {
 
 struct Case {
-  std::string name;  // "blocks-gpt" …
+  std::string name;  // "blocks-gpt" ...
   std::int64_t samples = 240, batch = 24, micro = 2;
   int steps = 20;
   std::uint64_t seed = 1;
-  int workers = 0;  // of the loader (door a)
+  int workers = 0;  // of the loader (DataParallel)
   std::string sync = "plain";
   double clip = 0;
-  int lanes = 1;  // door b
+  int lanes = 1;  // Strategy only
   int pipeline = 1;
   std::string schedule = "1f1b";
 };
@@ -45,10 +45,11 @@ struct Case {
 struct Record {
   std::string hash;    // of the weights
   std::string losses;  // of the loss curve's bits
-  // The micro-batches that this rank computed: "step/index" (b), "epoch/content:loss" (a).
+  // Micro-batches computed by this rank: "step/index" (Strategy), "epoch/content:loss"
+  // (DataParallel).
   std::set<std::string> computed;
   int applied = 0;
-  int lanes = 1;  // in use at the end (door b)
+  int lanes = 1;  // in use at the end (Strategy)
   std::string lanes_note;
   std::map<std::string, at::Tensor> weights;
 };
@@ -79,7 +80,7 @@ inline std::string hash_of(const at::Tensor& rows) {
   return std::to_string(tensor_hash({"", DType::U8, {}, bytes}));
 }
 
-// Door (a): module, loader, torch::optim.
+// DataParallel: module, loader, torch::optim.
 template <class Net>
 Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& reduce) {
   job.set_input_plan(nullptr);
@@ -111,12 +112,12 @@ Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& re
   return record;
 }
 
-// What a mean loss of door (b) counts in a sample.
+// How many items per sample a Strategy's mean loss counts.
 inline std::int64_t items_of(const Case& which) {
   return of_numbers(which) || of_images(which) ? 1 : of_masks(which) ? 2 : kLength;
 }
 
-// Sample i for door (b): that of Samples, an image, or tokens of which two are asked for.
+// Sample i for Strategy: that of Samples, an image, or tokens of which two are asked for.
 inline torch::data::Example<> sample_of(const Case& which, std::int64_t i) {
   if (of_images(which)) {
     at::Tensor image = at::empty({3, kImageSide, kImageSide}, at::kFloat);
@@ -134,7 +135,7 @@ inline torch::data::Example<> sample_of(const Case& which, std::int64_t i) {
   return {sample.data, asked};
 }
 
-// The global batches that the Sampler gives, for door (b).
+// The global batches that Sampler gives, for Strategy.
 inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
   const std::int64_t per_epoch = which.samples / which.batch;
   const auto order = epoch_order(which.samples, which.seed, step / per_epoch, true);
@@ -158,7 +159,7 @@ inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
   return batch;
 }
 
-// Door (b): blocks and a configuration.
+// Strategy: blocks and a configuration.
 inline Record train_blocks(Job& job, const Case& which, const models::Blocks& model,
                            const std::string& precision, const parallel::ReduceTerms& reduce) {
   parallel::Seat seat = parallel::seat_of(job);

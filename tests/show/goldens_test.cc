@@ -1,5 +1,5 @@
-// What `trireme show` prints for 2, 3, 4, 5 and 8 ranks, to the letter. After a change that is
-// meant: tools/update_pictures, and look at the difference.
+// The exact output of `trireme show` for 2, 3, 4, 5 and 8 ranks. After an intended change run
+// tools/update_pictures and look at the difference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ std::string read(const fs::path& path) {
   return text.str();
 }
 
-// After TRIREME_UPDATE_GOLDENS it is written; else the file must be there and say the same.
+// With TRIREME_UPDATE_GOLDENS the file is written; otherwise it must exist and be equal.
 void compare(const fs::path& path, const std::string& text) {
   if (std::getenv("TRIREME_UPDATE_GOLDENS") != nullptr) std::ofstream(path) << text;
   EXPECT_TRUE(fs::exists(path)) << "tools/update_pictures writes " << path;
@@ -52,7 +52,7 @@ Recording recorded(comm::OpKind kind, const std::string& algorithm, int ranks) {
                  .hosts = algorithm == "hierarchical" ? 2 : 1});
 }
 
-// What `trireme show schedule NAME --stages N` draws.
+// The drawing of `trireme show schedule NAME --stages N`.
 DrawnSchedule simulated(const plan::ScheduleEntry& entry, int stages) {
   return draw(std::string(entry.name), std::string(entry.about),
               plan::make_schedule(entry.name, {.stages = stages, .microbatches = 8}), {});
@@ -88,7 +88,7 @@ TEST(Goldens, SchedulesAreWhatIsSimulated) {
   }
 }
 
-// Those that documents show.
+// The schedules that the documentation shows.
 TEST(Goldens, SchedulePicturesAreWhatIsSimulated) {
   for (const plan::ScheduleEntry& entry : plan::schedules()) {
     compare(fs::path(PICTURE_FOLDER) / ("schedule-" + std::string(entry.name) + ".svg"),
@@ -113,7 +113,7 @@ TEST(Goldens, GossipIsWhatIsRecorded) {
             svg_of(record_gossip({.graph = graph, .ranks = 8})));
 }
 
-// `trireme show tree-sum`, as it stands in docs/concepts.md.
+// `trireme show tree-sum`, as in docs/concepts.md.
 TEST(Goldens, TreeSumIsWhatIsRecorded) {
   std::vector<TreeSum> sums;
   for (const int ranks : {1, 2, 3, 4}) sums.push_back(record_tree_sum(ranks, 8));
@@ -121,7 +121,7 @@ TEST(Goldens, TreeSumIsWhatIsRecorded) {
   compare(fs::path(PICTURE_FOLDER) / "tree-sum.svg", svg_of(sums));
 }
 
-// `trireme show partition configs/graphs/NAME.txt --stages N`, as text and as the documents'
+// `trireme show partition configs/graphs/NAME.txt --stages N`, as text and as the documentation's
 // picture.
 TEST(Goldens, PartitionsAreWhatIsFound) {
   for (const auto& [name, stages] : {std::pair{"resnet", 2}, {"amoebanet", 4}, {"dlrm", 3}}) {

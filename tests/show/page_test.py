@@ -21,7 +21,7 @@ class Browser:
     """One chromedriver and one headless window."""
 
     def __init__(self, chromium, driver, profile):
-        # It takes any port of IPv4 and then wants the same of IPv6, which another program may have.
+        # It takes any IPv4 port and then wants the same IPv6 port, which another program may use.
         for _ in range(10):
             self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True)
             said = ""

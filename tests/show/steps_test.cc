@@ -1,5 +1,5 @@
-// What `trireme show overlap | zero1 | tensor | context | expert` record, against what each of them
-// promises and the goldens in the tree (tools/update_pictures writes them).
+// The records of `trireme show overlap | zero1 | tensor | context | expert`, against the promises
+// of each and the golden files (written by tools/update_pictures).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST(ShowSteps, TensorRanksHaveTheirPartsAndSumOnceAPairOfBlocks) {
   EXPECT_EQ(row("layer.0.linear.weight")[1].text, "outputs 96-191 of 192");
   EXPECT_EQ(row("layer.1.linear.weight")[1].text, "inputs 96-191 of 192");
   EXPECT_EQ(row("layer.1.linear.bias")[0].text, "all");
-  // Forward: behind blocks 1 and 3. Backward: before block 2; block 0's input has no gradient.
+  // Forward: after blocks 1 and 3. Backward: before block 2; block 0's input has no gradient.
   EXPECT_GE(spans_of(step.timelines[0], 0, Kind::Transfer, "tensor parallel").size(), 3u);
 }
 
@@ -141,7 +141,7 @@ TEST(ShowSteps, TokensThatHaveAPlaceTravelThereAndBack) {
       const auto forward = spans_of(step.timelines[0], rank, Kind::Forward);
       ASSERT_EQ(forward.size(), 1u);
       computed += std::stoi(forward[0].name.substr(2));
-      // There and back, in forward and in backward; an exchange is two spans, its header and its
+      // To the experts and back, in forward and backward; an exchange is two spans, header and
       // data.
       EXPECT_EQ(spans_of(step.timelines[0], rank, Kind::Transfer, "experts").size(), 2 * 4u);
     }
@@ -159,7 +159,7 @@ TEST(ShowSteps, RefuseWhatTheyCannotDraw) {
   }
 }
 
-// The same in every run: times are the virtual clock's.
+// Equal in every run, because times are the virtual clock's.
 TEST(ShowSteps, PrintTheGoldens) {
   const std::vector<std::pair<const char*, RecordedStep (*)(int)>> records = {
       {"overlap", cli::record_overlap},

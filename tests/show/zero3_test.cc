@@ -1,5 +1,5 @@
-// What `trireme show zero3` records and prints, against what ZeRO-3 promises and the goldens in the
-// tree (tools/update_pictures writes them).
+// The records and the output of `trireme show zero3`, against ZeRO-3's promises and the golden
+// files (written by tools/update_pictures).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

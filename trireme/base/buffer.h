@@ -1,5 +1,5 @@
-// A piece of memory that takes part in communication: address, count, element type, device,
-// stream, and whoever keeps it alive. A plain value; it owns nothing unless `owner` is set.
+// A piece of memory that takes part in communication: address, count, element type, device and
+// stream. A plain value; it keeps the memory alive only if `owner` is set.
 #pragma once
 
 #include <cstddef>

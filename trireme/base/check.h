@@ -1,5 +1,5 @@
-// TRIREME_CHECK(a == b): an invariant of Trireme itself. On failure it prints both values and
-// throws CheckFailure (exit code 20); it is never used for what a user or a peer may get wrong.
+// TRIREME_CHECK(a == b): checks an invariant of Trireme itself. On failure it throws CheckFailure
+// (exit code 20) with both values. Never use it for mistakes of a user or a peer.
 #pragma once
 
 #include <sstream>
@@ -39,7 +39,7 @@ void print(std::ostream& out, const T& value) {
   }
 }
 
-// Takes the comparison apart so that both sides can be printed: (Decomposer() << a) == b.
+// Splits a comparison so that both sides can be printed: (Decomposer() << a) == b.
 template <class L>
 struct Left {
   const L& left;

@@ -1,7 +1,7 @@
-// Time as Trireme sees it: points on a steady clock and deadlines relative to "now".
+// Time in Trireme: points on a steady clock, and deadlines relative to "now".
 //
-// Floors 2-8 never read std::chrono::steady_clock themselves; they ask their Waiter, which is
-// real (futex, epoll) in a job and virtual in the simulated network. Values, thread safe.
+// Code on floors 2-8 never reads std::chrono::steady_clock; it asks its Waiter, whose clock is real
+// in a job and virtual in the simulated network. Plain values; thread safe.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@ inline namespace v0 {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// The process's real steady clock. Only for floors 0-1, tests and programs without a Waiter.
+/// The process's steady clock. Only for floors 0-1, tests and programs without a Waiter.
 TimePoint steady_now() noexcept;
 
-/// How long a wait may take, counted from the moment the wait begins. `job()` (the default) means
-/// the owner's own timeout (key `timeout`, 30 s); `never()` waits for ever.
+/// How long a wait may take, counted from its beginning. `job()` (the default) means the owner's
+/// own timeout (key `timeout`, 30 s); `never()` waits without limit.
 class Deadline {
  public:
   constexpr Deadline() noexcept = default;
@@ -28,11 +28,11 @@ class Deadline {
   constexpr bool is_never() const noexcept { return duration_ == Duration::max(); }
   constexpr Duration duration() const noexcept { return duration_; }
 
-  /// This deadline, or `fallback` where it is the job's.
+  /// This deadline, or `fallback` if this is job().
   constexpr Deadline or_else(Deadline fallback) const noexcept {
     return is_job() ? fallback : *this;
   }
-  /// The point in time, given the waiter's now(); TimePoint::max() for never (and for job()).
+  /// The end of a wait that begins at `now`; TimePoint::max() for never() and job().
   TimePoint from(TimePoint now) const noexcept;
 
  private:

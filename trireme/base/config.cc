@@ -35,7 +35,7 @@ std::string& program() {
 
 std::string help_config() { return "`" + program() + " train --help-config`"; }
 
-// As TOML writes a text; it may hold every character by its code, but no byte outside of UTF-8.
+// Writes a text in TOML. TOML can escape every character, but not bytes that are not UTF-8.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -61,7 +61,7 @@ std::string shortest(double value) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   std::string out(text, end);
-  // TOML tells 1 (integer) from 1.0 (number).
+  // TOML distinguishes 1 (integer) from 1.0 (number).
   if (std::isfinite(value) && out.find_first_of(".e") == std::string::npos) out += ".0";
   return out;
 }
@@ -82,7 +82,7 @@ bool parse_number(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The value that `text` (of an environment variable or --set) means for this key.
+// The value of `key` that `text` (from an environment variable or --set) denotes.
 Value parse_value(const Key& key, std::string_view text, const std::string& where) {
   switch (key.type()) {
     case Type::Boolean:
@@ -112,7 +112,7 @@ std::string node_type(const toml::node& node) {
   return out.str();
 }
 
-// "x=1 y=z; x=2" of an array of tables.
+// Writes an array of tables as "x=1 y=z; x=2".
 std::optional<std::string> joined(const toml::array& array) {
   std::string text;
   for (const toml::node& element : array) {
@@ -264,7 +264,7 @@ std::string Schema::nearest(std::string_view name) const {
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const Key& key : keys_) {
-    // A forgotten table ("learning_rate") costs one edit, however long its name is.
+    // A missing table ("learning_rate") costs one edit, however long the table's name is.
     const std::size_t whole = 2 * edit_distance(name, key.name);
     const std::size_t last = 2 * edit_distance(last_part(name), last_part(key.name)) + 1;
     if (const std::size_t cost = std::min(whole, last); cost < least) {
@@ -313,7 +313,7 @@ void Config::read_file(const std::string& path) { read_text(read_whole(path), pa
 
 void Config::read_text(std::string_view text, const std::string& path) {
   const toml::table table = parse_toml(text, path);
-  // Line order, so that the first mistake in the file is the one reported.
+  // In line order, so that the first mistake in the file is reported.
   std::vector<std::pair<std::string, const toml::node*>> nodes;
   flatten(table, "", [&](const std::string& name, const toml::node& node) {
     nodes.emplace_back(name, &node);
@@ -379,7 +379,7 @@ void Config::store(const Key& key, Value value, const std::string& where,
     entries_[key.name] = {std::move(value), source};
     return;
   }
-  // NaN compares false with everything, so it is refused wherever a bound stands.
+  // NaN passes every comparison with a bound, so it is refused explicitly.
   if (std::isnan(number) || number < key.minimum || number > key.maximum) {
     std::ostringstream range;
     if (std::isfinite(key.minimum)) range << "at least " << key.minimum;
@@ -411,8 +411,8 @@ std::string Config::to_toml() const {
     text.resize(std::max<std::size_t>(text.size() + 2, 40), ' ');
     out << text << "# " << escaped(entry.source) << '\n';
   };
-  // Keys of the root come first: after a [table] TOML has no way back. "timeout" and
-  // "timeout.user_code" are both values, so the second is written with its dot quoted.
+  // Keys of the root come first, because TOML cannot return to the root after a [table]. "timeout"
+  // and "timeout.user_code" are both values, so the second is written with its dot quoted.
   const auto at_root = [&](const std::string& name) {
     const std::string table = table_of(name);
     return table.empty() || schema_.find(table) != nullptr;
@@ -422,7 +422,7 @@ std::string Config::to_toml() const {
     const bool dotted = !table_of(key.name).empty();
     line(dotted ? quoted(key.name) : key.name, entries_.at(key.name));
   }
-  // A table has one header, wherever its keys stand in the schema.
+  // A table gets one header, even if its keys are not adjacent in the schema.
   std::vector<std::string> tables;
   for (const Key& key : schema_.keys()) {
     const std::string table = table_of(key.name);

@@ -1,4 +1,4 @@
-// The strict configuration reader: a Schema of keys, and a Config that holds one value for each.
+// The strict configuration reader: a Schema of keys, and a Config with a value for each.
 //
 // Order of precedence: default < file (TOML) < environment (TRIREME_PARALLEL_SYNC is parallel.sync)
 // < --set key=value. An unknown key, a wrong type or a value out of range throws ConfigError, which
@@ -24,22 +24,22 @@ enum class Type : std::uint8_t { Boolean, Integer, Number, Text };
 std::string_view describe(Type type) noexcept;
 
 using Value = std::variant<bool, std::int64_t, double, std::string>;
-/// As TOML writes it: `true`, `12`, `0.001`, `"text"`.
+/// The value in TOML: `true`, `12`, `0.001`, `"text"`.
 std::string to_toml(const Value& value);
 
-/// One key: what may stand there and what it means. The default's type is the key's type.
+/// One key: its meaning and its valid values. The default's type is the key's type.
 struct Key {
   std::string name;     // "train.learning_rate"
   Value fallback;       // the default
   std::string meaning;  // one line, with the unit
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};  // of a text; empty: any
-  bool identity = false;                  // part of what decides the bits (NUMERICS: identity)
-  /// A text that a file may also write as an array of tables: [[a.b]] x = 1, y = "z" and another
-  /// are "x=1 y=z; x=2".
+  std::vector<std::string> choices = {};  // for a text; empty: any text
+  bool identity = false;                  // part of a run's identity (docs/numerics.md)
+  /// For a text: a file may also write it as an array of tables. [[a.b]] x = 1, y = "z" and [[a.b]]
+  /// x = 2 give "x=1 y=z; x=2".
   bool tables = false;
-  /// A text that a file may also write as a number: 1024 is "1024".
+  /// For a text: a file may also write it as a number; 1024 gives "1024".
   bool numbers = false;
   Type type() const noexcept { return static_cast<Type>(fallback.index()); }
 };
@@ -47,15 +47,15 @@ struct Key {
 class Schema {
  public:
   Schema& add(Key key);
-  /// A key that is known but not in this release: naming it is refused with `reason`.
+  /// Adds a known key that this release does not support. Setting it throws `reason`.
   Schema& refuse(std::string name, std::string reason);
   const std::vector<Key>& keys() const noexcept { return keys_; }
   const Key* find(std::string_view name) const noexcept;
-  /// The key most like `name`: fewest edits, the part after the last dot alone counting too.
+  /// The key most similar to `name`: fewest edits to it or to its part after the last dot.
   std::string nearest(std::string_view name) const;
-  /// Throws ConfigError for a name that is not a key; `where` is "file:line" or "--set".
+  /// Throws ConfigError if `name` is not a key. `where` is "file:line" or "--set".
   const Key& at(std::string_view name, const std::string& where) const;
-  /// Every key with type, default and meaning, one block of lines each.
+  /// Describes every key with type, default and meaning.
   std::string help() const;
 
  private:
@@ -63,20 +63,20 @@ class Schema {
   std::map<std::string, std::string, std::less<>> refused_;
 };
 
-/// What getenv does; tests give their own.
+/// Has getenv's signature; tests pass their own.
 using Environment = std::function<const char*(const char*)>;
 
 class Config {
  public:
   explicit Config(Schema schema);
 
-  /// Throws ConfigError where the file is missing, is no TOML or breaks the schema.
+  /// Throws ConfigError if the file is missing, is not TOML, or violates the schema.
   void read_file(const std::string& path);
   void read_text(std::string_view text, const std::string& path);
   void read_environment(const Environment& environment);
-  /// "key=value", as after --set; a text needs no quotes.
+  /// Takes "key=value", as after --set. A text needs no quotes.
   void set(std::string_view assignment, const std::string& source = "--set");
-  /// Sets a value that the program itself decided; checked as any other.
+  /// Sets a value that the program has computed. Checked like any other.
   void assign(const std::string& name, Value value, const std::string& source);
 
   bool boolean(std::string_view name) const { return std::get<bool>(value(name)); }
@@ -91,9 +91,9 @@ class Config {
   bool is_default(std::string_view name) const { return source(name) == "default"; }
   const Schema& schema() const noexcept { return schema_; }
 
-  /// A TOML file that read_file accepts, each value with its source as a comment.
+  /// A TOML file that read_file() accepts. A comment gives each value's source.
   std::string to_toml() const;
-  /// "key = value" of every identity key, one a line, in schema order.
+  /// "key = value" lines of all identity keys, in schema order.
   std::string identity() const;
 
  private:
@@ -106,15 +106,15 @@ class Config {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-/// The text that a TOML file gives a key, before a schema is there to read it with; nullopt where
-/// it gives none, or no text. Throws ConfigError where the file is missing or is no TOML.
+/// The text that a TOML file gives `key`, read without a schema; nullopt if the file has no such
+/// key or it is not a text. Throws ConfigError if the file is missing or is not TOML.
 std::optional<std::string> text_in_file(const std::string& path, std::string_view key);
 
-/// Whose `NAME train --help-config` errors point to: "trireme" until a program says its own name,
-/// before it reads a configuration.
+/// Sets NAME in the `NAME train --help-config` that errors recommend; "trireme" by default. Call it
+/// before reading a configuration.
 void name_program(std::string name);
 
-/// TRIREME_TRAIN_STEPS of "train.steps".
+/// "TRIREME_TRAIN_STEPS" for "train.steps".
 std::string environment_name(std::string_view key);
 
 }  // namespace config

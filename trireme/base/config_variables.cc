@@ -10,7 +10,7 @@ inline namespace v0 {
 namespace config {
 namespace {
 
-// "train.step" of TRIREME_TRAIN_STEP, where `table` is "train"; "" where it is of another table.
+// "train.step" for TRIREME_TRAIN_STEP if `table` is "train"; "" for another table's variable.
 std::string key_of(const std::string& variable, const std::string& table) {
   const std::string prefix = environment_name(table) + "_";
   if (!variable.starts_with(prefix)) return {};
@@ -40,7 +40,7 @@ void check_variables(const Schema& schema, const std::vector<std::string>& names
       continue;
     for (const Key& key : keys) {
       const std::string own = key_of(name, key.name.substr(0, key.name.find('.')));
-      if (!own.empty()) schema.at(own, name);  // throws: there is no such key
+      if (!own.empty()) schema.at(own, name);  // throws, because there is no such key
     }
   }
 }

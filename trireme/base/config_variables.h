@@ -1,5 +1,5 @@
-// Environment variables that look like keys of a configuration and are none: refused, as an unknown
-// key in a file is. Pure but for environment_names().
+// Refuses environment variables that look like configuration keys but are none, as a file's unknown
+// keys are refused. Pure, except environment_names().
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace trireme {
 inline namespace v0 {
 namespace config {
 
-/// Names of this process's environment.
+/// The names of this process's environment variables.
 std::vector<std::string> environment_names();
 
-/// Throws ConfigError for a name such as TRIREME_TRAIN_STEP, which begins as the keys of a table of
-/// `schema` do and is none of them; the sentence names the nearest key. Other names are others'.
+/// Throws ConfigError for a name such as TRIREME_TRAIN_STEP: it begins like the keys of one of the
+/// schema's tables but is not a key. The message names the nearest key. Other names are ignored.
 void check_variables(const Schema& schema, const std::vector<std::string>& names);
 
 }  // namespace config

@@ -1,4 +1,5 @@
-// What two texts of many lines differ in: for identities (NUMERICS.md), of which one line matters.
+// The difference between two texts of many lines. Used for identities (docs/numerics.md), where
+// only the differing lines matter.
 #pragma once
 
 #include <string>
@@ -7,8 +8,7 @@
 namespace trireme {
 inline namespace v0 {
 
-/// The lines of `text` that `other` does not have, in order, with ", " between them; "nothing"
-/// where it has them all.
+/// The lines of `text` that `other` does not contain, joined by ", "; "nothing" if none.
 std::string differing_lines(std::string_view text, std::string_view other);
 
 }  // namespace v0

@@ -53,7 +53,7 @@ std::string demangled(const std::type_info& type) {
   return status == 0 ? name.get() : type.name();
 }
 
-// The system has too little of something; any other code is a fault of the program.
+// True if the system ran out of something; any other code is a fault of the program.
 bool says_too_little(const std::error_code& code) {
   constexpr int kCodes[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOBUFS};
   return (code.category() == std::generic_category() ||

@@ -1,9 +1,9 @@
-// The error tree. Operating errors (a peer died, a deadline passed, a config is wrong, a disk is
-// full) are thrown on the caller's thread and carried in Work; broken invariants are TRIREME_CHECK.
+// The error types. Operational errors (a peer died, a deadline passed, a configuration is wrong, a
+// disk is full) are thrown on the caller's thread and carried in Work. For broken invariants see
+// check.h.
 //
 // Each error knows where it happened (rank, host, operation, peer, label, step), ends with a
-// sentence that says what to do (`advice`), and maps to the exit-code contract of DESIGN 7.
-// Values; thread safe as any exception.
+// sentence of advice, and maps to an exit code of docs/architecture.md. Plain values.
 #pragma once
 
 #include <exception>
@@ -13,8 +13,8 @@
 namespace trireme {
 inline namespace v0 {
 
-/// Exit codes: 0 done · 2 usage · 10-19 refused · 20-29 user code · 130/143 stopped ·
-/// 160-169 peers lost · 170-179 resources.
+/// Exit codes: 0 done; 2 usage; 10-19 refused; 20-29 user code; 130/143 stopped; 160-169 peers
+/// lost; 170-179 resources.
 enum class ExitCode : int {
   Done = 0,
   Usage = 2,
@@ -33,7 +33,7 @@ enum class ExitCode : int {
   Resource = 170,
 };
 
-/// Where an error happened and what to do about it. Unknown fields stay at -1 or empty.
+/// Where an error happened and what to do about it. Unknown fields stay -1 or empty.
 struct ErrorContext {
   int rank = -1;
   std::string host;
@@ -89,7 +89,7 @@ TRIREME_DEFINE_ERROR(ResourceError, ExitCode::Resource);      // disk, memory, p
 TRIREME_DEFINE_ERROR(StopRequested, ExitCode::Interrupted);   // SIGINT/SIGTERM, checkpoint written
 #undef TRIREME_DEFINE_ERROR
 
-/// The error inside `pointer` with its sentence and exit code; a foreign exception becomes
+/// The message and exit code of the error in `pointer`. An exception that is not an Error becomes
 /// "threw std::out_of_range: text" with exit code 20.
 struct ErrorReport {
   int exit_code = static_cast<int>(ExitCode::UserCode);
@@ -98,7 +98,7 @@ struct ErrorReport {
 };
 ErrorReport describe(const std::exception_ptr& pointer) noexcept;
 
-/// The same error, of the same type, made from its parts (used where errors cross processes).
+/// Throws an error of the type that belongs to `code`. Used where errors cross processes.
 [[noreturn]] void throw_error(ExitCode code, std::string message, ErrorContext context);
 
 }  // namespace v0

@@ -1,5 +1,5 @@
-// Event: one thread waits for it with a timeout, any thread sets it. For threads that must not
-// drive their process's progress context (the heartbeat): eventfd and poll, no Waiter.
+// Event: any thread sets it, one thread waits for it with a timeout. For threads that must not
+// drive the process's progress context (the heartbeat): uses eventfd and poll, no Waiter.
 #pragma once
 
 #include "trireme/base/clock.h"
@@ -9,12 +9,12 @@ inline namespace v0 {
 
 class Event {
  public:
-  /// Throws ResourceError where no descriptor is left.
+  /// Throws ResourceError if no descriptor is left.
   Event();
   ~Event();
   Event(const Event&) = delete;
   void set() noexcept;
-  /// True when it was set, before or during the wait; it stays set.
+  /// True if the event was set before or during the wait. It stays set.
   bool wait(Duration timeout) noexcept;
 
  private:

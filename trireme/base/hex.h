@@ -1,4 +1,4 @@
-// Bytes as text: two lower-case hexadecimal digits each.
+// Bytes as text, with two lower-case hexadecimal digits each.
 #pragma once
 
 #include <cstddef>

@@ -65,7 +65,7 @@ Frame fit(const LinePlot& plot) {
   x.low = std::min(x.low, 0.0);
   if (x.high <= x.low) x.high = x.low + 1;
   if (y.high - y.low < 1e-9 * std::max(1.0, std::abs(y.high))) y.high = y.low + 1;
-  // The y axis ends on ticks, so that every curve lies between two labels.
+  // The y axis ends at ticks, so that every curve lies between two labels.
   const auto ticks = round_ticks(y.low, y.high, 6);
   const double distance = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
   y.low = std::floor(y.low / distance + 1e-9) * distance;
@@ -129,7 +129,7 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
   }
 }
 
-// From the lowest upwards: curves that fall end close to one another at the bottom.
+// From the lowest value upwards, since falling curves end close to each other at the bottom.
 void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
   struct Label {
     double x, y, value;

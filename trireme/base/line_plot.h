@@ -1,8 +1,6 @@
 // A line plot as SVG: curves over steps with axes, round ticks, units, legend and reference lines.
-// The legend stands above the axes, where no curve can run below it. What lies along x is counted
-// (steps, ranks), so its ticks are whole numbers.
-//
-// Plain values in, one document out. Points that are not finite are left out of a curve.
+// The legend is above the axes, where it hides no curve. x values are counts (steps, ranks), so
+// their ticks are whole numbers. Plain values; points that are not finite are not drawn.
 #pragma once
 
 #include <string>
@@ -19,7 +17,7 @@ struct Curve {
   double width = 2;
   double opacity = 1;
   bool markers = false;
-  bool label_last = false;  // write the last y beside it, apart from other curves'
+  bool label_last = false;  // write the last y at the curve's end, without overlaps
 };
 
 /// A dashed horizontal line, such as a baseline.
@@ -38,10 +36,10 @@ struct LinePlot {
 
 std::string draw(const LinePlot& plot);
 
-/// Round tick values that cover [low, high]: 1, 2 or 5 times a power of ten apart, about `wanted`.
+/// Round ticks covering [low, high]: about `wanted` values, 1, 2 or 5 times a power of ten apart.
 std::vector<double> round_ticks(double low, double high, int wanted);
 
-/// Means over at most `most` equal runs of points: a noisy curve that the eye can follow.
+/// Means over at most `most` runs of points of equal length, to smooth a noisy curve.
 std::vector<std::pair<double, double>> averaged(
     const std::vector<std::pair<double, double>>& points, std::size_t most);
 

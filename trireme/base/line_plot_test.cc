@@ -52,14 +52,14 @@ TEST(LinePlot, NeverWritesNanCoordinates) {
   EXPECT_THAT(draw({}), Not(HasSubstr("nan")));
 }
 
-// A run of three steps had 0.5, 1.5 and 2.5 on its axis.
+// The axis of a run with three steps had ticks at 0.5, 1.5 and 2.5.
 TEST(LinePlot, StepsAreWhole) {
   const std::string svg = draw({.curves = {{"training", {{1, 5}, {2, 4}, {3, 3}}}}});
   for (const char* tick : {">0<", ">1<", ">2<", ">3<"}) EXPECT_THAT(svg, HasSubstr(tick));
   EXPECT_THAT(svg, Not(HasSubstr(">0.5<")));
 }
 
-// The lowest y of a legend's text, and the highest of the axes' grid.
+// Compares the lowest text of the legend with the highest line of the grid.
 TEST(LinePlot, LegendStandsAboveTheCurves) {
   LinePlot plot;
   for (int i = 0; i < 9; ++i)

@@ -1,5 +1,5 @@
-// How the ranks of a job do not divide among the axes of its parallelism, with the arithmetic: one
-// sentence for whoever plans a mesh and whoever builds it.
+// Checks whether a number of ranks divides among the axes of a mesh, and states the arithmetic if
+// not. Used by planners and by the mesh itself.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct MeshRefusal {
   std::string advice;  // "Use a multiple of 4 ranks."
 };
 
-/// Of a shape whose data and shard are whatever is left of `ranks`; none where they divide.
+/// Checks `shape`, where data and shard share the ranks that the other axes leave. nullopt: they
+/// divide.
 std::optional<MeshRefusal> refuse_mesh(const MeshShape& shape, int ranks);
 
 /// "7 = 3 x 2 + 1"

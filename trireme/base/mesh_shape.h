@@ -1,5 +1,5 @@
-// How many ranks each kind of parallelism takes. Outermost first, tensor innermost; `expert`
-// divides data x shard and is no factor of the size: consecutive ranks of those two share experts.
+// The number of ranks per kind of parallelism, in order from outermost to innermost (tensor).
+// `expert` is no factor of size(): it divides data x shard, whose consecutive ranks share experts.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The word that somebody meant who typed another: for errors that end in "Did you mean …?".
+// Finds the word that a user probably meant, for errors that end in "Did you mean ...?".
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 namespace trireme {
 inline namespace v0 {
 
-/// The fewest insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966).
+/// The fewest insertions, deletions and substitutions that turn `a` into `b` (Levenshtein 1966).
 std::size_t edit_distance(std::string_view a, std::string_view b);
-/// The candidate with the fewest edits; empty where even that one differs in more than half of its
-/// letters. The first of several.
+/// The candidate with the fewest edits (the first, if several); empty if it differs from `word` in
+/// more than half of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace v0

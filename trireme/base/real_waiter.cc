@@ -45,15 +45,14 @@ void drain(int eventfd) noexcept {
   [[maybe_unused]] const auto got = read(eventfd, &value, sizeof value);
 }
 
-// A bound on every sleep: should a wake-up ever be lost, it costs at most this much.
+// The bound of every sleep: a lost wake-up would cost at most this.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 constexpr Duration kYield = std::chrono::microseconds(50);
-constexpr unsigned kLooksPerClock = 4;  // the clock costs as much as a look
-// How long run() looks for an answer to what it has just started, after each one that came; and how
-// long in all.
+constexpr unsigned kLooksPerClock = 4;  // reading the clock costs as much as a look
+// How long run() polls for an answer to what it has started: after each event, and in all.
 constexpr Duration kLinger = std::chrono::microseconds(1);
 constexpr Duration kLongestLinger = std::chrono::microseconds(20);
-// A parked background thread looks again after the first, then ever later up to the second.
+// A parked background thread looks again after the first time, then at intervals up to the second.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
 
@@ -142,9 +141,9 @@ bool RealWaiter::try_take() noexcept {
   return true;
 }
 
-// Sources with something under way are left armed, so that their peers wake whoever sleeps.
-// Whoever failed to take the context while we had it has queued a task or counts as a sleeper
-// before it tried again; both are looked at after the context is free, so none is forgotten.
+// Leaves sources with outstanding operations armed, so that their peers wake the sleeping thread. A
+// thread that failed to take the context has queued a task, or counts as a sleeper, before it tried
+// again. Both are checked after the context is free, so none is missed.
 void RealWaiter::give_up() {
   do {
     bool busy = false;
@@ -154,7 +153,7 @@ void RealWaiter::give_up() {
     }
     driver_id_.store(std::thread::id());
     driver_.store(false);
-    if (busy) kick();  // more to do than a thread that wants to leave should do
+    if (busy) kick();  // too much left for a thread that wants to leave
   } while (num_tasks_.load() > 0 && try_take() && (step(), true));
   if (sleepers_.load() > 0) {
     events_.fetch_add(1);
@@ -183,7 +182,7 @@ bool RealWaiter::wait_until(const std::function<bool()>& ready, TimePoint deadli
       continue;
     }
     sleepers_.fetch_add(1);
-    // Counted as a sleeper first, then tried once more: see give_up().
+    // Count as a sleeper first, then try again: see give_up().
     if (!driver_.load()) {
       sleepers_.fetch_sub(1);
       continue;
@@ -195,8 +194,8 @@ bool RealWaiter::wait_until(const std::function<bool()>& ready, TimePoint deadli
   return result;
 }
 
-// Spins, then yields, then sleeps. Where ranks share a core the awaited one often stands next in
-// line for it: to yield costs a switch, to sleep that and a system call on either side.
+// Spins, then yields, then sleeps. If ranks share a core, the awaited rank is often next in line.
+// Yielding costs one switch; sleeping costs a system call on either side too.
 bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline) {
   TimePoint spin_until = now() + spin_;
   for (unsigned looks = 1;; ++looks) {
@@ -222,7 +221,7 @@ bool RealWaiter::drive(const std::function<bool()>& ready, TimePoint deadline) {
 void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline,
                                 std::uint32_t seen) {
   in_epoll_.fetch_add(1);
-  if (resting_.load()) kick();  // or the background thread would wake up with us
+  if (resting_.load()) kick();  // or the background thread would wake together with us
   arm(true);
   if (!step() && !ready() && events_.load() == seen) {
     const Duration rest = until(std::min(deadline, next_timer()), now());
@@ -250,7 +249,7 @@ void RealWaiter::background() {
   }
 }
 
-// Sleeps until a descriptor, a timer or a kick; at once back if a user thread owns epoll_.
+// Sleeps until a descriptor, a timer or a kick. Returns at once if a user thread owns epoll_.
 void RealWaiter::rest() {
   resting_.store(true);
   if (in_epoll_.load() == 0 && num_tasks_.load() == 0 && !stop_) {
@@ -312,7 +311,7 @@ void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
   if (resting_.load()) kick();
 }
 
-// A peer's answer often comes within a microsecond. Waiting for it here saves arming, after which
+// A peer's answer often comes within a microsecond. Polling for it here avoids arming, after which
 // the peer would have to ring: a system call on either side.
 void RealWaiter::linger() {
   step();
@@ -339,7 +338,7 @@ bool RealWaiter::step() {
 
 void RealWaiter::compact() {
   std::erase(sources_, nullptr);
-  const auto last = std::exchange(removed_, {});  // destroyed when nobody iterates any more
+  const auto last = std::exchange(removed_, {});  // destroyed when nobody iterates over sources_
 }
 
 bool RealWaiter::run_tasks() {
@@ -401,7 +400,7 @@ void RealWaiter::remove(const ProgressSource* source) {
       if ((*at)->descriptor() >= 0) {
         epoll_ctl(epoll_, EPOLL_CTL_DEL, (*at)->descriptor(), nullptr);
       }
-      removed_.push_back(std::move(*at));  // nulls the slot: a step may be iterating
+      removed_.push_back(std::move(*at));  // leaves null: a step may be iterating
     }
     gone = true;
     wake();

@@ -1,10 +1,11 @@
 // The Waiter of a real process: futex for threads, epoll for descriptors, one background thread.
 //
-// Whoever holds `driver_` is the progress context. A user thread that waits takes it and drives
-// progress itself, so a blocking call switches no thread: it spins for `spin`, then sleeps in
-// epoll. While no user thread waits, the background thread rests in epoll with the sources armed
-// and takes the context only when something happened. When it finds a user driving, it parks and
-// looks again a little later by itself: leaving a wait therefore costs no system call.
+// The thread that holds `driver_` is the progress context. A user thread that waits takes it and
+// drives progress itself, so a blocking call switches no thread: it spins for `spin`, then sleeps
+// in epoll. While no user thread waits, the background thread sleeps in epoll with the sources
+// armed, and takes the context only when something has happened. When it finds that a user thread
+// drives, it parks and checks again a little later, so leaving a wait costs a user thread no system
+// call.
 #pragma once
 
 #include <atomic>
@@ -23,11 +24,11 @@ inline namespace v0 {
 
 class RealWaiter final : public Waiter {
  public:
-  /// `spin`: how long a driver polls before it sleeps in epoll. Zero where ranks share cores.
+  /// `spin`: how long a driver polls before it sleeps in epoll. Use zero if ranks share cores.
   explicit RealWaiter(Duration spin = std::chrono::microseconds(20));
   ~RealWaiter() override;
-  /// The way to share one: its last reference may go inside the progress context, on the background
-  /// thread itself, which cannot join itself; then another thread destroys it.
+  /// Makes a waiter that may be shared. The last reference may be released in the progress context,
+  /// on the background thread, which cannot join itself; another thread then destroys the waiter.
   static std::shared_ptr<RealWaiter> make(Duration spin = std::chrono::microseconds(20));
 
   TimePoint now() const noexcept override { return steady_now(); }
@@ -40,7 +41,7 @@ class RealWaiter final : public Waiter {
 
  private:
   bool try_take() noexcept;  // become the progress context
-  void give_up();            // cease to be it; nothing is left stranded
+  void give_up();            // leave it; no queued task is left behind
   bool step();               // run queued tasks, due timers, polls; true if anything moved
   void linger();
   bool run_tasks();
@@ -52,7 +53,7 @@ class RealWaiter final : public Waiter {
   void arm(bool sleeping) noexcept;
   bool in_context() const noexcept { return driver_id_.load() == std::this_thread::get_id(); }
   TimePoint next_timer() const noexcept { return TimePoint(Duration(next_timer_.load())); }
-  void kick() noexcept;  // gets the background thread out of its rest
+  void kick() noexcept;  // wakes the background thread in rest_epoll_
   void background();
   void rest();
   void park();

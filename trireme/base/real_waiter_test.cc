@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A mailbox like a transport's: peers push, ring the bell if the owner sleeps; poll() takes.
+// A mailbox like a transport's: peers push and ring the bell if the owner sleeps; poll() takes.
 class Mailbox final : public ProgressSource {
  public:
   Mailbox() : bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
@@ -149,7 +149,7 @@ TEST(RealWaiter, BackgroundThreadDrivesWhileNobodyWaits) {
   EXPECT_EQ(box->taken(), 100) << "polled after remove()";
 }
 
-// Every lost wake-up would cost the safety net's 100 ms, so the time shows them.
+// A lost wake-up costs the longest sleep of 100 ms, so the time shows it.
 void exchange_wakeups(Duration spin, int rounds) {
   RealWaiter left(spin), right(spin);
   auto to_left = std::make_shared<Mailbox>(), to_right = std::make_shared<Mailbox>();
@@ -206,7 +206,7 @@ TEST(RealWaiter, ManyThreadsWaitOnOneContext) {
 
 TEST(RealWaiter, TasksFromManyThreadsRunOneAtATime) {
   RealWaiter waiter;
-  long counter = 0;  // no atomic: the context is the lock
+  long counter = 0;  // not atomic: the context is the lock
   std::atomic<int> ran{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -230,7 +230,7 @@ TEST(RealWaiter, ASourceMayRemoveItselfWhilePolled) {
   EXPECT_TRUE(waiter.wait_until([&] { return alive.expired(); }, waiter.now() + 5s));
 }
 
-// A thread that computes between blocking calls must not be disturbed by its own waiter.
+// A waiter must not disturb a thread that computes between blocking calls.
 TEST(RealWaiter, BlockingCallsSwitchNoThread) {
   RealWaiter waiter(1s);
   auto box = std::make_shared<Mailbox>();

@@ -1,4 +1,4 @@
-// shortened: a value as a sentence shows it, however long it is.
+// shortened(): a value of any length, cut for use in a message.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace trireme {
 inline namespace v0 {
 
-/// The first 60 bytes, and how many there are: "xxx… (5000 bytes)".
+/// The text, or its first 60 bytes, an ellipsis and its length: "xxx... (5000 bytes)".
 inline std::string shortened(std::string_view text) {
   constexpr std::size_t kMost = 60;
   if (text.size() <= kMost) return std::string(text);

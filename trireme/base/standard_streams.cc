@@ -19,7 +19,7 @@ bool has_lost_its_reader(int descriptor) noexcept {
   return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
 }
 
-// SIGPIPE may also be about a pipe or socket of the user's.
+// SIGPIPE may also come from a pipe or socket of the user.
 void on_closed_pipe(int) {
   const int error = errno;
   if (has_lost_its_reader(STDOUT_FILENO) && !said.exchange(true)) {

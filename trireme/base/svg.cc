@@ -11,7 +11,7 @@ namespace trireme {
 inline namespace v0 {
 namespace {
 
-// Two decimals are a hundredth of a pixel; trailing zeros are cut.
+// Rounds to a hundredth of a pixel and cuts trailing zeros.
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);
@@ -29,7 +29,7 @@ std::string attribute(std::string_view name, double value) {
   return attribute(name, number(value));
 }
 
-// Of DejaVu Sans, the widest of the faces that a viewer may pick.
+// Widths of DejaVu Sans, the widest font that a viewer may pick.
 double width_of(char c) {
   if (c == '+') return 0.84;
   if (std::string_view(",.;:()i lj'").find(c) != std::string_view::npos) return 0.36;
@@ -65,13 +65,13 @@ std::string svg_escaped(std::string_view text) {
 double text_width(std::string_view text, double size) {
   double width = 0;
   for (const char c : text) {
-    // A character of several bytes counts once.
+    // Counts a UTF-8 character of several bytes once.
     if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) width += width_of(c);
   }
   return width * size;
 }
 
-// Lightness l of hue, saturation, lightness becomes 0.94 - 0.83 l: white paper gets 0.11.
+// Maps lightness l (of hue, saturation, lightness) to 0.94 - 0.83 l, so white becomes 0.11.
 std::string dark_of(std::string_view colour) {
   std::array<double, 3> part{};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -168,7 +168,7 @@ void Svg::use(std::string_view id, double x, double y) {
   out_ += "/>\n";
 }
 
-// A style is stronger than the attribute that it selects by.
+// A style overrides the attribute that selects it.
 std::string Svg::dark_style() const {
   std::string rules;
   for (const std::string& one : colours_) {

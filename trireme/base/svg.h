@@ -1,8 +1,8 @@
 // A small SVG writer: lines, paths, rectangles and text, with escaping and rounded numbers.
 //
-// Used for plots and drawings that the project writes itself. A value that builds one string; not
-// thread safe. Coordinates are user units (pixels at 100 %), y grows downwards. Colours are given
-// for white paper; a viewer that prefers a dark page (prefers-color-scheme) gets dark_of() each.
+// Used for the project's own plots and drawings. A value that builds one string; not thread safe.
+// Coordinates are user units (pixels at 100 %); y grows downwards. Colours are for a white page;
+// viewers that prefer a dark page (prefers-color-scheme) get dark_of() each.
 #pragma once
 
 #include <set>
@@ -39,15 +39,15 @@ class Svg {
                  double radius = 0);
   void circle(double x, double y, double radius, const SvgStyle& style);
   void text(double x, double y, std::string_view text, const SvgText& style = {});
-  /// What comes until end_group() bears the attribute: `data-since="3"`, for a page's script.
+  /// Elements until end_group() get an attribute, such as `data-since="3"`, for scripts.
   void begin_group(std::string_view attribute, int value);
   void end_group();
-  /// What comes until end_symbol() is not drawn: it is kept under `id`, which is unique in the
-  /// document, and drawn by each use(), moved by x, y.
+  /// Elements until end_symbol() are not drawn but kept under `id`, which must be unique in the
+  /// document. Each use() draws them, moved by x, y.
   void begin_symbol(std::string_view id);
   void end_symbol();
   void use(std::string_view id, double x = 0, double y = 0);
-  /// The whole document. Once, as the last call.
+  /// Returns the whole document. Call it once, last.
   std::string finish();
 
  private:
@@ -59,10 +59,10 @@ class Svg {
   std::set<std::string, std::less<>> colours_;  // "fill=\"#ffffff\""
 };
 
-/// The colour for dark paper of one for white paper, both "#rrggbb": hue and saturation stay, light
-/// becomes dark.
+/// The colour for a dark page that corresponds to `colour` on a white page; both "#rrggbb". Keeps
+/// the hue and turns light into dark.
 std::string dark_of(std::string_view colour);
-/// About how wide `text` gets in a sans-serif of `size`; rather too much than too little.
+/// The approximate width of `text` in a sans-serif font of `size`; rather too large than too small.
 double text_width(std::string_view text, double size);
 
 /// & < > " as entities; control bytes become spaces.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLine = 20, kSample = 22, kSize = 11, kBetween = 18;
 
-// What stands before the words.
+// Width of the sample before the text.
 double indent_of(const LegendEntry& entry) {
   return entry.sample == LegendEntry::Sample::None ? 0 : kSample + 6;
 }
@@ -18,7 +18,7 @@ double width_of(const LegendEntry& entry) {
   return indent_of(entry) + text_width(entry.text, kSize) + kBetween;
 }
 
-// place(entry, x, y) for each, from 0, 0; the height.
+// Calls place(entry, x, y) for each entry, starting at 0, 0; returns the height.
 template <class Place>
 double flow(const std::vector<LegendEntry>& entries, double width, Place place) {
   if (entries.empty()) return 0;

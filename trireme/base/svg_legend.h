@@ -1,6 +1,5 @@
-// What the marks of a drawing mean: a sample of each with its words, in lines of a given width.
-//
-// Pure. The strings of a sample's style outlive the call.
+// The legend of a drawing: a sample of each mark with its text, in lines of a given width. Pure.
+// The strings of a sample's style must outlive the call.
 #pragma once
 
 #include <string>
@@ -18,9 +17,9 @@ struct LegendEntry {
   std::string text;
 };
 
-/// How high the legend gets; 0 without entries.
+/// Height of the legend; 0 without entries.
 double legend_height(const std::vector<LegendEntry>& entries, double width);
-/// Its upper left corner is x, y.
+/// Draws the legend with its upper left corner at x, y.
 void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries, double x, double y,
                  double width);
 

@@ -7,8 +7,8 @@ namespace trireme {
 inline namespace v0 {
 namespace {
 
-// Past the string or comment that begins at `at`, or past one character. A string of one line ends
-// with its line, closed or not: the parser will say so.
+// The position after the string or comment at `at`, or after one character. A single-line string
+// ends with its line even if it is not closed; the parser reports that.
 std::size_t after_token(std::string_view text, std::size_t at) {
   const char c = text[at];
   if (c == '#') return std::min(text.find('\n', at), text.size());
@@ -31,7 +31,7 @@ std::size_t after_token(std::string_view text, std::size_t at) {
 }  // namespace
 
 int too_deep_line(std::string_view text) {
-  int line = 1, brackets = 0, dots = 0;  // dots: of the name that is read
+  int line = 1, brackets = 0, dots = 0;  // dots: in the current name
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '[' || c == '{') ++brackets;

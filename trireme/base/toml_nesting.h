@@ -1,5 +1,5 @@
-// TOML whose tables and arrays lie deeper in one another than any of ours is refused before it is
-// parsed: parsers of it recurse, and a deep file would end the process by a signal.
+// Finds TOML that is nested too deeply, before it is parsed: TOML parsers recurse, and a deeply
+// nested file would overflow the stack.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@
 namespace trireme {
 inline namespace v0 {
 
-inline constexpr int kMostNesting = 100;  // brackets, and the parts of a dotted name
+inline constexpr int kMostNesting = 100;  // brackets, and parts of a dotted name
 
-/// 0, or the line (from 1) where `text` goes deeper.
+/// The first line of `text` (from 1) that is nested deeper than kMostNesting; 0 if there is none.
 int too_deep_line(std::string_view text);
 
 }  // namespace v0

@@ -33,7 +33,7 @@ TEST(TomlNesting, TextsAndCommentsAreNotCounted) {
     EXPECT_EQ(too_deep_line("x = " + quote + deep + quote + "\ny = 1\n"), 0) << quote;
   EXPECT_EQ(too_deep_line("x = 1  # " + deep + "\n"), 0);
   EXPECT_EQ(too_deep_line("x = \"\\\"" + deep + "\"\n"), 0);
-  EXPECT_EQ(too_deep_line("x = \"open\n" + times(101, "[")), 2);  // the quote ends with its line
+  EXPECT_EQ(too_deep_line("x = \"open\n" + times(101, "[")), 2);  // the string ends with its line
   EXPECT_EQ(too_deep_line("x = \"\"\"\n\n\"\"\"\n" + times(101, "[")), 4);
   EXPECT_EQ(too_deep_line("x = \"\\"), 0);
 }

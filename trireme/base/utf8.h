@@ -1,5 +1,5 @@
-// Texts that come from people and file systems: whether they are UTF-8 (RFC 3629), and how to show
-// them where they are not.
+// Texts from users and file systems: checks whether they are UTF-8 (RFC 3629), and makes others
+// printable.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 namespace trireme {
 inline namespace v0 {
 
-/// The length of the character at text[at], in bytes; 0 where there is none.
+/// The length in bytes of the character at text[at]; 0 if there is no valid character.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 bool is_utf8(std::string_view text);
-/// Whether a byte is one of the control characters of ASCII, such as a line break.
+/// True for ASCII control characters, such as a line break.
 bool is_control(char byte);
-/// The text with `\xNN` for each control character and each byte outside of valid UTF-8, so that
-/// it stays on one line, and a terminal and a message can hold it.
+/// The text with `\xNN` for each control character and each byte that is not valid UTF-8. The
+/// result is one line that terminals and messages can hold.
 std::string escaped(std::string_view text);
 
 }  // namespace v0

@@ -23,7 +23,7 @@ class Sha256 {
   void add(const void* data, std::size_t size) {
     TRIREME_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
   }
-  void add(std::int64_t value) {  // little endian: the machines that Trireme runs on
+  void add(std::int64_t value) {  // little endian, like the machines that Trireme supports
     add(&value, sizeof value);
   }
   void add_text(std::string_view text) {

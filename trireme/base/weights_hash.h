@@ -1,6 +1,6 @@
-// The one definition of a model's hash: SHA-256 over all its tensors (name, type, shape, bytes, in
-// name order). `trireme inspect RUN --hash`, Strategy::weights_hash and the numerics tests share
-// it. Pure functions; thread safe.
+// The definition of a model's hash: SHA-256 over all its tensors (name, type, shape, bytes, in name
+// order). `trireme inspect RUN --hash`, Strategy::weights_hash and the numerics tests share it.
+// Pure functions; thread safe.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,13 @@ struct HashedTensor {
   std::span<const std::byte> bytes;
 };
 
-/// Per tensor: name, 0, safetensors type name, 0, number of dims and each dim (int64, little
-/// endian), number of bytes (int64), bytes. 64 hex digits. The order of `tensors` does not matter.
+/// Hashes for each tensor: name, 0, safetensors type name, 0, number of dims and each dim (int64,
+/// little endian), number of bytes (int64), bytes. 64 hex digits. Independent of the order of
+/// `tensors`.
 std::string weights_hash(std::vector<HashedTensor> tensors);
 
-/// The same, one tensor at a time, where they are not in memory together. add() in ascending name
-/// order (CheckFailure otherwise).
+/// The same, one tensor at a time, for tensors that do not fit in memory together. Call add() in
+/// ascending name order (CheckFailure otherwise).
 class WeightsHash {
  public:
   WeightsHash();
@@ -41,7 +42,7 @@ class WeightsHash {
   std::unique_ptr<State> state_;
 };
 
-/// The first eight bytes of the same over one tensor: verifies copies between ranks.
+/// The first eight bytes of the hash of one tensor; used to compare copies between ranks.
 std::uint64_t tensor_hash(const HashedTensor& tensor);
 
 }  // namespace v0

@@ -10,7 +10,7 @@ namespace trireme {
 inline namespace v0 {
 namespace {
 
-// Without zeros behind the point: "0.42", "1.8", "2".
+// Without trailing zeros: "0.42", "1.8", "2".
 std::string rounded(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -22,12 +22,12 @@ std::string rounded(double value, int digits) {
   return out;
 }
 
-// At most three digits that count and no exponent: "0.42", "1.8", "74.2", "749".
+// At most three significant digits and no exponent: "0.42", "1.8", "74.2", "749".
 std::string three_digits(double value) {
   return rounded(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-// "3 min 20 s"; "2 h" where nothing is left over.
+// "3 min 20 s"; "2 h" if the rest is zero.
 std::string in_two(long whole, const char* unit, long rest, const char* smaller) {
   std::string text = grouped(whole) + " " + unit;
   if (rest > 0) text += " " + std::to_string(rest) + " " + smaller;

@@ -1,5 +1,5 @@
-// Figures as people read them: counts, sizes, durations and numbers. The one place that formats
-// them; JSON has plain numbers with the unit in the key. Pure functions.
+// Formats figures for people: counts, sizes, durations and numbers. JSON has plain numbers with the
+// unit in the key instead. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ inline namespace v0 {
 
 /// "12,345".
 std::string grouped(std::int64_t value);
-/// "1 rank", "12,345 ranks". `plural` where it is not the word with an s.
+/// "1 rank", "12,345 ranks". Pass `plural` if it is not `word` + "s".
 std::string counted(std::int64_t count, std::string_view word, std::string_view plural = {});
-/// Measured bytes, decimal: "512 bytes", "1.4 MB", "347 GB".
+/// Measured bytes, in decimal units: "512 bytes", "1.4 MB", "347 GB".
 std::string bytes_text(double bytes);
-/// Bytes that somebody chose, exact: "64 KiB", "3 MiB", "1,000 B".
+/// Configured bytes, exact: "64 KiB", "3 MiB", "1,000 B".
 std::string size_text(std::size_t bytes);
 /// "25 us", "1.8 ms", "5.3 s", "42 s", "3 min 20 s", "1 h 5 min", "2 d 3 h".
 std::string duration_text(double seconds);
-/// The fewest digits that mean this number: "0.003", "2", "1e-08".
+/// The fewest digits that give exactly this number: "0.003", "2", "1e-08".
 std::string number_text(double value);
 
 }  // namespace v0

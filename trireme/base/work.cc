@@ -13,7 +13,7 @@ using detail::WorkState;
 
 namespace {
 
-// Tells the owner that a thread blocks, for as long as it does.
+// Tells the owner that a thread begins and ends to block.
 class WaitNotice {
  public:
   WaitNotice(WorkOwner* owner, Waiter& waiter, std::string_view description, TimePoint start)
@@ -32,7 +32,7 @@ class WaitNotice {
   const TimePoint start_;
 };
 
-// Of several Works: enqueued when all are.
+// Combines the device sides of several Works: enqueued when all are.
 class DeviceSides final : public DeviceSide {
  public:
   explicit DeviceSides(std::vector<std::shared_ptr<DeviceSide>> parts) : parts_(std::move(parts)) {}

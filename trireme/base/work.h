@@ -1,7 +1,7 @@
-// Work: an operation that may still be running, and WorkSource: its producer's end.
+// Work: an operation that may still run. WorkSource: its producer's end.
 //
-// A default Work is complete and costs no allocation. Copies share one state. Thread safe.
-// A failure that nobody ever waited for is handed to the WorkOwner (the communicator keeps it).
+// A default Work is complete and allocates nothing. Copies share one state. Thread safe. If nobody
+// waits for a Work that fails, the WorkOwner gets the error (the communicator keeps it).
 #pragma once
 
 #include <atomic>
@@ -21,32 +21,31 @@
 namespace trireme {
 inline namespace v0 {
 
-/// Who stands behind a Work and decides what happens at its deadline.
+/// The owner of a Work: decides what happens when a wait reaches its deadline.
 class WorkOwner {
  public:
   virtual ~WorkOwner() = default;
   /// The timeout that Deadline::job() stands for.
   virtual Deadline timeout() const noexcept = 0;
-  /// A waiter's deadline passed after `waited`. Returns the time until which to go on waiting
-  /// (a peer is alive in user code), or aborts the group, which settles the Work, and returns
-  /// TimePoint::max().
+  /// Called when a wait reaches its deadline after `waited`. Returns the time until which to wait
+  /// further (a peer is alive in user code). Otherwise aborts the group, which settles the Work,
+  /// and returns TimePoint::max().
   virtual TimePoint on_deadline(TimePoint now, Duration waited) = 0;
   virtual void on_unseen_failure(std::exception_ptr error) noexcept = 0;
-  /// A user thread begins, and ends, a blocking wait for `description`. Work that was already done
-  /// is not announced.
+  /// A user thread begins or ends to block for `description`. Not called if the Work is done.
   virtual void on_wait_begin(std::string_view description) noexcept { (void)description; }
   virtual void on_wait_end(std::string_view description, Duration waited) noexcept {
     (void)description, (void)waited;
   }
 };
 
-/// The device's end of a Work that a device carries out. Any thread.
+/// The device's end of a Work that runs on a device. Any thread.
 class DeviceSide {
  public:
   virtual ~DeviceSide() = default;
-  /// True once the device has been given all of it: from then on a stream can wait for it.
+  /// True once all of the operation is enqueued on the device; only then can a stream wait for it.
   virtual bool enqueued() const noexcept = 0;
-  /// Whatever is given to `stream` later starts when this has ended. Only after enqueued().
+  /// Later work on `stream` starts after this operation has ended. Call it only after enqueued().
   virtual void wait_on(Stream stream) = 0;
 };
 
@@ -70,26 +69,26 @@ struct WorkState {
 
 class [[nodiscard]] Work {
  public:
-  /// Complete at birth.
+  /// A completed Work.
   Work() noexcept = default;
-  /// Failed at birth.
+  /// A failed Work.
   static Work failed(std::exception_ptr error);
 
   bool done() const noexcept;
-  /// Blocks until done, within the job's timeout; rethrows the operation's error.
+  /// Blocks until done, within the job's timeout. Rethrows the operation's error.
   void wait() const { wait(Deadline::job()); }
   void wait(Deadline deadline) const;
-  /// Device side: later work on `stream` waits for this; the host waits only until the device has
-  /// been given it (all ranks have come). A failure after that breaks the communicator, whose next
-  /// call throws it. On the CPU it is wait().
+  /// For devices: later work on `stream` waits for this Work. The host waits only until the
+  /// operation is enqueued (all ranks have called it). A failure after that breaks the
+  /// communicator, whose next call throws it. On the CPU this is wait().
   void wait_on(Stream stream) const;
-  /// `next` runs in the progress context after success; it may not block. The returned Work ends
-  /// when `next` has returned, or fails with this Work's error or with what `next` threw.
+  /// Runs `next` in the progress context after success; it must not block. The returned Work
+  /// completes when `next` has returned, or fails with this Work's error or that of `next`.
   Work then(std::function<void()> next) const;
-  /// Calls `next` with the error (null on success) when settled: inline in the progress context,
-  /// at once if already settled. The failure counts as seen.
+  /// Calls `next` with the error (null on success) when this Work settles, inside the progress
+  /// context; at once if it has settled. The failure then counts as seen.
   void on_settled(std::function<void(const std::exception_ptr&)> next) const;
-  /// Done when all are; fails with the first failure, after all have settled.
+  /// Done when all are done. Fails with the first failure, after all have settled.
   static Work all(std::span<const Work> works);
 
  private:
@@ -99,15 +98,15 @@ class [[nodiscard]] Work {
   std::shared_ptr<detail::WorkState> state_;
 };
 
-/// The producer's end. complete() and fail() are called in the progress context, once in all;
-/// later calls are ignored, so an abort may race with a completion.
+/// The producer's end. Call complete() or fail() in the progress context. Only the first call
+/// counts, so an abort may race with a completion.
 class WorkSource {
  public:
-  /// `description` ("all_reduce bucket 2") is used in timeouts. `owner` may be null: then
-  /// Deadline::job() means never.
+  /// `description` ("all_reduce bucket 2") appears in timeout errors. `owner` may be null;
+  /// Deadline::job() then means never.
   explicit WorkSource(std::shared_ptr<Waiter> waiter, std::shared_ptr<WorkOwner> owner = nullptr,
                       std::string description = {});
-  /// Before work() is given to anybody.
+  /// Call it before anybody gets work().
   void set_device(std::shared_ptr<DeviceSide> device) const { state_->device = std::move(device); }
   Work work() const { return Work(state_); }
   bool settled() const noexcept;

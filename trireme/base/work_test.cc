@@ -112,7 +112,7 @@ TEST(Work, WaitOnLetsTheStreamWaitOnceTheDeviceHasIt) {
   b.set_device(side_b);
   int stream = 0;
   side_a->given = true;
-  a.work().wait_on({&stream});  // returns though nothing is done
+  a.work().wait_on({&stream});  // returns although nothing is done
   EXPECT_FALSE(a.work().done());
   EXPECT_EQ(side_a->streams, std::vector<void*>{&stream});
 
@@ -127,7 +127,7 @@ TEST(Work, WaitOnLetsTheStreamWaitOnceTheDeviceHasIt) {
   EXPECT_EQ(side_a->streams.size(), 2u);
   EXPECT_EQ(side_b->streams.size(), 1u);
 
-  waiter->run([&] { b.fail(failure("b")); });  // what has failed is thrown, not waited for
+  waiter->run([&] { b.fail(failure("b")); });  // a failed Work throws at once
   EXPECT_THROW(b.work().wait_on({&stream}), std::runtime_error);
   EXPECT_EQ(side_b->streams.size(), 1u);
   waiter->run([&] { a.complete(); });

@@ -20,7 +20,7 @@ using checkpoint::Manifest;
 
 namespace {
 
-// `text` without its lines "KEY = …" of these keys.
+// `text` without the lines "KEY = ..." of these keys.
 std::string without(const std::string& text, const std::vector<std::string>& keys) {
   std::istringstream in(text);
   std::string kept;
@@ -34,8 +34,8 @@ std::string without(const std::string& text, const std::vector<std::string>& key
 }  // namespace
 
 struct Checkpointer::Impl {
-  // What rank 0 tells the others: which checkpoint, and the manifest's SHA-256, so that a folder
-  // which is not shared between hosts is noticed.
+  // Rank 0 broadcasts the checkpoint's step and the manifest's SHA-256, which detects a folder that
+  // hosts do not share.
   struct Choice {
     std::int64_t step = 0;
     std::array<char, 64> digest{};
@@ -60,12 +60,12 @@ struct Checkpointer::Impl {
     }
   }
 
-  // Rank 0 writes, so it holds the folder for all.
+  // Rank 0 writes, so it locks the folder for all.
   void hold() {
     if (options.lock && job.rank() == 0 && !held) held = storage->lock(directory);
   }
 
-  // Rank 0: the newest checkpoint, verified; step 0 where there is none.
+  // Rank 0: the newest checkpoint, verified; step 0 if there is none.
   Manifest newest() {
     const std::int64_t step = newest_step();
     if (step == 0) return {};
@@ -75,7 +75,7 @@ struct Checkpointer::Impl {
       return manifest;
     } catch (const CheckpointError&) {
       if (newest_step() == step) throw;
-      return newest();  // of a run that goes on meanwhile, and has removed that one
+      return newest();  // a running job has removed that one and saved a newer one
     }
   }
 
@@ -120,7 +120,7 @@ struct Checkpointer::Impl {
     return manifest;
   }
 
-  // A run that was not resumed may not mix its checkpoints with another run's.
+  // A run that was not resumed must not mix its checkpoints with another run's.
   void refuse_foreign() {
     if (std::exchange(looked, true) || job.rank() != 0) return;
     hold();
@@ -139,7 +139,7 @@ struct Checkpointer::Impl {
     return all;
   }
 
-  // Equal on all ranks. Without a vote to go by, they ask one another.
+  // Equal on all ranks. If no part votes, the ranks agree here.
   int agreed_stop(const std::vector<const StepVoter*>& voters) const {
     int signal = 0;
     for (const StepVoter* voter : voters) signal = std::max(signal, voter->stop_signal());
@@ -159,8 +159,8 @@ struct Checkpointer::Impl {
   std::shared_ptr<void> held;  // the folder's lock
   checkpoint::Parts parts;
   bool looked = false;
-  long saved = 0;  // steps done at the last save or resume …
-  // … and at the last after(): a rank without a share of a short batch passes two steps at once.
+  long saved = 0;  // steps done at the last save or resume
+  // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
 };
 
@@ -213,9 +213,9 @@ void Checkpointer::save_and_wait(long steps_done) {
   };
   barrier();
   try {
-    barrier();  // so that a rank which ends now takes no other's first barrier away
+    barrier();  // so that no rank ends while another still waits in the first barrier
   } catch (const Error&) {
-    // Somebody has ended already: all are past the first one.
+    // A peer has ended, so all ranks have passed the first barrier.
   }
 }
 

@@ -37,7 +37,7 @@ class Counter final : public Saveable {
   std::string text = "0";
 };
 
-// The same with a vote after every step.
+// A Counter with a vote after every step.
 class Voter final : public Saveable, public StepVoter {
  public:
   std::vector<NamedShard> state() override { return counter.state(); }
@@ -52,7 +52,7 @@ class Voter final : public Saveable, public StepVoter {
 
 class CheckpointerTest : public ::testing::Test {
  protected:
-  static Job& job() {  // one per process: a job of one rank
+  static Job& job() {  // of one rank; a process may have only one Job
     static char name[] = "test";
     static char* arguments[] = {name, nullptr};
     static Job job(1, arguments);
@@ -64,7 +64,7 @@ class CheckpointerTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(directory_); }
 
-  // Trains from where resume() says to `steps`; returns where it began.
+  // Trains from the step of resume() to `steps`; returns the first step.
   long run(long steps, CheckpointerOptions options = {.every = 3, .keep = 2}) {
     Checkpointer checkpointer(job(), directory_.string(), options);
     checkpointer.add("train", counter_);
@@ -75,13 +75,13 @@ class CheckpointerTest : public ::testing::Test {
     }
     return first;
   }
-  // Without the lock, of which there are tests of its own.
+  // Names in the folder, without the lock file.
   std::vector<std::string> names() const {
     auto names = checkpoint::local_storage()->list(directory_.string());
     std::erase(names, ".lock");
     return names;
   }
-  // As run(), with weights that depend on every step: 2^steps - 1.
+  // Like run(), with weights that depend on every step: 2^steps - 1.
   void add_up(long steps, CheckpointerOptions options) {
     Checkpointer checkpointer(job(), directory_.string(), std::move(options));
     checkpointer.add("train", counter_);
@@ -157,7 +157,7 @@ TEST_F(CheckpointerTest, WaitsForAStepFromWhichAllRanksReturn) {
   checkpointer.after(0);
   voter.all_return = false;
   voter.signal = 143;
-  checkpointer.after(1);  // due, and asked to stop
+  checkpointer.after(1);  // a checkpoint is due, and a stop was requested
   EXPECT_TRUE(names().empty());
   voter.all_return = true;
   voter.signal = 0;
@@ -178,7 +178,7 @@ TEST_F(CheckpointerTest, AnotherIdentityIsRefusedWithBothValues) {
   EXPECT_THAT(refusal([&] { run(6, {.every = 3, .identity = "seed 2"}); }, 12),
               AllOf(HasSubstr("seed 1"), HasSubstr("seed 2")));
   EXPECT_EQ(run(3, {.every = 3, .identity = "seed 1"}), 3);
-  EXPECT_EQ(run(3), 3);  // not compared
+  EXPECT_EQ(run(3), 3);  // an empty identity is not compared
 }
 
 TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
@@ -189,7 +189,7 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
       .put('x');
   EXPECT_THAT(refusal([&] { run(9); }, 12), AllOf(HasSubstr(model.string()), HasSubstr("SHA-256"),
                                                   HasSubstr("Step 3 is intact")));
-  fs::remove_all(directory_ / "step-00000006");  // what the advice says
+  fs::remove_all(directory_ / "step-00000006");  // as the error advises
   EXPECT_EQ(run(6), 3);
 }
 
@@ -249,12 +249,11 @@ TEST_F(CheckpointerTest, AnIdentityThatNoManifestHoldsIsRefused) {
               HasSubstr("UTF-8"));
 }
 
-// The power goes at every act of a run of three checkpoints, and again at some acts of the run that
-// goes on after it; what is on the disk then, another resumes, to the weights of one that was let
-// alone.
+// Cuts the power at every operation of a run with three checkpoints, and again at some operations
+// of the run that resumes. A third run then reaches the weights of an uninterrupted run.
 TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
   const fs::path memory = "/dev/shm", disk = directory_;
-  if (::access(memory.c_str(), W_OK) == 0)  // it syncs some ten thousand files
+  if (::access(memory.c_str(), W_OK) == 0)  // faster: this syncs about ten thousand files
     directory_ = memory / disk.filename();
   const auto options = [&](int fail_at, FaultyStorage::Loss loss) {
     fs::create_directories(directory_);

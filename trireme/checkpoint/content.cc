@@ -1,5 +1,5 @@
-// CheckpointContent: every rank tells which shards it has; all come to the same choice of who gives
-// which part of each tensor; then rank 0 writes and the others send, in one order.
+// CheckpointContent: all ranks exchange tables of their shards, and each computes the same choice
+// of source ranks for every tensor. Then rank 0 writes and the others send, in the same order.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -34,8 +34,8 @@ struct Source {
 struct Tensor {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
-  std::vector<Source> offered;  // overlapping where ranks hold the same
-  std::vector<Source> chosen;   // back to back
+  std::vector<Source> offered;  // may overlap
+  std::vector<Source> chosen;   // contiguous
 };
 
 [[noreturn]] void refuse_content(const std::string& what) {
@@ -44,8 +44,8 @@ struct Tensor {
                                          "tensor must be on some rank."});
 }
 
-// From the left, always the source that reaches furthest; of equals the lowest rank. A tensor that
-// is cut by columns has very many.
+// Greedy from the left: takes the source that reaches furthest, and the lowest rank among equals.
+// Must be fast, since a tensor that is sharded by columns has very many sources.
 void choose(const std::string& key, Tensor& tensor) {
   const std::int64_t elements = elements_of(tensor.shape);
   std::stable_sort(tensor.offered.begin(), tensor.offered.end(),
@@ -74,7 +74,7 @@ struct CheckpointContent::Impl {
     NamedShard shard;
     std::string file, key;
   };
-  // A part of a tensor that one rank has, in the order of the files.
+  // A range of a tensor that one rank provides. Steps are in the order of the files.
   struct Step {
     std::string file, key;
     Source source;
@@ -170,7 +170,7 @@ struct CheckpointContent::Impl {
           steps.push_back({file, view.name, source, size_of(view.dtype)});
   }
 
-  // This rank's memory of a step's elements.
+  // This rank's memory for the elements of a step.
   std::span<std::byte> mine(const Step& step) const {
     for (const std::size_t index : of_key.at(step.file + '/' + step.key)) {
       const NamedShard& shard = own[index].shard;
@@ -183,7 +183,7 @@ struct CheckpointContent::Impl {
     return {};
   }
 
-  // Rank 0 takes the next step's bytes, from itself or from who has them.
+  // Rank 0: passes the bytes of the next step to `sink`, after receiving them if necessary.
   void next(const ByteSink& sink) {
     const Step& step = steps[at++];
     if (step.source.rank == rank) return sink(mine(step));
@@ -196,7 +196,7 @@ struct CheckpointContent::Impl {
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
-  std::map<std::string, std::vector<std::size_t>> of_key;  // of `own`, by file and key
+  std::map<std::string, std::vector<std::size_t>> of_key;  // indices into `own`, by file and key
   std::map<std::string, std::map<std::string, Tensor>> files;
   std::vector<Step> steps;
   std::size_t at = 0;

@@ -1,10 +1,10 @@
-// FaultyStorage: a Storage that fails at its n-th act, as a full disk or as a power cut would.
+// FaultyStorage: a Storage that fails from its n-th operation on, like a full disk or a power cut.
+// For tests only; it is here because testing/ may not include checkpoint/ (layers.txt).
 //
-// DiskFull: that act and every later write throws ResourceError; names and removals still work.
-// Crash: that act and all after it throw Crashed, and the folder `root` is what a disk may hold
-// then (Loss). It knows what is on the disk for sure: a file's content since finish(), a folder's
-// names since sync(). A file that was cut to be written anew has its old content until then, or
-// nothing. For tests only; it lies here because testing/ may not include checkpoint/ (layers.txt).
+// DiskFull: every write from then on throws ResourceError; renames and removals still work. Crash:
+// every operation from then on throws Crashed, and the folder `root` has what a disk may hold then
+// (Loss). It tracks what is on the disk for sure: a file's content at finish(), a folder's names at
+// sync(). A file that is being rewritten has its old content, or half of the new one.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Crashed {};
 class FaultyStorage final : public Storage {
  public:
   enum class Fault { None, DiskFull, Crash };
-  /// What of it a crash takes that was not synced: everything; nothing but the ends of unfinished
-  /// files; or each name and each content by chance.
+  /// What a crash loses of all that was not synced. All: everything. Ends: the second half of each
+  /// unfinished file. Some: each name and each content by chance.
   enum class Loss { All, Ends, Some };
 
   explicit FaultyStorage(Fault fault = Fault::None, int fail_at = 0, std::string root = "",
@@ -45,7 +45,7 @@ class FaultyStorage final : public Storage {
     if (!root_.empty()) tree_ = read(root_);
   }
 
-  /// Acts (creates, writes, finishes, renames, …) so far.
+  /// Operations so far (creates, writes, finishes, renames, ...).
   int num_acts() const noexcept { return acts_; }
 
   std::unique_ptr<OutputFile> create(const std::string& path) override {
@@ -90,7 +90,7 @@ class FaultyStorage final : public Storage {
   }
 
  private:
-  // A file or a folder: as programs see it, and what of it is on the disk.
+  // A file or a folder: as programs see it, and as the disk has it (`kept`).
   struct Node {
     bool is_folder = false;
     std::map<std::string, std::shared_ptr<Node>> names, kept;
@@ -150,7 +150,7 @@ class FaultyStorage final : public Storage {
     return node;
   }
 
-  // The folder that `path` lies in, and its name there; null outside of the root.
+  // The folder that holds `path`, and its name there; null outside `root`.
   std::pair<std::shared_ptr<Node>, std::string> find(const std::string& path) const {
     if (!tree_ || !path.starts_with(root_ + "/")) return {};
     std::istringstream parts(path.substr(root_.size() + 1));
@@ -172,7 +172,7 @@ class FaultyStorage final : public Storage {
     return found == folder->names.end() ? nullptr : found->second;
   }
 
-  // make_directory() promises that these names are on the disk.
+  // make_directory() syncs these names.
   void make_nodes(const std::string& path) {
     if (!tree_ || path.size() <= root_.size() || node_of(path)) return;
     make_nodes(path.substr(0, path.rfind('/')));
@@ -210,7 +210,7 @@ class FaultyStorage final : public Storage {
   const std::string root_;
   const Loss loss_;
   std::mt19937 random_;
-  std::shared_ptr<Node> tree_;  // of the root; null where there is none
+  std::shared_ptr<Node> tree_;  // of `root`; null if there is none
   int acts_ = 0;
   bool crashed_ = false;
 };

@@ -85,7 +85,7 @@ void CheckpointFolder::point_latest(std::int64_t step) const {
   storage_->sync(directory_);
 }
 
-// A removal takes its time, too: the folder loses its name first, so that none is ever half there.
+// Renames a folder before removing it, so that a crash leaves no incomplete checkpoint.
 void CheckpointFolder::remove_all_but(int keep) const {
   const std::vector<std::int64_t> kept = steps();
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < kept.size(); ++i) {
@@ -117,7 +117,7 @@ void CheckpointFolder::write(Manifest manifest, const std::map<std::string, File
     point_latest(manifest.step);
   } catch (const ResourceError&) {
     try {
-      remove_leftovers();  // gives the space back, too
+      remove_leftovers();  // also frees the space
     } catch (const ResourceError&) {
     }
     throw;

@@ -1,11 +1,11 @@
-// CheckpointFolder: a run's checkpoints on disk, one folder each, complete or not there at all.
+// CheckpointFolder: a run's checkpoints on disk, one folder each, either complete or absent.
 //
 //     DIR/step-00000500/{model.safetensors, state.safetensors, manifest.json}    DIR/latest
 //
-// A checkpoint is written under a temporary name, synced, and renamed; `latest` (a text file with
-// the newest one's name, for people and scripts) is replaced after that, and old ones go last. A
-// crash at any point leaves the checkpoint before valid. One writer; any number of readers. No
-// LibTorch.
+// A checkpoint is written under a temporary name, synced, and renamed. Then `latest` (a text file
+// with the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
+// removed. After a crash at any point, the checkpoint before is valid. One writer; any number of
+// readers. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -24,30 +24,29 @@ namespace trireme {
 inline namespace v0 {
 namespace checkpoint {
 
-/// Names of the files that hold the weights, and everything else.
+/// The file with the weights, and the file with everything else.
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.safetensors";
 
-/// Writes one file's bytes, piece by piece, to the sink that it is given.
+/// Writes one file's bytes, piece by piece, to its argument.
 using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
 
 class CheckpointFolder {
  public:
   CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory);
 
-  /// Writes the checkpoint of a step that has none; `manifest.files` is filled in here. Then
-  /// removes those beyond the `keep` newest. On failure (ResourceError) nothing of it is left and
-  /// the ones before are as they were.
+  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes all
+  /// but the `keep` newest. If it throws ResourceError, older checkpoints are unchanged.
   void write(Manifest manifest, const std::map<std::string, FileWriter>& files, int keep);
-  /// The steps of the complete ones, ascending.
+  /// The steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
   /// "DIR/step-00000500".
   std::string path_of(std::int64_t step) const;
 
   /// Reads the manifest and compares every file's size and SHA-256. Throws CheckpointError naming
-  /// the file and the damage, and the step to go back to.
+  /// the file and the damage, and the newest older step that is intact.
   Manifest verify(std::int64_t step) const;
-  /// The manifest alone.
+  /// Reads the manifest without comparing the files.
   Manifest read_manifest(std::int64_t step) const;
   format::MappedFile map(std::int64_t step, const std::string& file) const;
 

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 class CheckpointFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // In memory where possible: these tests sync some thousand files.
+    // In memory if possible: these tests sync thousands of files.
     const fs::path memory = "/dev/shm", disk = ::testing::TempDir();
     directory_ = (::access(memory.c_str(), W_OK) == 0 ? memory : disk) /
                  ("trireme_checkpoints_" + std::to_string(::getpid()));
@@ -103,8 +103,8 @@ TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
   EXPECT_THAT(refusal(6), HasSubstr("of step 5"));
 }
 
-// The power goes at every single act of the second save: what was there before, or the new one,
-// is complete afterwards, and the next save works.
+// Cuts the power at every operation of the second save. Afterwards the old or the new checkpoint is
+// complete, and the next save works.
 TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   int acts = 0;
   {
@@ -137,7 +137,7 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   }
 }
 
-// A folder that is new has no name on the disk until its parent is synced.
+// A new folder has no name on the disk until its parent is synced.
 TEST_F(CheckpointFolderTest, TheFirstCheckpointOfANewFolderSurvives) {
   fs::create_directory(directory_);
   const std::string below = (directory_ / "runs/a/checkpoint").string();
@@ -172,12 +172,12 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
     EXPECT_THROW(write(folder(storage), 10), ResourceError);
     EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
     EXPECT_EQ(refusal(5), "intact");
-    write(folder(), 10);  // there is room again
+    write(folder(), 10);  // the disk has space again
     EXPECT_EQ(refusal(10), "intact");
   }
 }
 
-// A storage whose model file lies on /dev/full: the system's own ENOSPC.
+// A storage that writes the model file to /dev/full, so the system returns ENOSPC.
 class FullDevice final : public Storage {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {

@@ -11,7 +11,7 @@ namespace checkpoint {
 namespace {
 
 using nlohmann::json;
-constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // and bytes
+constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
 constexpr const char* kFormat = "trireme-checkpoint";
 
 [[noreturn]] void refuse_manifest(const std::string& title, const std::string& what,
@@ -40,7 +40,7 @@ std::string hash_of(const json& body) {
   return format::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// Reads one object: every key must be asked for, and be there, exactly once.
+// Reads an object of exactly `num_keys` keys.
 class Reader {
  public:
   Reader(const json& object, const std::string& title, std::size_t num_keys)
@@ -119,7 +119,7 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
   manifest.step = reader.number("step");
   manifest.identity = reader.text("identity");
   for (const auto& [name, value] : reader.object("files").items()) {
-    // A name is one in the folder, never a path: it will be opened.
+    // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
       refuse_damage(title, "\"" + name + "\" is no name of a file");
     }

@@ -1,5 +1,6 @@
-// manifest.json: what makes a folder of files a checkpoint. It is written last, and says version,
-// step, identity, the size and SHA-256 of every file, each part's own text, and its own SHA-256.
+// manifest.json describes a checkpoint: version, step, identity, the size and SHA-256 of every
+// file, each part's metadata, and its own SHA-256. It is the last file of a checkpoint to be
+// written.
 //
 // A plain value; parsing is strict (unknown or missing keys are damage). No LibTorch.
 #pragma once
@@ -25,17 +26,17 @@ struct FileRecord {
 struct Manifest {
   std::int64_t version = kManifestVersion;
   std::int64_t step = 0;                     // steps done
-  std::string identity;                      // of the job; empty: not compared
+  std::string identity;                      // of the job; empty = not compared
   std::map<std::string, FileRecord> files;   // by name in the checkpoint's folder
   std::map<std::string, std::string> parts;  // Saveable::metadata() by part
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// The file's text. The same manifest gives the same text.
+/// The text of manifest.json. Equal manifests give equal texts.
 std::string to_text(const Manifest& manifest);
-/// Throws CheckpointError naming `title` and the damage; a newer version names both versions.
+/// Throws CheckpointError naming `title` and the damage, or both versions if this one is newer.
 Manifest parse_manifest(std::string_view text, const std::string& title);
-/// What tells two manifests apart: their own SHA-256.
+/// The manifest's own SHA-256. Equal manifests have equal digests.
 std::string digest(const Manifest& manifest);
 
 }  // namespace checkpoint

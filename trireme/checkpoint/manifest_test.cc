@@ -81,7 +81,7 @@ TEST(Manifest, SurvivesCorruptionAndNeverTakesIt) {
     }
     SCOPED_TRACE(round);
     try {
-      EXPECT_EQ(parse_manifest(text, "x"), sample());  // white space may differ, nothing else
+      EXPECT_EQ(parse_manifest(text, "x"), sample());  // only white space may differ
     } catch (const CheckpointError&) {
     }
   }

@@ -57,8 +57,7 @@ void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile
   if (!part.empty()) std::memcpy(shard.local.data_ptr(), part.data(), part.size());
 }
 
-// A run that goes on with such weights trains nothing: every loss is NaN. Infinities stand in some
-// masks.
+// With NaN weights every loss is NaN. Infinities are allowed, since some masks have them.
 void refuse_nan(const NamedShard& shard, const std::string& key, const std::string& path) {
   if (!at::isFloatingType(shard.local.scalar_type())) return;
   const std::int64_t count = at::isnan(shard.local).sum().item<std::int64_t>();
@@ -91,7 +90,7 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
     }
     require_same_optimizer(manifest.parts.at(part), saveable->metadata());
   }
-  // What this rank has no part of, another may have.
+  // Knows the shards of all ranks: a tensor without a shard here may have one on another rank.
   const CheckpointContent wanted(parts, world, /*to_write=*/false);
   const SafetensorsFile model(folder.map(manifest.step, kModelFile));
   const SafetensorsFile state(folder.map(manifest.step, kStateFile));

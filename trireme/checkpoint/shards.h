@@ -1,8 +1,8 @@
-// Between Saveables and the two safetensors files of a checkpoint: which tensor lies where, writing
-// them, and filling them again on any number of ranks.
+// Writes the tensors of Saveables to the two safetensors files of a checkpoint, and restores them
+// on any number of ranks.
 //
-// Part "train": names without a '/' go to model.safetensors under their own names, so that Python
-// reads it as a state dict. Everything else goes to state.safetensors as "PART/NAME".
+// Tensors of the part "train" whose names have no '/' go to model.safetensors under these names, so
+// that Python reads it as a state dict. All others go to state.safetensors as "PART/NAME".
 #pragma once
 
 #include <map>
@@ -23,25 +23,25 @@ inline constexpr const char* kModelPart = "train";
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
 
-/// The shards of all ranks on their way into one checkpoint that rank 0 writes. Tensors that rank 0
-/// has whole are not moved; of the others, pieces come to it one at a time, in the order in which
-/// they are written, so it never holds more than one.
+/// Collects the shards of all ranks into one checkpoint, which rank 0 writes. Shards that rank 0
+/// has are not moved. The others are sent to it one at a time, in the order in which they are
+/// written, so rank 0 never holds more than one of them.
 class CheckpointContent {
  public:
-  /// Takes state() now; the tensors must not change until they were written. Collective where
-  /// `world` is given; null: this rank alone. CheckpointError on all ranks where a tensor's shards
-  /// leave a part out, or ranks differ in its type or shape.
-  /// `to_write` false: for has() alone, and parts may be left out.
+  /// Calls state() now; the tensors must not change until they have been written. Collective if
+  /// `world` is given; null: this rank alone. Throws CheckpointError on all ranks if a tensor's
+  /// shards do not cover it, or ranks differ in its type or shape. With `to_write` false, only
+  /// has() may be called, and shards need not cover their tensors.
   CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write = true);
   ~CheckpointContent();
 
-  /// Rank 0: writers for both files, to be called in the order of their names, once.
+  /// Rank 0: writers for both files. Call each once, in the order of the file names.
   std::map<std::string, FileWriter> writers();
-  /// Rank 0: takes and drops what was not written, after a failure, so that nobody waits.
+  /// Rank 0, after a failure: receives and drops the remaining shards, so that no rank waits.
   void drain();
   /// Whether some rank has a shard of tensor `key` of a file.
   bool has(const std::string& file, const std::string& key) const;
-  /// The other ranks: sends what rank 0 does not have, and returns when it was taken.
+  /// Other ranks: sends the shards that rank 0 needs; returns when it has received them.
   void send();
 
  private:
@@ -49,9 +49,10 @@ class CheckpointContent {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Fills every shard of every part and calls restored(). Parts of the checkpoint that are not asked
-/// for are left alone. Throws CheckpointError where a tensor is missing, left over on all ranks, or
-/// of another shape or type, with both. Collective where `world` is given.
+/// Fills every shard of every part and calls restored(). Ignores parts of the checkpoint that are
+/// not in `parts`. Throws CheckpointError if a tensor is missing, if no rank has a shard of a saved
+/// tensor, if a shape or type differs (with both), or if weights are NaN. Collective if `world` is
+/// given.
 void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
              comm::Communicator* world = nullptr);
 

@@ -93,7 +93,7 @@ TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
 
   const format::SafetensorsFile model(folder_->map(step_, kModelFile));
   EXPECT_NE(model.find("w"), nullptr);
-  EXPECT_EQ(model.tensors().size(), 3u);  // weights only: what Python loads
+  EXPECT_EQ(model.tensors().size(), 3u);  // only the weights, for Python
   const format::SafetensorsFile state(folder_->map(step_, kStateFile));
   EXPECT_NE(state.find("train/optimizer/w.exp_avg"), nullptr);
   EXPECT_NE(state.find("data/n"), nullptr);
@@ -127,7 +127,7 @@ TEST_F(ShardsTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal({{"train", &saved}, {"data", &fewer}}, {{"train", &saved}}), "accepted");
 }
 
-// Said of the optimizers, and not of the first tensor that one of them has not.
+// The error names the optimizers, not the first tensor that is missing.
 TEST_F(ShardsTest, TheStateOfAnotherOptimizerIsNamed) {
   Part saved({whole("w", at::zeros({2})), whole("optimizer/w.exp_avg", at::zeros({2}))},
              R"({"optimizer": "adamw"})");

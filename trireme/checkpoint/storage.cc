@@ -30,9 +30,8 @@ namespace fs = std::filesystem;
                       : "Check the folder's permissions and the disk."});
 }
 
-// A write past the file size limit (ulimit -f) raises SIGXFSZ, which ends a process by default;
-// here it is to be an error like a full disk. The signal goes to the writing thread, so it is
-// blocked and taken away there.
+// Turns a write past the file size limit (ulimit -f) into an error like a full disk. It raises
+// SIGXFSZ on the writing thread, which ends the process by default, so block and consume it there.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() {

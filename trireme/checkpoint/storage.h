@@ -1,7 +1,6 @@
-// Storage: what checkpoints need of a file system, so that tests can make it fail.
-//
-// The local one syncs what it says it syncs. A failure throws ResourceError with the system's
-// reason. Methods are called by one thread at a time. No LibTorch.
+// Storage: the file system operations of checkpoints, as an interface so that tests can make them
+// fail. Failures throw ResourceError with the system's reason. Methods are called by one thread at
+// a time. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ namespace checkpoint {
 
 class OutputFile {
  public:
-  virtual ~OutputFile() = default;  // without finish(): closed, content undefined
+  virtual ~OutputFile() = default;  // without finish(): the content is undefined
   virtual void write(std::span<const std::byte> bytes) = 0;
   /// The content is on the disk when this returns.
   virtual void finish() = 0;
@@ -27,22 +26,24 @@ class OutputFile {
 class Storage {
  public:
   virtual ~Storage() = default;
-  /// A new, empty file; an old one of that name is cut.
+  /// A new, empty file; an old one of that name is truncated.
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
-  /// Throws CheckpointError where there is no readable file.
+  /// Throws CheckpointError if there is no readable file.
   virtual format::MappedFile map(const std::string& path) = 0;
-  /// With its parents, whose names are on the disk when this returns; an existing folder is fine.
+  /// Makes the folder and its parents, whose names are on the disk when this returns. Does nothing
+  /// if the folder exists.
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// A file, or a folder with what is in it; fine where there is none.
+  /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;
-  /// The names in a folder, sorted; none where there is no folder.
+  /// The names in a folder, sorted; empty if there is no folder.
   virtual std::vector<std::string> list(const std::string& path) = 0;
   /// The folder's names are on the disk when this returns.
   virtual void sync(const std::string& directory) = 0;
-  /// Makes the folder this job's until the result is gone (observe/folder_lock.h). ConfigError
-  /// names who has it; null where this user cannot write into it anyway.
+  /// Locks the folder for this job until the result is destroyed (observe/folder_lock.h), and makes
+  /// it if it is missing. Throws ConfigError naming the job that has it. Null if this user may not
+  /// write into it.
   virtual std::shared_ptr<void> lock(const std::string& directory) = 0;
 };
 

@@ -15,8 +15,7 @@ namespace {
 
 using format::TensorView;
 
-// Parameters and buffers by name, as Python's state_dict(); a shared one stands under all its
-// names.
+// Parameters and buffers by name, as Python's state_dict(); a shared tensor has all its names.
 std::vector<std::pair<std::string, at::Tensor>> tensors_of(const torch::nn::Module& module) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value());
@@ -68,7 +67,7 @@ void save_weights(const std::string& path, const torch::nn::Module& module) {
 void load_weights(const std::string& path, torch::nn::Module& module) {
   const format::SafetensorsFile file(path);
   const auto tensors = tensors_of(module);
-  for (const auto& [name, value] : tensors) {  // all are looked at before the first is changed
+  for (const auto& [name, value] : tensors) {  // check all before changing any
     const TensorView* saved = file.find(name);
     if (saved == nullptr) refuse_weights(path, "it has no tensor \"" + name + "\"");
     if (saved->dtype != tensor::dtype_of(value) || value.sizes() != saved->shape) {

@@ -38,7 +38,7 @@ class WeightsTest : public ::testing::Test {
 
 TEST_F(WeightsTest, LoadsWhatItSavedBuffersToo) {
   auto net = make_net();
-  net->forward(at::randn({8, 3}));  // moves the running statistics
+  net->forward(at::randn({8, 3}));  // changes the running statistics
   save_weights(path_, *net);
   auto other = make_net();
   load_weights(path_, *other);

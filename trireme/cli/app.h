@@ -1,4 +1,4 @@
-// App: the whole command `trireme` for a model of one's own: train, resume, eval, plan …
+// App: the whole command `trireme` for a user's own model: train, resume, eval, plan, ...
 //
 //     int main(int argc, char** argv) {
 //       trireme::App app("my_trainer");
@@ -6,11 +6,11 @@
 //       return app.run(argc, argv);
 //     }
 //
-// `./my_trainer train my.toml --ranks 4` starts this same program as its ranks. The keys are
-// model.width and model.layers in the configuration, listed by `train --help-config` and checked as
-// the program's own are; `model.name` says which model, the first one where it says nothing.
+// `./my_trainer train my.toml --ranks 4` starts this same program as its ranks. The configuration
+// keys are model.width and model.layers; `train --help-config` lists them, and they are checked
+// like built-in keys. `model.name` chooses the model; the default is the first one.
 //
-// A model over text needs no more. Others say what they train on: images, tensors, a loss.
+// A model over text needs no more. Others name their data (images, tensors) and their loss.
 //
 //     app.data("shapes", {{"side", 16, "pixels"}}, read_shapes);
 //     app.loss("smoothed", smoothed, matches);
@@ -29,32 +29,32 @@ inline namespace v0 {
 
 class App {
  public:
-  /// `name`: the program's, as users type it.
+  /// `name`: the program's name, as users type it.
   explicit App(std::string name) : name_(std::move(name)) {}
-  /// A model with its keys, each {name, default, unit or meaning} and, where wanted, least and
-  /// largest value; `make` gets their values. `uses` are the data and the loss that it has where
-  /// data.name and train.loss say nothing. What is wrong in these four, run() reports.
+  /// Adds a model with its keys, each {name, default, unit or meaning} and optionally the least and
+  /// the largest value; `make` gets their values. `uses` are the defaults of data.name and
+  /// train.loss. run() reports errors in these four arguments.
   ///
   /// Over text, model.block is the length of a sequence; a key "block" gives it another default.
   /// The model reads the batch field "tokens" [b, T] int64, T at most model.block and its values
-  /// below 256 (bytes), and its last block gives logits [b, T, 256]. Over other data its blocks
+  /// below 256 (bytes), and its last block returns logits [b, T, 256]. Over other data, its blocks
   /// name the fields that they read: net.add("stem", {"images"}, factory).
   App& model(std::string name, std::vector<ModelKey> keys, ModelFactory make, ModelUses uses = {}) {
     return add([=] { train::register_model(train::own_model(name, keys, make, uses)); }, name);
   }
-  /// Tensors by field, those to train on and those held out; `data.name` chooses them. `read` is
-  /// called once, in the process that starts the ranks, which share what it gives. What a loss is a
-  /// mean over is `words`': samples.
+  /// Adds data: tensors by field, for training and for validation; `data.name` chooses it. `read`
+  /// is called once, in the process that starts the ranks, and the ranks share its result. `words`
+  /// says what the mean of the loss is over: by default, samples.
   App& data(std::string name, std::vector<ModelKey> keys, TensorReader read,
             DataWords words = train::words_of_samples()) {
     return add([=] { train::register_data(train::own_data(name, keys, read, words)); });
   }
-  /// Data that does not lie in memory as tensors, or draws its samples (train/data_source.h).
+  /// Adds data that is not tensors in memory, or that draws its samples (train/data_source.h).
   App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make) {
     return add([=] { train::register_data(train::own_data(name, keys, make)); });
   }
-  /// A loss, summed over the items of a micro-batch; `train.loss` chooses it. With `correct`, the
-  /// number of right answers among them, validation tells their share.
+  /// Adds a loss, summed over the items of a micro-batch; `train.loss` chooses it. `correct` counts
+  /// the right answers of a micro-batch; with it, validation reports the accuracy.
   App& loss(std::string name, Loss loss, Loss correct = {}) {
     return add([=] { train::register_loss({name, loss, correct}); });
   }
@@ -63,7 +63,7 @@ class App {
 
  private:
   App& add(std::function<void()> registers, std::string model = {}) {
-    // Models name data and losses, wherever these are given.
+    // Models are registered last, since they name data and losses.
     (model.empty() ? parts_ : models_).push_back(std::move(registers));
     if (first_model_.empty()) first_model_ = std::move(model);
     return *this;

@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace cli {
 
 int run(int argc, char** argv, const std::string& name) {
-  // A rank that train started: whatever is thrown is reported, so nothing is caught here.
+  // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
   if (const char* spec = std::getenv(kWorkerVariable)) {
     job::prepare_process();
     return train::run_training(argc, argv, train::WorkerSpec::from_text(spec));

@@ -1,6 +1,5 @@
-// The command `trireme`: one file per subcommand, all behind run().
-//
-// Errors end as one sentence on standard error and the exit code of DESIGN 7 (2 for wrong usage).
+// The command `trireme`: run() calls its subcommands, one file each. An error becomes a message on
+// standard error and an exit code (docs/architecture.md; 2 for wrong usage).
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// Parses the command line and runs it; returns the exit code. `name`: the program's, in help.
+/// Parses and runs the command line; returns the exit code. `name`: the program's name, for help.
 int run(int argc, char** argv, const std::string& name = "trireme");
 
 }  // namespace cli

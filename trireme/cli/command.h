@@ -16,9 +16,9 @@ void add_generate(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
-/// Below `show`, which comes before them.
+/// A subcommand of `show`, which must have been added before.
 void add_show_zero3(CLI::App& app, Invocation& invocation);
-/// `show overlap`, `zero1`, `tensor`, `context` and `expert`.
+/// The same for `show overlap`, `zero1`, `tensor`, `context` and `expert`.
 void add_show_steps(CLI::App& app, Invocation& invocation);
 
 }  // namespace cli

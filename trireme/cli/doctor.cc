@@ -1,4 +1,4 @@
-// trireme doctor: what this machine and this build have.
+// trireme doctor: shows what this machine and this build have.
 #include <ATen/Version.h>
 #include <torch/version.h>
 
@@ -40,7 +40,7 @@ std::string default_text() {
   }
 }
 
-// What was found: a line each for people, and an event whose figures have their unit in the key.
+// Collects the findings as lines to print and as an event, whose keys include the units.
 struct Findings {
   std::vector<std::pair<std::string, std::string>> lines;
   observe::Event event{"doctor"};

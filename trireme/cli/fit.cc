@@ -26,7 +26,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-// The last line that says something.
+// The last line that is not empty.
 std::string last_line(const std::string& path) {
   std::ifstream file(path);
   std::string last;
@@ -35,7 +35,7 @@ std::string last_line(const std::string& path) {
   return last;
 }
 
-// Trainings of two steps, each in processes of its own.
+// Runs trainings of two steps, each in its own processes.
 class Trials {
  public:
   Trials(const config::Config& config, const FitOptions& options)
@@ -58,7 +58,7 @@ class Trials {
   const command::TemporaryFolder& folder() const { return runs_.folder(); }
   std::vector<std::string> words_of(const plan::FitCandidate& candidate,
                                     const std::string& out) const {
-    // A configuration of one step has no second.
+    // Even if the configuration has only one step.
     const std::int64_t steps = std::max<std::int64_t>(steps_, train::kTrialSteps);
     std::vector<std::string> words = {"train",   folder().file("config.toml"),
                                       "--ranks", std::to_string(options_.ranks),
@@ -134,7 +134,7 @@ void take(config::Config& config, const plan::FitCandidate& chosen, const train:
     TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
 }
 
-// Operations a second, with the kernels that the ranks will have.
+// Operations a second with the same kernels as the ranks; 0 if times are not predicted.
 double measured_rate(const train::Settings& settings, const input::Corpus& corpus) {
   const auto held_out = settings.model.data->validation(corpus.validation, {});
   const auto figures = settings.model.figures(1, train::examples_of(held_out));
@@ -154,7 +154,7 @@ std::string rate_note(double flop_rate, int threads) {
   return text;
 }
 
-// One batch.micro after the other, until a layout fits; `trials`, where there are any, measure.
+// Tries values of batch.micro until a layout fits. Runs `trials` if not null.
 std::vector<plan::FitCandidate> considered(const config::Config& config,
                                            const train::Settings& settings,
                                            const input::Corpus& corpus, const FitOptions& options,
@@ -166,7 +166,7 @@ std::vector<plan::FitCandidate> considered(const config::Config& config,
   for (const std::int64_t micro : micros) {
     for (auto& one : train::fit_candidates(config, settings, corpus, place, micro))
       candidates.push_back(std::move(one));
-    // One that takes more than was predicted makes room for another of its layout.
+    // If a trial needs more than predicted, another candidate of its layout is tried next.
     for (bool tried = trials != nullptr; tried;) {
       tried = false;
       for (const std::size_t i : plan::to_try(candidates, place.limit)) {

@@ -1,5 +1,6 @@
-// train --fit: finds a layout that fits into the memory that is there, by prediction and by trials
-// of two steps, and writes it into the configuration. The bits stay those of the configuration.
+// train --fit: finds a layout that fits into the available memory, by prediction and by trials of
+// two steps, and sets it in the configuration. The training's bits stay the same, unless
+// batch.micro must become smaller.
 #pragma once
 
 #include "trireme/base/config.h"
@@ -12,20 +13,20 @@ namespace cli {
 
 struct FitOptions {
   int ranks = 1;
-  bool new_job = true;  // batch.micro may become smaller where nothing fits otherwise
-  bool tries = true;    // false: by prediction alone
+  bool new_job = true;  // batch.micro may become smaller if nothing fits otherwise
+  bool tries = true;    // run trials; false: predict only
   bool json = false;
 };
 
-/// Prints what was considered, as a table or as "fit" events, and sets parallel.sync,
-/// parallel.shard, train.lanes, memory.recompute and perhaps batch.micro. ConfigError where nothing
-/// fits. Measures for a moment how fast this machine's matrix products are.
+/// Prints the candidates, as a table or as "fit" events, and sets parallel.sync, parallel.shard,
+/// train.lanes, memory.recompute and perhaps batch.micro. Throws ConfigError if nothing fits.
+/// Measures the speed of this machine's matrix products for about 20 ms.
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options);
 
-/// Prints what was considered by prediction alone, and chooses nothing: what goes with a refusal.
-/// Whether any of it fits. Nothing where parallel.sync decides the bits itself, since no other
-/// layout is the same training.
+/// Prints the predicted candidates without choosing one, for use with a refusal. Returns whether
+/// any of them fits. For local_sgd and its relatives prints nothing and returns false: another
+/// layout would be another training.
 bool show_what_fits(const config::Config& config, const FitOptions& options);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// trireme generate: text from a trained run, as it is written.
+// trireme generate: prints text from a trained run, byte by byte.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

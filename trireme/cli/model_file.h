@@ -1,4 +1,4 @@
-// Where weights are: the newest checkpoint's model.safetensors, verified.
+// Finds the weights of a run: the newest checkpoint's model.safetensors, verified.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// `place` is a run's folder, a Checkpointer's, a checkpoint's own or a .safetensors file. Throws
-/// ConfigError where it is none, CheckpointError where the checkpoint is damaged.
+/// `place` is the folder of a run, a Checkpointer or one checkpoint, or a .safetensors file. Throws
+/// ConfigError if it is none of these, and CheckpointError if the checkpoint is damaged.
 std::string model_file(const std::string& place);
 
 }  // namespace cli

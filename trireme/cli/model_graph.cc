@@ -23,8 +23,8 @@ plan::Graph model_graph(const train::Settings& settings,
       parallel::profile_blocks(settings.model.blocks, example, settings.seed, *waiter);
   const auto activations =
       settings.model.figures(micro, train::examples_of(validation)).activations;
-  // Bytes beside the weights for each of theirs: a gradient sum and moments, and, where they are
-  // computed in 16 bits, master weights, all of these in fp32.
+  // Additional bytes per byte of weights: the gradient sum and the moments, and with 16-bit weights
+  // the master weights. All of these are fp32.
   const std::string& precision = settings.strategy.precision;
   const double wider = precision == "bf16" || precision == "fp16" ? 2 : 1;
   const double state = 1 + optim::moments_per_element(settings.optimizer) + (wider > 1 ? 1 : 0);

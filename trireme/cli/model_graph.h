@@ -1,4 +1,4 @@
-// A configuration's model as a graph of measured blocks, which `trireme show partition` cuts.
+// A configuration's model as a graph of measured blocks, for `trireme show partition`.
 #pragma once
 
 #include "trireme/input/shared_corpus.h"
@@ -9,11 +9,11 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// Builds block after block and times each, forward and backward, on one of the validation's
-/// micro-batches (the loss is not measured). A node's weights are those with one gradient sum and
-/// the optimizer's state, its activations what it keeps from forward to backward, where the model's
-/// family knows; a value is as large as the block's output. Batch fields are no values: every stage
-/// reads its own.
+/// Builds one block after the other and times its forward and backward on a micro-batch of the
+/// validation data (the loss is not measured). A node's weight bytes include one gradient sum and
+/// the optimizer's state. Its activation bytes are those kept from forward to backward; 0 if the
+/// model family does not know them. A value has the size of the block's output. Batch fields are
+/// not values, since every stage reads its own.
 plan::Graph model_graph(const train::Settings& settings,
                         const std::shared_ptr<const input::SharedCorpus>& corpus);
 

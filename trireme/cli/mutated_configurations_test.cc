@@ -1,4 +1,4 @@
-// Five hundred configurations that nobody would write: each is planned, or refused with a sentence.
+// Five hundred random configurations: each is either planned or refused with one sentence.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ const T& one_of(const std::vector<T>& all, Random& random) {
   return all[random() % all.size()];
 }
 
-// Values at and beyond the ends of every type.
+// Values at and beyond the limits of every type.
 std::string odd_value(const config::Key& key, Random& random) {
   static const std::vector<std::string> odd = {"0",
                                                "-1",
@@ -100,7 +100,7 @@ std::string odd_value(const config::Key& key, Random& random) {
                                                "1us,1e308GB/s",
                                                std::string(300, '9'),
                                                std::string(5000, 'x')};
-  if (random() % 2 == 0) return config::to_toml(key.fallback);  // enough of them are planned
+  if (random() % 2 == 0) return config::to_toml(key.fallback);  // so that enough are planned
   if (!key.choices.empty() && random() % 2 == 0) return one_of(key.choices, random);
   return one_of(odd, random);
 }
@@ -171,7 +171,7 @@ std::string name_of(const cli::TrainingJobOptions& options) {
   return name;
 }
 
-// "" where it is planned.
+// "" if it is planned.
 std::string refusal(const cli::TrainingJobOptions& options) {
   try {
     const cli::TrainingJob job = cli::prepare(options);

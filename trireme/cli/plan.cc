@@ -1,4 +1,4 @@
-// trireme plan: what train prints before its first step; starts nothing.
+// trireme plan: prints what `train` prints before its first step; starts nothing.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// The layers of `trireme show context` and `trireme show expert`, by themselves.
+// Records the layers of `trireme show context` and `trireme show expert`, without a model.
 #include <ATen/Functions.h>
 #include <ATen/ops/full.h>
 
@@ -37,12 +37,12 @@ at::Tensor drawn(at::IntArrayRef sizes, int rank) {
 
 constexpr std::int64_t kChunk = 8, kHeads = 2, kHeadWidth = 64;  // positions of a chunk
 
-// Queries of this rank that see keys of another in a hop, by their chunks.
+// Fills the table of chunks: which queries of this rank see keys of another rank in a hop.
 class Meetings {
  public:
   Meetings(show::StepTable& table, int rank, int ranks)
       : table_(table), rank_(rank), ranks_(ranks) {}
-  /// Pairs of a query and a key, as a share of two whole chunks.
+  /// Returns the number of (query, key) pairs as a share of two whole chunks.
   double take(const parallel::RingHop& hop) {
     const std::int64_t length = 2 * ranks_ * kChunk;
     const auto own = parallel::positions_of(length, rank_, ranks_);
@@ -126,7 +126,7 @@ models::ExpertsSpec experts_of(comm::SimulatedRank& rank, RankRecorder& recorder
       .expert = {.width = kWidth, .hidden = 4 * kWidth, .stddev = 0.5, .stddev_down = 0.1},
       .experts = experts};
   const auto exchange = parallel::expert_exchange(*rank.world, experts);
-  // The production exchange; before and behind the experts it is seen what came.
+  // Wraps the production exchange to record the tokens before and after the experts.
   const auto seen = [&recorder, &row, exchange, own = rank.rank](
                         const at::Tensor& rows, const std::vector<std::int64_t>& counts) {
     for (std::size_t expert = 0; expert < counts.size(); ++expert)

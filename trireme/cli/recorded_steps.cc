@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace cli {
 namespace {
 
-constexpr std::int64_t kWidth = 192, kSamples = 64;  // of a block, of a micro-batch
+constexpr std::int64_t kWidth = 192, kSamples = 64;  // of a block; of a micro-batch
 constexpr int kBlocks = 4, kMostRanks = 8;
 
 void check_ranks(int ranks) {
@@ -36,7 +36,7 @@ models::Blocks four_blocks() {
   return models::make_mlp({.widths = std::vector<std::int64_t>(kBlocks + 1, kWidth)});
 }
 
-// A strategy and its rank's share of a batch with a micro-batch for each of `total`.
+// A strategy, and this rank's share of a batch with `total` micro-batches.
 class Trained {
  public:
   Trained(comm::SimulatedRank& rank, RankRecorder& recorder, StrategyOptions options,
@@ -70,8 +70,8 @@ class Trained {
   std::optional<Strategy> strategy_;
 };
 
-// The second step: in the first one the order of the buckets is found out. `see` gets each rank and
-// the hash of the weights; ranks take turns.
+// Records the second step, since the first one finds the order of the buckets. Calls `see` for each
+// rank, one at a time, with the hash of its weights.
 show::StepTimeline second_step(int ranks, const std::string& about, const StrategyOptions& options,
                                std::uint32_t total,
                                const std::function<void(Trained&, const std::string&)>& see) {
@@ -85,7 +85,7 @@ show::StepTimeline second_step(int ranks, const std::string& about, const Strate
   });
 }
 
-// "64-127 of 192", "all".
+// "outputs 64-127 of 192", or "all".
 std::string part_text(const models::NamedTensor& one) {
   const models::Part& part = one.part;
   if (part.everywhere()) return "all";

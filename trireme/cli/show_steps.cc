@@ -1,5 +1,4 @@
-// trireme show overlap | zero1 | tensor | context | expert: a step, as it was recorded on simulated
-// ranks.
+// trireme show overlap | zero1 | tensor | context | expert: draws a step of simulated ranks.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// trireme show zero3: a step of ZeRO-3, as it was recorded on simulated ranks.
+// trireme show zero3: draws a step of ZeRO-3 recorded on simulated ranks.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -20,7 +20,7 @@ struct ShowZero3Options {
   bool step = false, json = false;
 };
 
-// Rank 0's grid, one more moment at each Enter.
+// Prints rank 0's grid, with one more moment after each Enter.
 void step_through(const Zero3Recording& recording) {
   std::string line;
   std::printf("%s\n", heading(recording).c_str());

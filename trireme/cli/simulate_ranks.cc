@@ -23,7 +23,7 @@ int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpe
     try {
       code = train::run_seat(network.transport(rank), tuning, spec);
     } catch (...) {
-      if (!first) first = std::current_exception();  // one rank runs at a time
+      if (!first) first = std::current_exception();  // no race: one rank runs at a time
     }
   });
   if (first) std::rethrow_exception(first);

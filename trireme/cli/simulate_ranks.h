@@ -8,9 +8,9 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// Every rank has a link of its own to all others. Ranks take turns here and compute side by side
-/// on the virtual clock; weights are those of any other transport. Returns the job's exit code; the
-/// first error of a rank is thrown.
+/// Each rank is a host with its own link, which costs `link`. The threads run one at a time, but
+/// in parallel on the virtual clock. The weights equal those of any other transport. Returns the
+/// job's exit code; throws the first error of a rank.
 int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpec& spec);
 
 }  // namespace cli

@@ -34,7 +34,7 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   if (ranks == 1) return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = ranks;
-  // The arguments are for `ps`; the variable says what to do.
+  // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
   std::string variable = kWorkerVariable;
   variable.append("=").append(spec.to_text());
@@ -52,11 +52,11 @@ std::optional<launch::RankEnvironment> under_launcher() {
   return place;
 }
 
-// Like a rank that train started: its Job reports whatever is thrown, so nothing is caught.
+// noexcept, as for ranks that `train` starts: the rank's Job reports uncaught exceptions.
 int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
-  told.corpus = told.lock = -1;  // descriptors of rank 0's
+  told.corpus = told.lock = -1;  // descriptors are valid only in rank 0
   const std::string mine = place.rank == 0 ? told.to_text() : "";
   const auto specs = place.meeting
                          ? job::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)

@@ -17,7 +17,7 @@ using Kind = show::StepSpan::Kind;
 
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// One block, whose passes are told.
+// A block that reports its passes to the recorder.
 class TimedBlock final : public models::Block {
  public:
   TimedBlock(std::shared_ptr<models::Block> inner, int number, RankRecorder& recorder,
@@ -44,13 +44,13 @@ class TimedBlock final : public models::Block {
   const PassCosts costs_;
 };
 
-// The stages within a call, which its own span covers.
+// Names of the phases of a call; the span of the whole call covers them.
 bool is_part(std::string_view name) {
   return name == "waiting for peers" || name == "transferring" || name == "reducing" ||
          name == "queued" || name == "waiting for the peer";
 }
 
-// Spans that overlap go to lanes of their own.
+// Puts overlapping spans into separate lanes.
 void place(show::StepSpan span, const std::string& name, std::vector<show::StepLane>& lanes) {
   for (show::StepLane& lane : lanes) {
     if (lane.name == name && (lane.spans.empty() || lane.spans.back().end <= span.begin)) {

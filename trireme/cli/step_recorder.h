@@ -1,6 +1,6 @@
-// Simulated ranks whose steps become pictures: their collectives and messages come from the trace
-// that production code writes (observe/trace.h), passes of blocks take a given time of the virtual
-// clock. So times are exact, and the same in every run.
+// Records steps of simulated ranks for pictures. Collectives and messages come from the trace that
+// the production code writes (observe/trace.h); each pass of a block takes a given time on the
+// virtual clock. So times are exact, and the same in every run.
 #pragma once
 
 #include <functional>
@@ -18,23 +18,24 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// What one rank does. Used by its thread alone.
+/// Records one rank. Used by the rank's thread only.
 class RankRecorder {
  public:
-  /// From now on it is recorded; what came before is forgotten.
+  /// Forgets earlier records and starts to record.
   void start();
-  /// What comes from now on is not recorded.
+  /// Stops recording.
   void stop();
-  /// A pass of `cost` on the virtual clock.
+  /// Sleeps `cost` on the virtual clock and records it as a pass.
   void pass(std::string name, show::StepSpan::Kind kind, Duration cost);
-  /// x, from whose gradient on backward runs `name`.
+  /// Returns x; backward records a pass `name` when the gradient of x arrives.
   at::Tensor timed(const at::Tensor& x, std::string name, Duration cost);
 
   std::shared_ptr<observe::Trace> trace = std::make_shared<observe::Trace>();
   std::shared_ptr<Waiter> waiter;
   TimePoint begin = TimePoint::max(), end = TimePoint::max();
   std::vector<models::NamedTensor> parameters;  // of timed_blocks(), with their blocks' names
-  /// "computes", and a lane for each group in which the rank communicated; seconds from `origin`.
+  /// The lane "computes", and lanes for each group in which the rank communicated. Times are in
+  /// seconds from `origin`.
   std::vector<show::StepLane> lanes(TimePoint origin) const;
 
  private:
@@ -46,7 +47,8 @@ class RankRecorder {
   std::vector<Pass> passes_;
 };
 
-/// A link that takes 50 us and 10 ns a byte; no memory is shared.
+/// Runs `body` on `ranks` simulated ranks and collects their lanes. A message takes 50 us and 10 ns
+/// a byte; there is no shared memory.
 show::StepTimeline record_timeline(
     int ranks, std::string about,
     const std::function<void(comm::SimulatedRank&, RankRecorder&)>& body);
@@ -54,7 +56,7 @@ show::StepTimeline record_timeline(
 struct PassCosts {
   Duration forward = std::chrono::milliseconds(1), backward = std::chrono::milliseconds(2);
 };
-/// The blocks of `model`, whose passes F0, F1, ..., B1, B0 take these times and are recorded.
+/// The blocks of `model`; their passes F0, F1, ..., B1, B0 take the times `costs` and are recorded.
 models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder,
                             const PassCosts& costs = {});
 

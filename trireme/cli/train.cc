@@ -1,4 +1,4 @@
-// trireme train: check everything, plan, claim the run's folder, start the ranks.
+// trireme train: checks everything, plans, claims the run's folder, starts the ranks.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -37,10 +37,10 @@ struct TrainOptions {
   std::string out, resume, trace;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
-  bool trial = false;  // of --fit: two steps, to measure them
+  bool trial = false;  // started by --fit: run and measure two steps
 };
 
-// An option that a script gave nothing, such as --resume "$RUN".
+// Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
 void refuse_empty(const CLI::App& command, const std::string& option, const std::string& value) {
   if (command.count(option) == 0 || !value.empty()) return;
   throw ConfigError(option + " is empty",
@@ -67,7 +67,7 @@ void split_changed(TrainOptions& options) {
   }
 }
 
-// The timeline is written at the end: too late to say that it cannot be.
+// The timeline is written at the end, so check now that it can be.
 void check_writable(const std::string& path) {
   const bool existed = std::filesystem::exists(path);
   if (!std::ofstream(path, std::ios::app)) {
@@ -93,8 +93,8 @@ void say_next(const TrainOptions& options, const Invocation& invocation, const s
   }
 }
 
-// The last step of a traced pipeline, above the same passes simulated. A picture is no reason to
-// fail.
+// Draws the last step of a traced pipeline above a simulation of the same passes. Errors here do
+// not fail the training.
 void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json) {
   try {
     std::ostringstream text;
@@ -125,8 +125,8 @@ void check_transport(const TrainingJob& job, const launch::RankEnvironment& plac
                     {.operation = "config", .advice = "Start it without " + place.launcher + "."});
 }
 
-// Operations of a step, over the products that the job's cores compute at a time. Ranks of one host
-// share what this process may use; those of a launcher are taken to have as much each.
+// Operations of a step per matrix product that the job runs at a time. Ranks that `train` starts
+// share this process's cores; each rank of a launcher is assumed to have as many.
 double flops_of(const plan::TrainingPlan& plan, bool own_ranks) {
   const plan::Job& job = plan.job;
   if (job.simulated) return 0;
@@ -136,8 +136,7 @@ double flops_of(const plan::TrainingPlan& plan, bool own_ranks) {
   return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products;
 }
 
-// A job that takes more than memory.limit or than this host has is not started; what would fit is
-// shown.
+// Refuses a job that needs more than memory.limit or than this host has, and shows what would fit.
 void check_memory(const TrainingJob& job, const FitOptions& options) {
   const plan::TrainingPlan& plan = job.plan;
   if (plan.fits()) return;
@@ -158,7 +157,7 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
                      .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
 }
 
-// A resumed run has its plan already, and is told what it has otherwise from now on.
+// Records the plan of a new run, and the changes of a resumed run, whose file has its plan.
 void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
                         const std::vector<train::Change>& changes, bool json) {
   const std::string path = claim.folder().events();
@@ -271,7 +270,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
   command->add_flag("--fit", options->fit,
                     "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
                     "there: memory.limit, else what the machine has left");
-  command->add_flag("--trial", options->trial)->group("");  // what --fit starts
+  command->add_flag("--trial", options->trial)->group("");  // hidden; --fit starts these
   command->add_flag("--json", options->json, "Events as JSON lines on standard output");
   command->add_flag("--help-config", options->help_config, "List every key of the configuration");
   command->footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");

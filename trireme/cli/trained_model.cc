@@ -26,8 +26,8 @@ int set_up(const train::Settings& settings, int argc) {
   return argc;
 }
 
-// The run's layout where it fits these ranks; else (one process, mostly) every rank has all. No
-// backward pass: nothing to keep for it, or to compute again.
+// The run's layout if it fits the number of ranks; otherwise (usually one process) every rank has
+// the whole model. There is no backward pass, so nothing is recomputed or offloaded.
 StrategyOptions forward_alone(const Job& job, StrategyOptions options) {
   options.recompute = "none";
   options.offload_activations.clear();

@@ -1,4 +1,4 @@
-// A trained run, loaded on this one process: for generate, eval and inspect.
+// A trained run, loaded into this process for generate, eval and inspect.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ inline namespace v0 {
 namespace cli {
 
 struct TrainedModel {
-  /// `run`: the folder that train printed. Throws ConfigError where it is none or has no
-  /// checkpoint, CheckpointError where that is damaged.
+  /// `run`: the folder that `train` printed. Throws ConfigError if it is not a run's folder or has
+  /// no checkpoint, and CheckpointError if the checkpoint is damaged.
   TrainedModel(int argc, char** argv, const std::string& run);
   const config::Config config;
   const train::Settings settings;

@@ -44,7 +44,7 @@ void add_training_options(CLI::App& command, Invocation& invocation, TrainingJob
 
 namespace {
 
-// What of a job this machine must have.
+// Checks what the job needs of this machine: transport, network interface, folders.
 void check_surroundings(const train::Settings& settings, const TrainingJobOptions& options) {
   job::check_transport(settings.job, options.ranks, options.under_mpirun);
   if (!settings.job.interface.empty() && options.ranks > 1 && settings.job.transport != "sim")
@@ -82,7 +82,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   flag("comm.algorithm", options.algorithm, "--algorithm");
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
-  // The run's own configuration must mean the same from any folder.
+  // The run's saved configuration must mean the same from any folder.
   for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
                           "memory.offload_activations"}) {
     const std::string path = config.text(key), source = config.source(key);
@@ -98,7 +98,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
     config.assign(key, whole.lexically_normal().string(), source);
   }
   train::Settings settings(config);
-  // Refused here, before any rank starts.
+  // Check these here, before any rank starts.
   const std::string device_note =
       train::choose_device(settings.device, train::devices_here(), options.ranks);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);

@@ -1,4 +1,4 @@
-// The part that `train` and `plan` share: options, the checked configuration, corpus and plan.
+// What `train` and `plan` share: options, the checked configuration, the corpus and the plan.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ inline namespace v0 {
 namespace cli {
 
 struct TrainingJobOptions {
-  std::string config, name;  // name: of the run; empty = the configuration's file name
+  std::string config, name;  // `name` of the run; empty = the configuration's file name
   int ranks = 1;
   bool ranks_given = false;
-  int ranks_here = 0;        // on this host; 0: all
+  int ranks_here = 0;        // ranks on this host; 0 = all
   bool under_mpirun = true;  // `plan` does not know how `train` will be started
   std::string transport, algorithm, link, data;
   std::vector<std::string> set;
@@ -32,12 +32,12 @@ struct TrainingJob {
   plan::TrainingPlan plan;
   std::shared_ptr<const input::SharedCorpus> corpus;
   bool writes_text = false;
-  std::string device_note;  // a line for people; empty: none
+  std::string device_note;  // to print; empty = nothing
 };
-/// What may change the configuration once it and the data are known (--fit).
+/// May change the configuration after the data has been read (--fit).
 using Refine = std::function<void(config::Config& config, const train::Settings& settings,
                                   const input::Corpus& corpus)>;
-/// Reads and checks everything that can be wrong before a start. Throws ConfigError.
+/// Reads the configuration and the data and checks them before any rank starts. Throws ConfigError.
 TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine = {});
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// The grids and memory bars of `trireme show zero3`.
+// Draws the grids and memory bars of `trireme show zero3`.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -37,7 +37,7 @@ class Picture {
   double width() const { return kLabel + column_ * static_cast<double>(columns_) + 4; }
   double height() const { return kRow * (recording_.blocks + 3) + kBars + 14; }
 
-  // The moments before `until`.
+  // Draws the first `until` moments.
   void draw(Svg& svg, double x, double y, int rank, std::size_t until) const {
     svg.text(x, y + 13, "rank " + std::to_string(rank), {.size = 12, .bold = true});
     for (int block = 0; block < recording_.blocks; ++block)

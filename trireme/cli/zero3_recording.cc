@@ -21,11 +21,11 @@ namespace {
 using parallel::ShardEvent;
 using Kind = ShardEvent::Kind;
 
-// Wide enough that a matrix is cut into as many chunks as there may be ranks.
+// Wide enough that a matrix has a chunk for each of kMostRanks ranks.
 constexpr std::int64_t kWidth = 192;
 constexpr int kMostRanks = 8, kMostBlocks = 8, kMostRounds = 4;
 
-// From a rank's events to its moments.
+// Turns the events of a rank into its moments.
 class Moments {
  public:
   explicit Moments(std::vector<Zero3Moment>& out, int rounds) : out_(out), rounds_(rounds) {}

@@ -1,6 +1,6 @@
-// `trireme show zero3`: one step of ZeRO-3 on simulated ranks, as it was recorded: which blocks'
-// weights were whole when, which buckets of gradients were sent and added up, and what each rank
-// held. The ranks run the production code (Strategy over comm::simulate) on a stack of equal
+// `trireme show zero3`: the recording of one ZeRO-3 step on simulated ranks: which blocks had whole
+// weights at each moment, which gradient buckets were sent and reduced, and how many bytes each
+// rank held. The ranks run the production code (Strategy over comm::simulate) on a stack of equal
 // layers.
 #pragma once
 
@@ -13,21 +13,21 @@ namespace trireme {
 inline namespace v0 {
 namespace cli {
 
-/// A rank's memory while one block computes; the last moment is after the last block.
+/// The state of a rank while one block computes; the last moment is after the last block.
 struct Zero3Moment {
-  std::string name;                                // "F0", "B3", "F1 of 2"; "end"
-  int block = -1;                                  // that computes
-  std::vector<std::uint32_t> whole;                // blocks whose weights are here or on their way
-  std::vector<std::uint32_t> freed;                // since the moment before
-  std::vector<std::uint32_t> sent, added;          // buckets, in it
-  std::size_t weight_bytes = 0, bucket_bytes = 0;  // the most in it, beside the own part
+  std::string name;                                // "F0", "B3", "F1.1" (second round); "end"
+  int block = -1;                                  // the block that computes
+  std::vector<std::uint32_t> whole;                // blocks with whole weights, or being gathered
+  std::vector<std::uint32_t> freed;                // blocks freed since the moment before
+  std::vector<std::uint32_t> sent, added;          // buckets sent and reduced during the moment
+  std::size_t weight_bytes = 0, bucket_bytes = 0;  // peak bytes, without the local shard
 };
 
 struct Zero3Recording {
   int ranks = 1, blocks = 1, rounds = 1;
   std::size_t block_bytes = 0, own_bytes = 0, model_bytes = 0;  // of weights
   std::vector<std::vector<Zero3Moment>> moments;                // [rank]
-  std::size_t peak(int rank) const;  // of weights and buckets, beside the own part
+  std::size_t peak(int rank) const;  // bytes of weights and buckets, without the local shard
 };
 
 struct Zero3Options {
@@ -36,12 +36,12 @@ struct Zero3Options {
   std::uint64_t seed = 1;
 };
 
-/// ConfigError where ranks, blocks or rounds are out of range.
+/// Throws ConfigError if ranks, blocks or rounds are out of range.
 Zero3Recording record_zero3(const Zero3Options& options);
 
 std::string name_of(const Zero3Recording& recording);
 std::string heading(const Zero3Recording& recording);
-/// The grid of one rank, a column a moment up to, not with, `moments`.
+/// The grid of one rank: one column for each of its first `moments` moments.
 std::string grid(const Zero3Recording& recording, int rank, std::size_t moments);
 std::string text_of(const Zero3Recording& recording);
 std::string json_of(const Zero3Recording& recording);

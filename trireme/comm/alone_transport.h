@@ -1,4 +1,5 @@
-// AloneTransport: a group of one. Nothing is ever sent; memory is the process's own.
+// AloneTransport: the transport of a group with one rank. It never sends anything; the memory that
+// it registers is ordinary memory of this process.
 #pragma once
 
 #include <memory>

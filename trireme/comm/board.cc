@@ -14,13 +14,13 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// How long a peer may need for the block that it is writing. One that is stopped in a debugger at
-// that very place is not waited for longer; it looks at `aborted` before its next block.
+// The longest time to wait for a peer that is writing a block. Limits the wait for a peer that is
+// stopped in a debugger; a peer checks `aborted` before every block.
 constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
 
 }  // namespace
 
-// In one go: a load of what was just stored would wait until the peers have let go of the line.
+// Stored at once from a local copy, since reading back this shared cache line would be slow.
 void BoardMemory::Slot::put(std::span<const Location> locations) noexcept {
   Few few{static_cast<std::uint32_t>(locations.size()), {}, {}};
   for (std::size_t i = 0; i < locations.size(); ++i) {
@@ -94,7 +94,7 @@ void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
   const std::size_t length = std::min(report.sentence.size(), sizeof board.abort_reason - 1);
   std::memcpy(board.abort_reason, report.sentence.data(), length);
   board.abort_reason[length] = '\0';
-  board.aborted.store(1);  // before the look at `writing`: a peer stores that and looks at this
+  board.aborted.store(1);  // before reading `writing`; a peer stores `writing`, then reads this
   notify_peers();
   const TimePoint until = waiter.now() + kLongestBlock;
   for (int rank = 0; rank < transport_.size(); ++rank) {

@@ -1,9 +1,9 @@
-// Board: what one rank shows its peers in shared memory, and how it reads theirs.
+// Board: what one rank publishes to its peers in shared memory, and how it reads their boards.
 //
-// A rank writes only its own board. Operation s uses slot s % 2: a rank posts s + 2 only when all
-// have posted s + 1, and so have read s. All counters only grow. The first line of a slot is a
-// whole small operation: number, hash of the fingerprint, data. Progress context only, except
-// memory that a peer reads. After every change the peers are notified, since they may sleep.
+// A rank writes only its own board. Operation s uses slot s % 2: a rank posts s + 2 only after all
+// ranks have posted s + 1, and a rank posts s + 1 only after it has read s. All counters only grow.
+// The first cache line of a slot holds a whole small operation: number, hash of the fingerprint,
+// data. Progress context only. A rank notifies the peers of every change, since they may be asleep.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// A buffer inside the arena that all ranks allocated as number `arena`, or, for kOwnAddress, at
-/// address `offset` of its rank's own.
+/// Where a buffer lies: at byte `offset` of arena number `arena`, or, if `arena` is kOwnAddress, at
+/// address `offset` in its rank's own address space.
 struct Location {
   static constexpr std::uint32_t kOwnAddress = ~0u;
   std::uint32_t arena = 0;
@@ -42,7 +42,7 @@ struct BoardMemory {
     Location location(std::uint32_t index) const noexcept;
 
    private:
-    // Few locations lie in the payload: then the peers read one line.
+    // The first locations lie in the payload, so that peers usually read one cache line only.
     struct Few {
       std::uint32_t count;
       std::uint32_t arena[3];
@@ -51,22 +51,22 @@ struct BoardMemory {
     static_assert(sizeof(Few) <= Envelope::kPayload);
   };
   Slot slots[2];
-  alignas(64) std::atomic<std::uint64_t> done;     // last operation whose results it has written
-  alignas(64) std::atomic<std::uint64_t> staged;   // staged direct: pieces copied in …
-  alignas(64) std::atomic<std::uint64_t> reduced;  // … and slices reduced
-  alignas(64) std::atomic<std::uint64_t> writing;  // operation during which it writes to peers
-  alignas(64) std::atomic<std::uint32_t> aborted;  // 1: it has gone, for this reason:
+  alignas(64) std::atomic<std::uint64_t> done;     // last direct call that it has done its part of
+  alignas(64) std::atomic<std::uint64_t> staged;   // last piece that it has staged
+  alignas(64) std::atomic<std::uint64_t> reduced;  // last piece that it has reduced, or taken
+  alignas(64) std::atomic<std::uint64_t> writing;  // call that writes to peers' memory; 0: none
+  alignas(64) std::atomic<std::uint32_t> aborted;  // 1: it has left, with the error that follows
   std::int32_t abort_code;
   std::int32_t abort_peer;  // the rank at fault, -1 if unknown
   char abort_reason[400];
-  std::atomic<std::uint32_t> complete;  // 1: it went when all that it had called had ended
+  std::atomic<std::uint32_t> complete;  // 1: it left after all its calls had ended
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 class Board {
  public:
-  /// `boards`: every rank's memory as this process sees it. `names`: the numbers by which errors
-  /// name the ranks; empty: their own.
+  /// `boards`: every rank's board, mapped here. `names`: the rank numbers that errors print, if not
+  /// those of this group.
   Board(net::Transport& transport, std::vector<BoardMemory*> boards, std::vector<int> names = {})
       : transport_(transport), boards_(std::move(boards)), names_(std::move(names)) {}
 
@@ -84,13 +84,13 @@ class Board {
     }
     return true;
   }
-  /// A peer that has gone; -1 if none has.
+  /// The first peer that has left; -1 if none has.
   int first_aborted() const noexcept;
-  /// One that went in the middle of something: what it still had to send will never come.
+  /// The first peer that left with open calls, so that data is missing; -1 if none has.
   int first_given_up() const noexcept;
-  /// The error that `rank` gave up with, as this rank reports it.
+  /// The error with which `rank` left, worded for this rank.
   std::exception_ptr error_of(int rank) const;
-  /// Tells the peers, and waits until none of them writes into this rank's memory any more.
+  /// Publishes `error`, then waits (up to 0.5 s) until no peer writes to this rank's memory.
   void abort(const std::exception_ptr& error, Waiter& waiter) noexcept;
 
  private:

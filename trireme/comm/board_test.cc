@@ -12,7 +12,7 @@
 namespace trireme::comm {
 namespace {
 
-// One of two ranks; what it is told to notify is counted.
+// The transport of one of two ranks; counts notifications.
 class Half final : public net::Transport {
  public:
   Half(std::shared_ptr<Waiter> waiter, int rank) : waiter_(std::move(waiter)), rank_(rank) {}
@@ -64,7 +64,7 @@ TEST(Board, AbortTellsWhyAndWho) {
   EXPECT_EQ(pair.transports[0].notified, 1);
   EXPECT_EQ(one.first_aborted(), 0);
   EXPECT_EQ(one.first_given_up(), 0);
-  EXPECT_EQ(zero.first_aborted(), -1);  // its own
+  EXPECT_EQ(zero.first_aborted(), -1);  // does not count itself
   try {
     std::rethrow_exception(one.error_of(0));
   } catch (const TimeoutError& error) {
@@ -78,7 +78,7 @@ TEST(Board, AbortReturnsOnlyWhenNoPeerWrites) {
   Board zero = pair.board(0);
   pair.memory[1]->writing.store(5);
   std::atomic<bool> ended{false};
-  std::thread peer([&] {  // looks between its blocks, as DirectRun::reduce does
+  std::thread peer([&] {  // checks `aborted` between blocks, as DirectBase::write_blocks does
     while (!pair.memory[0]->aborted.load()) std::this_thread::yield();
     ended = true;
     pair.memory[1]->writing.store(0);

@@ -1,15 +1,14 @@
 // CallTrace: one communicator's collectives as spans of an observe::Trace.
 //
-//   queued NAME         submitted, and another call is still running (these overlap)
-//   communication NAME  the call from its turn to its end; within it `waiting for peers` until all
-//                       have called it, `transferring` from then on, and `reducing`: our additions
-//   messages NAME       sends and receives, of which several may be under way: from the call to the
-//                       end; within it `queued` until the call is begun, `waiting for the peer`
-//                       until its header is here, and `transferring`. A sender does not hear when
-//                       its message is asked for: it waits until the way to the peer is free, and
-//                       what the transport cannot keep is transferring until the peer takes it
+//   queued NAME         the call is submitted, but another one is running (these spans overlap)
+//   communication NAME  from the call's turn to its end; divided into `waiting for peers`, until
+//                       all ranks have called it, and `transferring`; `reducing` marks additions
+//   messages NAME       sends and receives (these overlap), from the call to its end; divided into
+//                       `queued`, until the call begins; `waiting for the peer`, until the header
+//                       has arrived (a sender: has been sent); and `transferring`. A send ends when
+//                       the transport has buffered the data, or else when the peer has taken it
 //
-// A pointer to it is null where no trace is taken. Progress context, except submitted().
+// The pointer to a CallTrace is null if no trace is taken. Progress context, except submitted().
 #pragma once
 
 #include <memory>
@@ -39,7 +38,7 @@ class CallTrace {
   /// A send to or receive from `peer` (its rank in the world) has ended.
   void message_finished(const Operation& operation, int peer, const CallTimes& times) const;
 
-  /// An addition lasts as long as it lives; null `trace`: nothing happens.
+  /// Records a `reducing` span for its own lifetime; none if `trace` is null.
   class Reducing {
    public:
     explicit Reducing(const CallTrace* trace);

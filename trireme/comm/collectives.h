@@ -1,11 +1,11 @@
-// The free functions of the public face: collectives over spans (and anything contiguous).
+// The public free functions: collectives over spans and other contiguous ranges.
 //
 //     trireme::all_reduce(job.world(), x, trireme::Sum);                       // blocks
 //     trireme::Work work = trireme::async::all_reduce(job.host(), x, trireme::Mean);
 //
-// Every collective of Communicator under its own name. The blocking forms wait within the job's
-// deadline and throw; the others return a Work, and x must stay valid until it is done. What counts
-// must be, errors and thread safety are Communicator's.
+// Each function calls the Communicator method of the same name. The blocking forms wait, within the
+// job's deadline, and throw. Those in `async` return a Work, and the buffers must stay valid until
+// it is done. Counts, errors and thread safety: see Communicator.
 #pragma once
 
 #include <ranges>
@@ -16,7 +16,7 @@
 namespace trireme {
 inline namespace v0 {
 
-/// A writable contiguous range of a type that crosses ranks.
+/// A contiguous range whose elements have a DType.
 template <class R>
 concept Communicable = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && requires {
   DTypeOf<std::ranges::range_value_t<R>>::value;

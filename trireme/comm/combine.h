@@ -1,4 +1,4 @@
-// ReduceOp as the kernel knows it. A Mean is a Sum that is divided once at the end.
+// The kernel::Combine of a ReduceOp. A Mean is a Sum that is divided once at the end.
 #pragma once
 
 #include "trireme/comm/communicator.h"

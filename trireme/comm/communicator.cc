@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// From here a broadcast's bytes cost more than its rounds.
+// In larger broadcasts the bytes cost more than the rounds.
 constexpr std::size_t kChainBytes = 1u << 20;
 
 std::string text(std::size_t number) { return std::to_string(number); }
@@ -34,11 +34,11 @@ Communicator::Communicator(std::shared_ptr<Engine> engine)
       chooser_(std::make_shared<const Chooser>(
           Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
                          engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
-  // Refuse now what never works. A float's sum: what a job reduces most.
+  // Refuses an impossible default algorithm now. F32 stands for what the job will reduce.
   const std::string& usual = engine_->options().algorithm;
   try {
     choose(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
-  } catch (...) {  // no destructor will: the engine would go on polling memory that goes
+  } catch (...) {  // ~Communicator will not run, and the engine must stop polling
     engine_->close();
     throw;
   }
@@ -67,7 +67,6 @@ void Communicator::refuse(std::string_view operation, const std::string& what) c
       what, {.rank = rank(), .operation = std::string(operation), .advice = "Correct the call."});
 }
 
-// Where the buffers lie decides who carries it out.
 Work Communicator::submit(Operation operation, const OpOptions& options) {
   place(operation, options);
   return engine_->submit(std::move(operation), options.deadline);
@@ -88,7 +87,7 @@ void Communicator::place(Operation& operation, const OpOptions& options) const {
           });
 }
 
-// Why the network cannot reduce this by itself; empty: it can.
+// Why the network itself cannot reduce this; empty if it can.
 std::string Communicator::why_not_native(const Reduced& what) const {
   const net::Transport& transport = engine_->transport();
   const bool exact = what.op == ReduceOp::Min || what.op == ReduceOp::Max ||
@@ -105,7 +104,7 @@ std::string Communicator::why_not_native(const Reduced& what) const {
   return {};
 }
 
-// The same on all ranks, since it depends on nothing but the call, the group and the transport.
+// Must give the same result on all ranks: depends only on the call, the group and the transport.
 std::string Communicator::choose(std::string_view wanted, const Reduced& what) const {
   const std::size_t bytes = what.bytes;
   const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);

@@ -1,4 +1,4 @@
-// Communicator's collectives with a root or with pieces for everyone, and those of several steps.
+// Communicator's collectives with a root or with one piece per rank, and those of several steps.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,8 +19,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// Up to here the rounds of a reduce cost more than its bytes, and all of an all_to_all goes at
-// once.
+// Up to this size the rounds of a reduce or an all_to_all cost more than the bytes.
 constexpr std::size_t kFewRoundsBytes = 64u << 10;
 
 std::string text_of(std::size_t number) { return std::to_string(number); }
@@ -53,11 +52,11 @@ std::vector<std::size_t> equal_counts(int size, std::size_t count) {
 
 }  // namespace
 
-// The algorithm that the call names, else `usual`.
+// The algorithm that the call names; `usual` if it names none, or "auto".
 std::string Communicator::pick(OpKind kind, const OpOptions& options,
                                std::string_view usual) const {
   if (options.algorithm.empty() || options.algorithm == "auto" ||
-      options.algorithm == nccl::kNative)  // place() has a word on that
+      options.algorithm == nccl::kNative)  // place() checks it
     return std::string(usual);
   if (find_algorithm(kind, options.algorithm)) return std::string(options.algorithm);
   std::string names;

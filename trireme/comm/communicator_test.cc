@@ -54,7 +54,7 @@ TEST(Communicator, MovesData) {
         std::vector<float> piece(count);
         reduce_scatter(*rank.world, out, piece, Sum);
         EXPECT_EQ(piece, std::vector<float>(count, float(size * rank.rank)));
-        EXPECT_EQ(out, all);  // the input is not scratch
+        EXPECT_EQ(out, all);  // the input is not overwritten
         barrier(*rank.world);
       });
     }
@@ -114,7 +114,7 @@ TEST(Communicator, EveryRankSeesBothSidesOfAMismatch) {
         EXPECT_FALSE(error.advice().empty());
       }
       EXPECT_EQ(x, std::vector<float>(count, 1.0f));      // not touched
-      EXPECT_THROW(barrier(*rank.world), MismatchError);  // broken for good
+      EXPECT_THROW(barrier(*rank.world), MismatchError);  // it stays broken
     });
     EXPECT_EQ(seen, 3);
   }
@@ -230,7 +230,7 @@ TEST(Communicator, ADeadPeerEndsTheOthers) {
   EXPECT_EQ(seen, 2);
 }
 
-// Hosts of different size, ranks in any order; the bits are those of one host.
+// Hosts of different sizes, ranks in any order: the bits must not depend on the hosts.
 TEST(Communicator, HierarchicalOverHosts) {
   const std::vector<std::vector<std::string>> layouts = {{"a", "a", "b", "b"},
                                                          {"a", "b", "a", "b", "b"},
@@ -256,7 +256,7 @@ TEST(Communicator, HierarchicalOverHosts) {
   }
 }
 
-// Registered, but wrong: refused on every rank before anything is sent, with a reason.
+// A wrong algorithm fails on every rank, with a reason, before anything is sent.
 TEST(Communicator, AWrongAlgorithmIsRefusedWhenItIsCalled) {
   register_all_reduce("forgets_to_add", [](Algorithm& a) {
     a.send(a.next(), a.chunk(a.rank)).copy_from(a.prev(), a.chunk(a.rank - 1));
@@ -288,7 +288,7 @@ TEST(Communicator, RefusesWrongCalls) {
     EXPECT_THROW(all_reduce(world, x, Sum, {.algorithm = "fastest"}), ConfigError);
     const Term wrong[] = {{buffer_of(x), 0, 1}};
     EXPECT_THROW((void)world.all_reduce(wrong, 4, buffer_of(x)), ConfigError);
-    barrier(world);  // and none of this broke it
+    barrier(world);  // refused calls do not break the communicator
   });
 }
 

@@ -1,4 +1,4 @@
-// The timeout of a wait bounds silence: a transfer that moves goes on, however long it takes.
+// The timeout limits the time without progress: a transfer may take longer while bytes move.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(Deadline, AMessageOverASlowLinkEndsWell) {
   });
 }
 
-// The timeout counts from the last byte, and not from the deadline at which somebody looked.
+// The timeout counts from the last byte, not from the last time that it was checked.
 TEST(Deadline, SilenceAfterATransferEndsTheWait) {
   comm::simulate(2, slow("auto"), [](comm::SimulatedRank& rank) {
     std::vector<float> x(50'000), never(1);
@@ -75,7 +75,7 @@ TEST(Deadline, SilenceAfterATransferEndsTheWait) {
   });
 }
 
-// Its send waits for a receive that is never posted.
+// The send waits for a receive that is never posted.
 TEST(Deadline, WhoDoesNotTakeAMessageIsNamed) {
   int named = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
@@ -83,7 +83,7 @@ TEST(Deadline, WhoDoesNotTakeAMessageIsNamed) {
       if (rank.rank == 1) return rank.waiter->sleep(60s);
       std::vector<float> x(10'000);
       try {
-        rank.world->send(Buffer::of(std::span(x)), 1).wait();  // done where it is copied
+        rank.world->send(Buffer::of(std::span(x)), 1).wait();  // ends if the network buffers it
       } catch (const TimeoutError& error) {
         EXPECT_EQ(error.peer(), 1) << error.what();
         ++named;

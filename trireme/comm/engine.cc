@@ -19,9 +19,9 @@ namespace comm {
 namespace {
 
 constexpr std::size_t kScratchKept = 64u << 20;
-constexpr std::uint64_t kTagSpace = 1ull << 63;  // ours
+constexpr std::uint64_t kTagSpace = 1ull << 63;  // tags of the engine's own messages
 
-/// An operation with a deadline of its own, or outside the order of the others.
+/// The owner of a Work with its own deadline, or of a call outside the order of the collectives.
 class OwnDeadline final : public WorkOwner {
  public:
   OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::string title)
@@ -42,10 +42,10 @@ class OwnDeadline final : public WorkOwner {
  private:
   const std::shared_ptr<Engine> engine_;
   const Deadline deadline_;
-  const std::string title_;  // empty: of the collective that runs
+  const std::string title_;  // empty: the running collective's
 };
 
-// Numbers the hosts in the order in which their names first appear.
+// Numbers hosts in the order of their first appearance.
 std::vector<int> numbered(const std::vector<std::string>& names) {
   std::vector<int> numbers;
   for (auto name = names.begin(); name != names.end(); ++name) {
@@ -146,7 +146,7 @@ void Engine::enqueue(std::shared_ptr<Call> call) {
 }
 
 void Engine::pump() {
-  if (pumping_) return;  // finish() inside begin(): the loop below goes on
+  if (pumping_) return;  // finish() was called inside begin(); the loop below continues
   pumping_ = true;
   while (!running_ && !queue_.empty() && !broken()) {
     running_ = true;
@@ -157,7 +157,7 @@ void Engine::pump() {
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
-  // What draws a run wants the program's rounds; a direct run has none.
+  // An on_run observer needs a program's rounds, which these direct calls do not have.
   if (op.may_be_direct && can_read_ && !options_.on_run) op.algorithm = "direct";
   if (trace_) trace_->begun(call->times);
   {
@@ -165,11 +165,11 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
     title_ = title_of(op);
   }
   call->own.header = header_of(op, options_.epoch);
-  // Once there is a board, arenas are announced on it: a peer that calls something else sees it.
+  // With a board, arenas are announced on it, so that a peer that makes another call notices.
   if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
   if (op.on_gpu) return can_map_ ? post_header(call) : exchange_headers(call);
   call->inlined = fits_header(op, fold_plan(op.total));
-  // What headers carry and what the network adds itself goes no route.
+  // Calls that fit into the headers, or that the network reduces itself, need no route.
   const bool routed = !call->inlined && op.algorithm != kMpiNative;
   try {
     if (routed && op.algorithm == "direct") {
@@ -177,7 +177,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
     } else if (routed) {
       call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
     }
-  } catch (...) {  // an algorithm that is wrong, or no memory for what it needs
+  } catch (...) {  // the algorithm is wrong, or there is not enough memory
     return fail(std::current_exception());
   }
   can_map_ ? post_header(call) : exchange_headers(call);
@@ -193,8 +193,9 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   call->envelopes[rank_] = call->own;
   call->heard.resize(static_cast<std::size_t>(size_));
   auto phase = Phase::open(*this, [self = shared_from_this(), call] { self->on_envelopes(call); });
-  // First to all, and then heard: a mismatch, seen below, must not keep the header from anybody.
-  // Who has seen one and left may be gone, but what it said is still to be heard.
+  // All sends come before the receives, so that every peer gets the header even if a receive below
+  // finds a mismatch. `posting` defers errors until all receives are posted: a peer that left
+  // because of a mismatch may have sent its header before.
   call->posting = true;
   for (int step = 1; step < size_; ++step) {
     phase->send((rank_ + step) % size_, tag_of(Channel::Header),
@@ -279,7 +280,7 @@ bool Engine::check_header(const Call& call, int peer, const Header& other) {
   return false;
 }
 
-// Puts the call's next step in its place; false if there is none, or if this broke the engine.
+// Replaces the call's operation by its next step; false if there is none, or if that failed.
 bool Engine::goes_on(Call& call) {
   const Operation& ended = call.operation;
   Operation next;
@@ -348,13 +349,14 @@ void Engine::break_with(const std::exception_ptr& error) noexcept {
   }
   wait_for(Waits::No);
   if (board_) board_->abort(error, *waiter_);
-  // Settles every transfer; from here on no buffer is touched. One that has left keeps to itself.
+  // Settles every transfer, so that no buffer is accessed any more. A group that is leaving must
+  // not abort the transport, which the rest of the family still uses.
   if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
-    if (gpu_ && gpu_->holds(*call)) continue;  // it ends when the GPU has let go of it
+    if (gpu_ && gpu_->holds(*call)) continue;  // GpuGroup ends it when the GPU is done
     if (call->program) call->program->cancel();
-    call->program = nullptr;  // whoever runs it holds it
+    call->program = nullptr;  // if it is running, its caller holds another reference
     call->direct = nullptr;
     call->source.fail(error);
   }
@@ -370,7 +372,8 @@ void Engine::transfer_failed(int peer, const std::exception_ptr& error) noexcept
     const int gone = board_->first_aborted();
     return fail(gone >= 0 ? board_->error_of(gone) : error);
   }
-  // Its envelope is here and agrees; whom it disagreed with is still to be heard.
+  // The peer's envelope agreed, so it may have left because of a mismatch with another rank. Waits
+  // for the remaining envelopes, which would show it.
   if (!call->heard.empty() && (call->heard[peer] || call->posting)) {
     if (!call->lost) call->lost = error;
     return;

@@ -1,10 +1,10 @@
-// Engine: what stands behind a Communicator. It runs one collective at a time, in the order of the
-// calls: header exchange (fingerprints, and the data itself where it fits), then the algorithm.
+// Engine: the implementation of a Communicator. It runs one collective at a time, in call order:
+// exchange of headers (fingerprints, and the data itself if it fits), then the algorithm.
 //
 // submit, allocate, abort and the accessors may be called from any thread; everything else runs in
 // the progress context of the transport's Waiter. The first error breaks the engine: it aborts the
-// transport, after which no buffer is touched any more, and fails every open and later call, here
-// and in the engines of all groups over the same transport (family.h).
+// transport, so that no buffer is accessed any more, and fails every open and later call, here and
+// in the engines of all groups over the same transport (family.h).
 #pragma once
 
 #include <atomic>
@@ -31,35 +31,35 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// Data of at most this many bytes leaves together with the header.
+/// Data of at most this many bytes is sent together with the header.
 inline constexpr std::size_t kSendAhead = 4096;
-/// Bytes of every rank's staging area (staged direct).
+/// Size of every rank's staging area, which direct calls use when memory cannot be mapped.
 inline constexpr std::size_t kStagingBytes = 2u << 20;
 
-/// What a message is for; with the pair of ranks it is the whole tag, since operations follow one
-/// another in the same order everywhere.
+/// The purpose of a message. Tags hold nothing else: operations run in the same order on all ranks,
+/// so messages between two ranks need no number.
 enum class Channel : std::uint32_t { Header, Data, Gpu };
 net::Tag tag_of(Channel channel) noexcept;
 
-/// Who brings which terms of a sum, and how all of them are folded.
+/// The terms of a sum that each rank brings, and the additions that fold all of them.
 struct FoldPlan {
   std::vector<std::vector<kernel::LeafRange>> nodes_of;  // per rank
   std::vector<kernel::FoldStep> steps;
-  std::size_t most_terms = 1;  // of one rank
+  std::size_t most_terms = 1;  // the maximum over the ranks
 };
 
 FoldPlan make_fold_plan(std::uint32_t total, int size);
 
-/// Memory for results that live once per host (shared_result.h); where ranks do not reach one
-/// another's arenas, this rank's own.
+/// Memory for results that exist once per host (shared_result.h). If ranks cannot map one another's
+/// arenas, `shared` is false and the memory is this rank's own.
 struct SharedRegion {
   bool shared = false;
   std::span<std::byte> memory;
-  std::uint32_t arena = 0;  // where shared
-  net::Region own;          // rank 0's holds the memory
+  std::uint32_t arena = 0;  // if shared
+  net::Region own;          // if shared, only rank 0's is used
 };
 
-/// Work space of a direct run, kept from call to call.
+/// Scratch vectors of a direct call, kept to avoid allocations.
 struct DirectPointers {
   std::vector<std::byte*> in, out;
   std::vector<const void*> from;
@@ -75,20 +75,20 @@ struct Call {
   Operation operation;
   WorkSource source;
   Envelope own = {};
-  std::vector<Envelope> envelopes = {};  // of the peers, where messages carry them
-  std::vector<bool> heard = {};          // whose envelope is here
+  std::vector<Envelope> envelopes = {};  // the peers' envelopes, if sent as messages
+  std::vector<bool> heard = {};          // per rank: its envelope has arrived
   std::exception_ptr lost = nullptr;     // see Engine::transfer_failed
-  bool posting = false;                  // its envelopes are just being sent and asked for
+  bool posting = false;                  // exchange_headers() is posting the transfers
   std::uint64_t number = 0;              // on the board
-  bool inlined = false;
-  CallTimes times = {};  // where a trace is taken
+  bool inlined = false;                  // the headers carry all its data
+  CallTimes times = {};                  // if a trace is taken
   std::shared_ptr<ProgramRun> program = nullptr;
   std::shared_ptr<DirectCall> direct = nullptr;
 };
 
 class Engine final : public WorkOwner, public std::enable_shared_from_this<Engine> {
  public:
-  /// Collective, but does not wait for the peers. Without a `family`: the head of a new one.
+  /// Collective, but does not wait for the peers. Null `family`: the engine heads a new one.
   static std::shared_ptr<Engine> create(std::shared_ptr<net::Transport> transport,
                                         CommunicatorOptions options,
                                         std::shared_ptr<Family> family = nullptr);
@@ -96,14 +96,14 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
          std::shared_ptr<Family> family);
   ~Engine() override;
 
-  /// The engine of a group of this one's `ranks`, which makes its tags from `id`.
+  /// The engine of a group of `ranks`. `id` separates the group's messages from others.
   std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name, std::uint64_t id);
   /// A new id for such a group, the same on all its members. Any thread.
   std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
 
   Work submit(Operation operation, Deadline deadline);
-  /// Makes it a call for the GPU where its buffers lie there; `native`: by NCCL's own reduction.
-  /// Any thread; throws ConfigError where that cannot be.
+  /// Prepares `operation` for the GPU if its buffers lie there; `native`: use NCCL's own reduction.
+  /// Any thread. ConfigError if the GPU cannot run it.
   void place(Operation& operation, bool native);
   Arena allocate(std::size_t bytes, Device device);
   Arena allocate_on_gpu(std::size_t bytes, Device device);
@@ -111,24 +111,24 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   SharedRegion allocate_shared(std::size_t bytes);
   void release(const SharedRegion& region) noexcept;
   void abort(std::exception_ptr error) noexcept;
-  /// Leaves the Waiter alone from now on. The head of a family fails all that is open, in every
-  /// group; so does a group's engine, but only where calls of its user are open.
+  /// Detaches from the Waiter. If this engine heads the family, all open calls of the family fail.
+  /// If it is a group's, they fail only if the user has open calls on this engine.
   void close() noexcept;
   std::exception_ptr failure() const noexcept;
   Duration time_waited() const noexcept { return Duration(waited_.load()); }
   const CommunicatorOptions& options() const noexcept { return options_; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  /// Number of each rank's host; empty where nobody said.
+  /// Number of each rank's host; empty if unknown.
   const std::vector<int>& hosts() const noexcept { return hosts_; }
-  /// True where ranks reach one another's arenas.
+  /// True if ranks can map one another's arenas.
   bool can_map() const noexcept { return can_map_; }
 
   // In the progress context:
-  /// True where every rank reads every other's memory (Transport::read); known, and the same on all
-  /// ranks, once they have met.
+  /// True if every rank can read every other's memory (Transport::read). The same on all ranks.
+  /// False until the first exchange of headers has ended.
   bool can_read() const noexcept { return can_read_; }
-  /// True if all that `rank` announced for call `number` lies in arenas.
+  /// True if all buffers that `rank` announced for call `number` lie in arenas.
   bool all_mapped(int rank, std::uint64_t number) const noexcept;
   DirectPointers& direct_pointers() noexcept { return direct_pointers_; }
   net::Transport& transport() noexcept { return *transport_; }
@@ -138,27 +138,27 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::byte* staging_of(int rank) const noexcept { return mapped_[0][rank] + kStagingOffset; }
   /// Start of arena number `arena` of `rank`, as this process sees it.
   std::byte* mapped(int rank, std::uint32_t arena) const noexcept { return mapped_[arena][rank]; }
-  /// Where [data, data + bytes) lies; false if in no arena.
+  /// Sets `location` to the place of [data, data + bytes); false if that lies in no arena.
   bool locate(const void* data, std::size_t bytes, Location& location) const;
   const Route& route_of(const Operation& operation);
   const FoldPlan& fold_plan(std::uint32_t total);
   void finish(const std::shared_ptr<Call>& call);
-  /// The running call is in the GPU's hands: the next one may begin.
+  /// The GPU's stream holds the whole running call: the next one may begin.
   void given_to_gpu(const std::shared_ptr<Call>& call);
   void ended_on_gpu(const std::shared_ptr<Call>& call);
-  /// MismatchError where the header of a received message is another than the receive's; or null.
+  /// MismatchError if the received header differs from the receive's own; else null.
   std::exception_ptr message_mismatch(const Call& call, int peer) const;
   void message_ended(const std::shared_ptr<Call>& call, int peer);
-  /// Breaks the engine. Adds what the running call knows (rank, operation, label) to the error.
+  /// Breaks the engine. Adds rank, operation and label of the first open call to the error.
   void fail(std::exception_ptr error) noexcept;
-  /// A send to or receive from `peer` failed. A peer that found the calls to differ leaves before
-  /// this rank has seen it: then the difference is the error, not its end.
+  /// A send to or receive from `peer` failed. Perhaps the peer left because the calls differ, which
+  /// this rank has not seen yet; then the mismatch is reported instead of the lost peer.
   void transfer_failed(int peer, const std::exception_ptr& error) noexcept;
-  /// The same for an error that a relative has met.
+  /// Breaks the engine with `error` as it is; called for errors of other engines of the family.
   void break_with(const std::exception_ptr& error) noexcept;
-  /// The number by which errors name `rank`: the world's.
+  /// The world's number of `rank`, which errors print.
   int world_rank(int rank) const noexcept;
-  /// User threads that wait on the host for something of this engine.
+  /// How many user threads are blocked in a wait for this engine.
   int waits() const noexcept { return user_waits_.load(std::memory_order_relaxed); }
   std::exception_ptr gpu_timeout(Duration waited, const std::string& operation,
                                  const std::string& label) const;
@@ -206,7 +206,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   bool owes(int peer);
   void leave() noexcept;
   void retire() noexcept;
-  /// " in group rows"; nothing in the world.
+  /// " in group rows"; empty for the head of the family.
   std::string group_text() const;
   std::exception_ptr with_context(std::exception_ptr error) const noexcept;
   std::string running_title() const;
@@ -219,7 +219,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const std::vector<int> hosts_;  // number of each rank's host; empty if unknown
   bool can_map_ = false, can_read_ = false;
 
-  struct Known {  // an arena; number 0 holds board and staging area
+  struct Known {  // an arena; arena 0 holds the board and the staging area
     std::span<std::byte> bytes;
     std::weak_ptr<void> owner;
   };
@@ -242,14 +242,14 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const std::shared_ptr<Family> family_;
   const bool head_;                                        // of the family
   std::unordered_map<std::uint64_t, std::uint64_t> made_;  // groups, by name and ranks; mutex_
-  std::uint64_t id_ = 0;                                   // as a group
+  std::uint64_t id_ = 0;                                   // of this group; the head: 0
   std::deque<std::shared_ptr<Call>> queue_;                // front: running
   bool running_ = false, pumping_ = false;
-  int open_messages_ = 0;         // sends and receives of the user
-  bool leaving_ = false;          // closed; only peers still need what is in the queue
-  std::shared_ptr<Engine> self_;  // while leaving_
+  int open_messages_ = 0;         // the user's sends and receives
+  bool leaving_ = false;          // closed; the queue holds only set-up that peers still need
+  std::shared_ptr<Engine> self_;  // keeps this alive while leaving_
   std::uint64_t calls_ = 0, allocations_ = 0, board_number_ = 0;
-  std::vector<int> expected_;  // messages that each peer still owes
+  std::vector<int> expected_;  // per peer: transfers with it that have not ended
 
   mutable std::mutex mutex_;  // failure_, title_, made_
   std::exception_ptr failure_;

@@ -1,4 +1,4 @@
-// The engine's part that lives in shared memory: set-up, arenas, and headers on the board.
+// The parts of Engine that use shared memory: set-up, arenas, and headers on the board.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,10 +21,10 @@ constexpr std::size_t kLeast = 64;  // of an arena
 
 }  // namespace
 
-// What a rank says of a new arena.
+// The payload of an Allocate header.
 struct Announcement {
   net::RegionId region;
-  std::uint32_t can_read;  // 1: it reads all peers' memory
+  std::uint32_t can_read;  // 1: this rank can read all peers' memory
 };
 static_assert(sizeof(Announcement) <= Envelope::kPayload);
 
@@ -88,7 +88,7 @@ Arena Engine::allocate(std::size_t bytes, Device device) {
   if (device.kind == DeviceKind::Cuda) return allocate_on_gpu(bytes, device);
   Arena arena;
   run_and_wait([&] {
-    const int self[] = {rank_};  // where not all can map it, nobody does
+    const int self[] = {rank_};  // if not all ranks can map it, none does
     const net::Region region =
         transport_->register_memory({static_cast<std::byte*>(nullptr), std::max(bytes, kLeast)},
                                     device, can_map_ ? std::span<const int>() : self);
@@ -114,7 +114,7 @@ Arena Engine::allocate_on_gpu(std::size_t bytes, Device device) {
   return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
 }
 
-// An arena of which rank 0's part alone is used, by all.
+// A collective arena of which all ranks use only rank 0's part.
 SharedRegion Engine::allocate_shared(std::size_t bytes) {
   SharedRegion region;
   Work mapped;
@@ -156,7 +156,7 @@ void Engine::release(const SharedRegion& region) noexcept {
   });
 }
 
-// The peers map it when they know from our message that it is there; later calls wait behind that.
+// Announces the region with a call, after which the peers map it. Later calls wait for this one.
 Work Engine::add_region(const net::Region& region, std::size_t bytes,
                         std::shared_ptr<WorkOwner> owner) {
   arenas_.push_back({region.bytes, region.owner});
@@ -191,12 +191,12 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
     try {
       starts[peer] = peer == rank_ ? call.operation.region.bytes.data()
                                    : transport_->map(peer, theirs.region).data();
-    } catch (const Error&) {  // no room for it here
+    } catch (const Error&) {  // no address space or memory
       return fail(std::current_exception());
     }
   }
   if (!board_) can_read_ = can_read;
-  if (board_) return;  // an arena that a peer freed again is simply not there
+  if (board_) return;  // a peer may already have freed its arena; then it stays unmapped
   const auto gone = std::find(starts.begin(), starts.end(), nullptr) - starts.begin();
   if (gone < size_) {
     return fail(std::make_exception_ptr(
@@ -206,7 +206,7 @@ void Engine::map_region(const Call& call, std::span<const std::byte* const> payl
                   .peer = world_rank(static_cast<int>(gone)),
                   .advice = "See that rank's own last lines."})));
   }
-  std::vector<BoardMemory*> boards;  // zeroed memory is a fresh board
+  std::vector<BoardMemory*> boards;  // zeroed memory is a valid empty board
   for (std::byte* start : starts) {
     boards.push_back(reinterpret_cast<BoardMemory*>(start));
   }
@@ -232,7 +232,7 @@ bool Engine::all_mapped(int rank, std::uint64_t number) const noexcept {
   return true;
 }
 
-// A transport may break while it is told something: then there is no call left to wait for.
+// The engine may have been broken by a nested call; then there is nothing to wait for.
 void Engine::wait_for(Waits what) noexcept {
   if (broken()) what = Waits::No;
   waits_ = what;
@@ -267,8 +267,8 @@ bool Engine::nothing_new() const noexcept {
   return here == headers_seen_;
 }
 
-// How many headers are here; -1 where one of them differs. That is refused at once: the ranks that
-// are still missing may never come.
+// The number of headers that have arrived; -1 if one of them differs. A mismatch fails at once,
+// since the missing ranks may never come.
 int Engine::check_headers_here(const Call& call) {
   const std::uint64_t hash = board_->slot(rank_, call.number).hash;
   int here = 0;
@@ -288,7 +288,7 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   if (here < size_) return here < 0;
   wait_for(Waits::No);
   const auto ranks = static_cast<std::size_t>(size_);
-  std::array<const std::byte*, 16> few;  // most groups need no allocation here
+  std::array<const std::byte*, 16> few;  // saves most groups an allocation
   std::vector<const std::byte*> many(ranks > few.size() ? ranks : 0);
   const std::span payloads = many.empty() ? std::span(few).first(ranks) : std::span(many);
   for (int peer = 0; peer < size_; ++peer) {
@@ -299,7 +299,7 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
 }
 
 bool Engine::poll() {
-  if (waits_ == Waits::No) {  // a message may be waited for, of a peer that has given up
+  if (waits_ == Waits::No) {  // transfers may be open with a peer that has left
     if (broken() || !board_ || std::count(expected_.begin(), expected_.end(), 0) == size_)
       return false;
     const int gone = board_->first_given_up();
@@ -309,7 +309,7 @@ bool Engine::poll() {
   const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
   const auto look = [this] {
     if (nothing_new()) return false;
-    const std::shared_ptr<Call> call = queue_.front();  // they end in finish()
+    const std::shared_ptr<Call> call = queue_.front();  // finish() may release it
     if (waits_ == Waits::Headers) return poll_headers(call);
     const std::shared_ptr<DirectCall> direct = call->direct;
     return direct->poll();
@@ -321,7 +321,7 @@ bool Engine::poll() {
     if (transport_->lost(peer) && owes(peer)) lost = peer;
   }
   if (gone < 0 && lost < 0) return false;
-  // It may have left because this operation had ended for all, just after the look above.
+  // The peer may have left because this operation ended, just after the look above.
   if (look() || waits_ == Waits::No) return true;
   fail(gone >= 0 ? board_->error_of(gone)
                  : std::make_exception_ptr(

@@ -1,4 +1,4 @@
-// What happens when a wait has lasted too long, and the account of time waited.
+// Engine's handling of waits that time out, and its count of the time spent waiting.
 #include <cstdio>
 
 #include "trireme/base/error.h"
@@ -34,8 +34,8 @@ bool Engine::owes(int peer) {
   return call.direct->owes(peer);
 }
 
-// A wait lasts for as long as bytes of this group move, and then `timeout` more. A shorter deadline
-// of a wait's own holds.
+// The timeout counts from the last byte that this group's transport moved. A shorter deadline given
+// with the call is not extended.
 TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string& title) {
   const TimePoint moved = net::last_moved(*transport_);
   if (waited >= options_.timeout && moved > now - options_.timeout) return moved + options_.timeout;
@@ -53,7 +53,7 @@ TimePoint Engine::on_deadline(TimePoint now, Duration waited, const std::string&
   return TimePoint::max();
 }
 
-// Names who did not come and, where somebody knows it, what they do instead.
+// Names the ranks that are missing and, if the PeerWatch knows, what they do instead.
 std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
                                          const std::string& title) {
   const int lost_rank = verdict.lost_rank;
@@ -92,7 +92,7 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
                    std::move(context)));
 }
 
-// All ranks had agreed on the call: what keeps it is a GPU or the way between two.
+// The call's headers agreed, so the cause is a GPU or a link between two of them.
 std::exception_ptr Engine::gpu_timeout(Duration waited, const std::string& operation,
                                        const std::string& label) const {
   return std::make_exception_ptr(TimeoutError(

@@ -17,7 +17,7 @@ void Family::add(const std::shared_ptr<Engine>& engine) {
 void Family::fail(const std::exception_ptr& error) noexcept {
   if (failure_) return;
   failure_ = error;
-  const auto members = members_;  // whoever breaks may let go of others
+  const auto members = members_;  // a copy: break_with() may change members_
   for (const auto& one : members) {
     if (const auto engine = one.lock()) engine->break_with(error);
   }

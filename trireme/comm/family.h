@@ -1,7 +1,7 @@
 // Family: the engines over one transport, that is, a communicator and all groups made from it. They
 // share connections and progress; the first failure of one breaks them all with the same error.
 //
-// Used in the progress context only. It keeps nobody alive.
+// Used in the progress context only. Holds weak references to the engines.
 #pragma once
 
 #include <exception>
@@ -18,7 +18,7 @@ class Family {
  public:
   /// Breaks `engine` at once if the family is broken already.
   void add(const std::shared_ptr<Engine>& engine);
-  /// The first error wins; engines that know it already do nothing.
+  /// Breaks all engines; the first error wins.
   void fail(const std::exception_ptr& error) noexcept;
 
  private:

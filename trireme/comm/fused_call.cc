@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// Buffers that are reduced in one step, all of one type.
+// Buffers of one type that are reduced in one step.
 struct Bundle {
   DType dtype = DType::F32;
   std::size_t count = 0;
@@ -22,7 +22,7 @@ struct Bundle {
 
 std::vector<Bundle> bundles_of(std::span<const Buffer> buffers) {
   std::vector<Bundle> bundles;
-  std::vector<std::size_t> open;  // those that take more
+  std::vector<std::size_t> open;  // indices of bundles that are not full
   for (const Buffer& buffer : buffers) {
     if (buffer.count == 0) continue;
     const bool alone = buffer.bytes() >= kFuseBelow;
@@ -107,7 +107,8 @@ class FusedCall {
   std::size_t done_ = 0;
 };
 
-// Rank by rank: what it sends to each, then what it expects of each.
+// The first step of all_to_all_v. `all_` has two rows per rank: the counts that it sends to each
+// rank, then those that it expects from each.
 class CountsTable {
  public:
   CountsTable(Operation then, std::vector<int> names)

@@ -1,5 +1,5 @@
-// Calls of several steps that hold one place in the order of the calls (Operation::next): the fused
-// all_reduce, and the exchange of counts before all_to_all_v. Run in the progress context.
+// Calls that run as several operations but count as one in the order of the calls
+// (Operation::next): all_reduce_many, and all_to_all_v, which first exchanges its counts.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// A buffer of at least this many bytes is reduced where it lies, not packed.
+/// A buffer of at least this many bytes is reduced in place, not packed.
 inline constexpr std::size_t kFuseBelow = 1u << 20;
-/// Bytes that one packed buffer holds at most.
+/// The maximum size of a packed buffer.
 inline constexpr std::size_t kFusedBytes = 16u << 20;
 
-/// The steps of all_reduce_many; empty for no buffers. `algorithm`: its name for so many bytes of
-/// a type.
+/// The first step of all_reduce_many, which leads to the others; empty if there is nothing to
+/// reduce. `algorithm` returns the algorithm's name for a number of bytes of a type.
 std::optional<Operation> fused_call(
     std::span<const Buffer> buffers, ReduceOp op, int rank, int size, const OpOptions& options,
     const std::function<std::string(std::size_t, DType)>& algorithm);
 
-/// A step in which all ranks learn all counts of `all_to_all_v`, then that one. MismatchError on
-/// every rank where a pair disagrees; `names`: the numbers by which it names the ranks.
+/// An operation that gathers the counts of all ranks and then continues as `all_to_all_v`. Fails
+/// with MismatchError on every rank if a pair disagrees; `names`: the rank numbers that it prints.
 Operation counts_before(Operation all_to_all_v, std::vector<int> names);
 
 }  // namespace comm

@@ -13,7 +13,7 @@ namespace comm {
 namespace {
 
 constexpr int kRounds = 8;
-constexpr std::uint32_t kAsk = 0x7ffe, kAnswer = 0x7fff;  // tags of our own
+constexpr std::uint32_t kAsk = 0x7ffe, kAnswer = 0x7fff;  // tags
 
 Buffer buffer_of_one(std::int64_t& value) { return Buffer::of(std::span<std::int64_t>(&value, 1)); }
 

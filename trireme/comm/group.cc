@@ -1,4 +1,4 @@
-// Groups: how they are made from a communicator, and how an engine lets go.
+// How groups are made from a communicator, and how an engine is closed.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -58,7 +58,7 @@ std::uint64_t Engine::group_id(std::span<const int> ranks, std::string_view name
 std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, std::uint64_t id) {
   CommunicatorOptions options = options_;
   options.name = std::move(name);
-  if (options.algorithm == kMpiNative) options.algorithm = "auto";  // the network reduces over all
+  if (options.algorithm == kMpiNative) options.algorithm = "auto";  // MPI reduces over the world
   options.host_of_rank.clear();
   options.world_ranks.clear();
   for (const int rank : ranks) {
@@ -83,19 +83,19 @@ int Engine::world_rank(int rank) const noexcept {
 
 std::string Engine::group_text() const { return head_ ? "" : " in group " + options_.name; }
 
-// A GPU may still write to buffers of calls that this has broken, and peers to NCCL's own.
+// Waits for the GPU: it may still write to buffers of broken calls, and peers to NCCL's buffers.
 void Engine::close() noexcept {
   waiter_->run([self = shared_from_this()] { self->leave(); });
   if (!head_ || !gpu_) return;
   try {
     const TimePoint end = waiter_->now() + options_.timeout + std::chrono::seconds(1);
     waiter_->wait_until([this] { return gpu_->gone(); }, end);
-  } catch (const std::exception&) {  // in the progress context, which cannot wait for itself
+  } catch (const std::exception&) {  // called in the progress context, which must not wait
   }
 }
 
-// The set-up of a group that is let go of at once still runs to its end, since the peers' messages
-// of it are under way: it holds itself until then.
+// A group may be destroyed before its set-up has ended. Since the peers need its messages, the
+// engine then keeps itself alive until its queue is empty.
 void Engine::leave() noexcept {
   const bool gpu_works = gpu_ && gpu_->busy();
   if (gpu_ && !gpu_works && !broken()) gpu_->detach();
@@ -106,7 +106,7 @@ void Engine::leave() noexcept {
     if (queue_.empty()) retire();
     return;
   }
-  if (complete && board_) board_->own().complete = 1;  // peers may still read what it sent
+  if (complete && board_) board_->own().complete = 1;  // peers need not fail: nothing is missing
   fail(std::make_exception_ptr(
       PeerLost("rank " + std::to_string(world_rank(rank_)) + " has left " + options_.name,
                {.rank = world_rank(rank_), .advice = "Wait for all Works before the Job ends."})));
@@ -119,7 +119,6 @@ void Engine::retire() noexcept {
   if (const auto poller = std::exchange(poller_, nullptr)) waiter_->remove(poller.get());
 }
 
-// Peers may still read their own mappings of this rank's memory.
 Engine::~Engine() {
   if (ids_.empty()) return;
   waiter_->run([transport = transport_, rank = rank_, ids = std::move(ids_)] {

@@ -1,4 +1,4 @@
-// Groups on the simulated network: split, subgroup, how they run side by side and how they end.
+// Groups on the simulated network: split, subgroup, concurrent collectives, destruction.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::RankContext;
 using testing::run_ranks;
 
-// The sum over `group` of what its members hold, which is their world rank plus one.
+// Every member brings its world rank plus one; checks the sum over `group`.
 void expect_sum(Communicator& group, int world_rank, std::size_t count, double expected) {
   std::vector<double> x(count, world_rank + 1);
   all_reduce(group, x, Sum);
@@ -48,7 +48,7 @@ TEST(Group, SplitOrdersByKeyThenRankAndLeavesOutWhoHasNoColor) {
   }
 }
 
-// Every rank is in a row and a column and uses both, and the world, in an order of its own.
+// Every rank uses its row, its column and the world, in a different order on each rank.
 TEST(Group, RowsColumnsAndTheWorldRunAtTheSameTime) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     for (const auto& [rows, columns] : {std::pair{2, 2}, std::pair{2, 3}, std::pair{2, 4}}) {
@@ -150,11 +150,11 @@ TEST(Group, ToLetGoOfAGroupDisturbsNobody) {
                 for (int round = 0; round < 5; ++round) {
                   auto row = rank.world->split(rank.rank / 2, 0);
                   const auto column = rank.world->split(rank.rank % 2, 0);
-                  if (rank.rank % 2 == round % 2) row = nullptr;  // before its set-up has ended
+                  if (rank.rank % 2 == round % 2) row = nullptr;  // its set-up may still run
                   expect_sum(*column, rank.rank, 2000, rank.rank % 2 == 0 ? 4 : 6);
                 }
                 const auto arena =
-                    rank.world->split(0, 0)->allocate(100000);  // the group goes at once
+                    rank.world->split(0, 0)->allocate(100000);  // the group is destroyed at once
                 expect_sum(*rank.world, rank.rank, 2000, 10);
                 EXPECT_FALSE(rank.world->failure());
               },

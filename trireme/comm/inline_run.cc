@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kPayload = Envelope::kPayload;
 
-// `out` = the tree over every rank's terms, which begin at `offset` in its payload.
+// Folds every rank's terms, which begin at byte `offset` of its payload, into `out`.
 void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
           std::span<const std::byte* const> payloads) {
   const std::size_t bytes = op.out.bytes();
@@ -36,7 +36,7 @@ void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
                op.op == ReduceOp::Mean ? op.total : 0);
 }
 
-// Where rank `rank`'s piece begins in a whole, in bytes.
+// The offset of `rank`'s piece, in bytes. `piece`: size of a piece if all are equal.
 std::size_t offset_of(const Operation& op, std::size_t rank, std::size_t piece) {
   if (op.counts.empty()) return rank * piece;
   return std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t(0)) *
@@ -51,7 +51,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 bool fits_header(const Operation& op, const FoldPlan& plan) {
   const std::size_t width = size_of(op.dtype);
-  if (op.shared) return false;  // all write, and nobody would know when
+  if (op.shared) return false;  // ranks would not know when the others have written their parts
   switch (op.kind) {
     case OpKind::Barrier:
       return true;

@@ -1,5 +1,5 @@
-// Operations whose data fits into the header: one exchange of headers does all. Pure functions; all
-// algorithms share them, since the tree sum has the same bits everywhere.
+// Operations whose data fits into the header: the exchange of headers completes them. They do not
+// depend on the algorithm, since the tree sum has the same bits in all of them. Pure functions.
 #pragma once
 
 #include "trireme/comm/engine.h"
@@ -8,7 +8,7 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// True on all ranks or on none.
+/// True if the data fits; the same on all ranks.
 bool fits_header(const Operation& operation, const FoldPlan& plan);
 /// Copies this rank's data to `payload`.
 void fill_payload(const Operation& operation, int rank, std::byte* payload);

@@ -1,5 +1,5 @@
-// A rank whose loop has ended, and a rank that allocates while the others do not: both are seen at
-// once, whatever the others are in. Virtual time shows that no deadline was waited for.
+// Tests of a rank whose loop has ended, and of a rank that allocates while the others do not. Both
+// must be noticed at once, whatever the others call. Virtual time shows that no deadline expired.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::vector<Other> other_calls() {
           {"barrier", [](Communicator& world) { barrier(world); }},
           {"allocate", [](Communicator& world) {
              world.allocate(1 << 20);
-             barrier(world);  // the failure of an arena shows in the next call
+             barrier(world);  // a failed allocation is reported by the next call
            }}};
 }
 

@@ -19,7 +19,7 @@ void check(const MeshShape& shape, const Communicator& world) {
   bool positive = true;
   for (int axis = 0; axis < kNumAxes; ++axis) {
     positive &= shape.along(Axis(axis)) > 0;
-    if (Axis(axis) == Axis::Expert) continue;  // no factor
+    if (Axis(axis) == Axis::Expert) continue;  // not a factor of the number of ranks
     product += (axis == 0 ? "" : " x ") + std::string(kNames[axis]) + " " +
                std::to_string(shape.along(Axis(axis)));
   }
@@ -31,7 +31,7 @@ void check(const MeshShape& shape, const Communicator& world) {
                      .advice = "Make the product of the axes equal to the number of ranks."});
 }
 
-// Of axes that ranks differ in: groups of experts are consecutive ranks of data x shard.
+// The sizes of the axes, with the expert axis taken out of data x shard (innermost ranks first).
 std::array<int, kNumAxes> sizes_of(const MeshShape& shape, int rank) {
   int data = shape.data, shard = shape.shard;
   const int expert = shape.expert;
@@ -76,7 +76,7 @@ Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) 
   for (unsigned axes = 0; axes < groups_.size(); ++axes) {
     if ((axes & wide) == wide) continue;
     groups_[axes] = (axes & wide) == axes ? world.subgroup(members(axes), name_of(axes))
-                                          : groups_[axes & wide];  // a smaller number: made before
+                                          : groups_[axes & wide];  // a smaller index: exists
   }
 }
 

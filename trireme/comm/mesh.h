@@ -1,12 +1,11 @@
 // Mesh: the ranks of a world as a grid of parallel axes. The only topology object; immutable;
 // passed, never global.
 //
-// Rank r stands at the coordinates that r has as a number of mixed radix, pipeline first
-// (outermost) and tensor last (innermost), so that neighbours in the tensor axis are neighbours in
-// rank. Experts are shared by consecutive ranks of data x shard: those two axes then join ranks of
-// the same experts, and are shorter than the shape says. Every set of axes has its group, made at
-// once by Communicator::subgroup; what holds of groups holds of these: they share the world's
-// transport and its first failure. Thread safe.
+// The coordinates of rank r are its digits in mixed radix, from pipeline (outermost) to tensor
+// (innermost), so neighbours on the tensor axis have consecutive ranks. With an expert axis,
+// consecutive ranks of data x shard hold different experts; the data and shard axes then join ranks
+// with the same experts, and are shorter than the shape says. The constructor makes a group
+// (Communicator::subgroup) for every set of axes. Thread safe.
 #pragma once
 
 #include <array>
@@ -23,15 +22,15 @@ namespace comm {
 
 class Mesh {
  public:
-  /// Collective. ConfigError with the arithmetic where the shape does not give world's size, or
-  /// `expert` does not divide data x shard (shard into parts, or data into parts of whole shards).
+  /// Collective. ConfigError, with the arithmetic, if `shape` has another number of ranks than
+  /// `world`, or if `expert` is neither a divisor of shard nor shard times a divisor of data.
   /// `world` must outlive the Mesh.
   Mesh(Communicator& world, MeshShape shape);
 
   const MeshShape& shape() const noexcept { return shape_; }
-  /// Ranks along(axis).
+  /// The number of ranks in along(axis).
   int size(Axis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }
-  /// This rank's place on the axis.
+  /// This rank's coordinate on the axis, from 0.
   int coordinate(Axis axis) const noexcept;
   /// The ranks that differ from this one in `axis` alone.
   Communicator& along(Axis axis) const noexcept;
@@ -45,7 +44,7 @@ class Mesh {
   MeshShape shape_;
   std::array<int, kNumAxes> sizes_{};
   std::array<int, kNumAxes> coordinates_{};
-  // By set of axes (bit i: axis i). Null: the world; axes of size one make no difference.
+  // Indexed by set of axes (bit i: axis i). Null: the world.
   std::array<std::shared_ptr<Communicator>, 1u << kNumAxes> groups_;
 };
 

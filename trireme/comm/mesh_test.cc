@@ -14,7 +14,7 @@ namespace {
 
 constexpr Axis kAxes[] = {Axis::Pipeline, Axis::Data, Axis::Shard, Axis::Context, Axis::Tensor};
 
-// Every way to write `size` as a product of five axes.
+// Every shape without experts that has `size` ranks.
 std::vector<MeshShape> factorisations(int size) {
   std::vector<MeshShape> shapes;
   for (int p = 1; p <= size; ++p)
@@ -32,7 +32,7 @@ int rank_at(const MeshShape& shape, const std::array<int, 5>& at) {
   return rank;
 }
 
-// The ranks that differ from `mesh`'s own in `axes` alone.
+// The ranks whose coordinates differ from this rank's in `axes` only.
 std::vector<std::int32_t> expected_members(const Mesh& mesh, unsigned axes) {
   std::vector<std::int32_t> ranks;
   std::array<int, 5> at;
@@ -92,7 +92,7 @@ TEST(Mesh, OddSizesAndOne) {
   }
 }
 
-// Ranks ((p D + d) S + s) C + c; consecutive places of d S + s share experts.
+// Rank (((p D + d) S + s) C + c) T + t; consecutive values of d S + s hold different experts.
 TEST(Mesh, ExpertsAreSharedByConsecutiveRanksOfDataAndShard) {
   const auto check = [](const MeshShape& shape, int data, int shard) {
     testing::run_ranks(shape.size(), [&](testing::RankContext& rank) {

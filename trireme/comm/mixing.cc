@@ -11,13 +11,13 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::uint32_t kTag = 0x7a11;  // apart from the user's own messages
+constexpr std::uint32_t kTag = 0x7a11;  // separates these from the user's messages
 constexpr std::size_t kUnderWay = 2;
 
-// The elements [begin, begin + count) of all buffers back to back, to or from `packed`.
+// Copies elements [begin, begin + count) of the concatenated buffers from or to `packed`.
 void copy(std::span<const Buffer> buffers, std::size_t begin, std::size_t count, std::byte* packed,
           bool out_of) {
-  std::size_t first = 0;  // of the buffer
+  std::size_t first = 0;  // index of the buffer's first element
   for (const Buffer& buffer : buffers) {
     const std::size_t from = std::max(begin, first);
     const std::size_t to = std::min(begin + count, first + buffer.count);
@@ -51,7 +51,7 @@ void GossipMixer::mix(const plan::MixingRound& round, std::span<const Buffer> bu
     total += buffer.count;
   }
   const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
-  if (row.size() == 1 && round.receivers(world_.rank()).empty()) return;  // it rests
+  if (row.size() == 1 && round.receivers(world_.rank()).empty()) return;  // no neighbour
   const std::size_t most = chunk_bytes_ / size_of(buffers[0].dtype);
   std::size_t started = 0, begun = 0, finished = 0;
   while (finished < begun || started < total) {

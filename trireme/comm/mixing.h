@@ -1,14 +1,12 @@
-// One round of gossip: every rank's buffers become the weighted sum of its own and of those of the
-// ranks that it hears in this round (plan/mixing.h). Decentralised: a rank sends to its neighbours
-// of the round and receives from them, and nobody else learns of it.
+// GossipMixer: one round of gossip. Each rank's buffers become the weighted sum of its own and its
+// neighbours' buffers (plan/mixing.h). A rank exchanges messages with its neighbours only.
 //
-// Buffers cross in chunks of `chunk_bytes`, two under way at a time, so that a rank needs two
-// chunks for each neighbour that it hears and two for itself, whatever the buffers' size. A sum is
-// added by ascending rank, so a round repeats bit for bit, and two ranks that hear the same have
-// the same.
+// Buffers are sent in chunks of `chunk_bytes`, two under way at a time, so a rank needs two chunks
+// of memory for each neighbour and two for itself, whatever the buffers' size. Terms are added by
+// ascending rank, so a round is reproducible bit for bit.
 //
-// Not thread safe; all ranks of a round call mix() with the same round, counts and types. Fails
-// with the communicator's error, which names the neighbour.
+// Not thread safe. All ranks of a round must call mix() with the same round, counts and types.
+// Fails with the communicator's error, which names the neighbour.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +24,16 @@ namespace comm {
 
 class GossipMixer {
  public:
-  /// What crossed: this rank sent `bytes` to `peer`, or (`received`) got them from it.
+  /// Called when this rank sends `bytes` to `peer`, or (`received`) has received them from it.
   using OnMessage = std::function<void(int peer, std::size_t bytes, bool received)>;
 
   GossipMixer(Communicator& world, std::size_t chunk_bytes = 4 << 20, OnMessage on_message = {});
-  /// In place; all of one type, F32 or F64 (CheckFailure otherwise).
+  /// Mixes the buffers in place. All must have one type, F32 or F64 (CheckFailure otherwise).
   void mix(const plan::MixingRound& round, std::span<const Buffer> buffers);
 
  private:
   struct Chunk {
-    std::size_t begin = 0, count = 0;  // elements of all buffers, back to back
+    std::size_t begin = 0, count = 0;  // elements of the buffers' concatenation
     std::vector<std::byte> own;
     std::vector<std::vector<std::byte>> heard;  // per neighbour
     Work work;

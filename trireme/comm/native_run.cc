@@ -24,7 +24,7 @@ net::Reduction reduction_of(kernel::Combine combine) noexcept {
   }
 }
 
-// A rank without a term brings zeros: only sums have leaves that are not one a rank.
+// A rank without a term brings zeros. Only sums can have such ranks.
 void fold_own_terms(const Operation& op) {
   if (op.terms.empty()) return void(std::memset(op.out.data, 0, op.out.bytes()));
   if (op.terms[0].value.data != op.out.data)

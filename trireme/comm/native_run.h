@@ -1,9 +1,10 @@
-// mpi-native: an all-reduce by the network's own reduction (net::Transport::reduce), in whatever
-// order of addition it takes; kept to be measured against, and for networks that add in hardware.
+// mpi-native: an all-reduce by the network's own reduction (net::Transport::reduce), which adds in
+// an order of its own. Kept for comparison, and for networks that add in hardware.
 //
-// Integers, Min and Max, whose bits no order changes (but which NaN a Min gives); and floating sums
-// where the job is not reproducible. Over groups of a job, and for 16-bit floats, which MPI does
-// not have, calls that do not name it take `auto`.
+// Allowed for integers, Min and Max, whose bits do not depend on the order (except for which NaN a
+// Min returns), and for other floating-point reductions if the job is not reproducible. It works
+// only over the whole job, and not for 16-bit floats, which MPI lacks. Where it is not possible, a
+// call that names it fails, and a communicator whose default it is uses `auto`.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ inline constexpr std::string_view kMpiNative = "mpi-native";
 class Engine;
 struct Call;
 
-/// Once the ranks have agreed on the call: this rank's terms are added here, from left to right.
+/// Runs `call` after the ranks have agreed on it. Adds this rank's terms first, left to right.
 void run_native(Engine& engine, const std::shared_ptr<Call>& call);
 
 }  // namespace comm

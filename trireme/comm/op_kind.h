@@ -1,4 +1,4 @@
-// OpKind: which collective (or message) a call is. A plain name.
+// OpKind: the collective (or message) that a call is. A value.
 #pragma once
 
 #include <cstdint>

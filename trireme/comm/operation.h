@@ -1,5 +1,5 @@
-// Operation: one call of a collective, filled in by Communicator's typed methods; and its
-// fingerprint, the 64 bytes by which ranks see that they made the same call. Plain values.
+// Operation: one call of a collective, filled in by Communicator's typed methods. Header: its
+// fingerprint, 64 bytes by which ranks check that they made the same call. Plain values.
 #pragma once
 
 #include <algorithm>
@@ -28,17 +28,17 @@ struct Operation {
   OpKind kind = OpKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
-  std::size_t count = 0;       // elements of the whole (all_reduce: of out)
+  std::size_t count = 0;       // elements of the whole buffer (all_reduce: of out)
   int root = 0;                // broadcast, reduce, gather, scatter; the peer of send and recv
-  std::uint32_t total = 1;     // leaves
+  std::uint32_t total = 1;     // leaves of the sum
   std::uint64_t sequence = 0;  // number of the call
   std::uint32_t user_tag = 0;  // send, recv
-  std::vector<Term> terms;     // all_reduce: this rank's
+  std::vector<Term> terms;     // all_reduce: this rank's terms
   Buffer in, out;
-  /// Elements of each rank's piece (all_gather, gather, scatter, reduce_scatter); all_to_all: of
-  /// what goes to each rank, and in recv_counts of what comes from each. Empty: equal pieces.
+  /// Elements of each rank's piece (all_gather, gather, scatter, reduce_scatter). all_to_all: the
+  /// elements sent to each rank (counts) and received from it (recv_counts). Empty: equal pieces.
   std::vector<std::size_t> counts, recv_counts;
-  std::uint64_t detail = 0;  // what else must be equal on all ranks, hashed
+  std::uint64_t detail = 0;  // hash of whatever else must be equal on all ranks
   net::Region region;        // allocate
   std::string label;
   std::string algorithm;
@@ -47,32 +47,31 @@ struct Operation {
   bool on_gpu = false;         // its buffers lie on the GPU
   bool shared = false;         // `out` is this rank's part of memory that all ranks read
 
-  /// The GPU's end of the call, in all its steps; null where the CPU carries it out.
+  /// State of the call on the GPU, shared by all its steps; null if it runs on the CPU.
   std::shared_ptr<nccl::GpuCall> device;
 
-  /// A call of several steps (fused, sparse, all_to_all_v) keeps its place in the order of the
-  /// calls: when a step has ended, `next` fills in the one that follows (`algorithm` still tells
-  /// that of the one that ended), or returns false. It may throw (then the call has failed) and
-  /// runs in the progress context.
+  /// For calls of several steps (all_reduce_many, sparse, all_to_all_v), which count as one call.
+  /// When a step has ended, `next` fills in the following one (on entry, the argument holds the
+  /// ended step's `algorithm`) or returns false. Progress context; if it throws, the call fails.
   std::function<bool(Operation&)> next;
-  std::optional<OpKind> part_of;  // what the user called, where a step is something else
-  std::uint8_t step = 0;          // from 1, in a call of several
+  std::optional<OpKind> part_of;  // what the user called, if `kind` is only a step of it
+  std::uint8_t step = 0;          // from 1, in a call of several steps
 
   OpKind called() const noexcept { return part_of.value_or(kind); }
-  /// The most that this rank brings or takes.
+  /// The larger of this rank's input and output.
   std::size_t bytes() const noexcept { return std::max(in.bytes(), out.bytes()); }
 };
 
-/// An operation of `kind` on elements like those of `like`.
+/// An operation of `kind` on `count` elements of `like`'s type.
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options);
-/// For Operation::detail.
+/// For Operation::detail; 0 if `words` is empty.
 std::uint64_t hash_of(std::span<const std::size_t> words) noexcept;
 
 /// "all_reduce bucket 2".
 std::string title_of(const Operation& operation);
 
-/// The fingerprint: what must be equal on all ranks, but for `leaving`.
+/// The fingerprint. All fields but `leaving` must be equal on all ranks.
 struct Header {
   std::uint32_t magic = 0x48495254;  // "TRIH"
   std::uint16_t version = 1;
@@ -87,13 +86,13 @@ struct Header {
   std::uint32_t epoch = 0;
   std::uint64_t count = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t detail = 0;  // hash of counts
+  std::uint64_t detail = 0;  // Operation::detail and the hash of counts
   std::array<char, 16> algorithm = {};
 };
 static_assert(sizeof(Header) == 64 && std::is_trivially_copyable_v<Header>);
 
-/// The message of fixed size that opens every operation where memory cannot be shared; the data
-/// itself travels in it where it fits.
+/// The fixed-size message that begins every operation if memory cannot be shared. It also carries
+/// the data, if that fits.
 struct Envelope {
   static constexpr std::size_t kPayload = 48;
   Header header;
@@ -103,8 +102,8 @@ struct Envelope {
 Header header_of(const Operation& operation, std::uint32_t epoch);
 std::uint64_t hash_of(const Header& header) noexcept;
 bool same_call(const Header& a, Header b) noexcept;
-/// "all_reduce(Sum, F32, 100) as call 7"; leaves, counts, algorithm and epoch where `other`
-/// differs.
+/// "all_reduce(Sum, F32, 100) as call 7"; adds leaves, counts, algorithm and epoch if they differ
+/// from `other`'s.
 std::string call_text(const Header& header, const Header& other);
 
 }  // namespace comm

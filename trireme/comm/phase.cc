@@ -13,7 +13,7 @@ std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
 void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
   const Work work = engine_->transport().send(peer, tag, bytes);
   ++open_;
-  engine_->expect(peer, 1);  // to take it
+  engine_->expect(peer, 1);
   work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
     if (!error) self->engine_->expect(peer, -1);
     self->settle(peer, error);
@@ -27,7 +27,7 @@ void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,
   engine_->expect(peer, 1);
   work.on_settled([self = shared_from_this(), peer,
                    arrived = std::move(arrived)](const std::exception_ptr& error) {
-    if (!error) self->engine_->expect(peer, -1);  // after a failure: who did not come
+    if (!error) self->engine_->expect(peer, -1);  // kept after a failure: errors name the peer
     if (!error && arrived) arrived();
     self->settle(peer, error);
   });

@@ -1,10 +1,10 @@
-// Phase: a set of sends and receives after which something happens. Progress context only.
+// Phase: sends and receives, and a callback that runs when all have ended. Progress context only.
 //
 //     auto phase = Phase::open(engine, [..] { next(); });
-//     phase->send(…); phase->recv(…);
+//     phase->send(...); phase->recv(...);
 //     phase->close();                       // next() may run inside
 //
-// A failure of any of them breaks the engine; then `next` never runs.
+// A failure of one transfer breaks the engine; then `next` never runs.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Phase : public std::enable_shared_from_this<Phase> {
   Phase(std::shared_ptr<Engine> engine, std::function<void()> next)
       : engine_(std::move(engine)), next_(std::move(next)) {}
   void send(int peer, net::Tag tag, std::span<const std::byte> bytes);
-  /// `arrived` runs when the bytes are here, before next().
+  /// `arrived` runs when the bytes have been received, before next().
   void recv(int peer, net::Tag tag, std::span<std::byte> bytes,
             std::function<void()> arrived = nullptr);
   void close() { settle(-1, nullptr); }

@@ -1,4 +1,4 @@
-// send and recv between two ranks: outside the order of the collectives.
+// send and recv between two ranks, which run outside the order of the collectives.
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -10,7 +10,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-constexpr std::uint64_t kUserTags = 3ull << 62;  // the user's tag and, below it, header or data
+constexpr std::uint64_t kUserTags = 3ull << 62;  // then the user's tag << 8, then header or data
 
 std::span<const std::byte> bytes_of(const Header& header) {
   return std::as_bytes(std::span(&header, 1));
@@ -21,8 +21,7 @@ std::span<std::byte> bytes_of(Header& header) {
 
 }  // namespace
 
-// The header and the data leave together; the receiver looks at the header before it takes the
-// data.
+// Header and data are sent together; the receiver checks the header before it receives the data.
 void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
   const net::Tag head{kUserTags | std::uint64_t(op.user_tag) << 8};
@@ -52,7 +51,7 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
         self->trace_->agreed(call->times);
       });
     }
-    expect(peer, 1);  // to take them
+    expect(peer, 1);
     Work::all(works).on_settled(
         [self = shared_from_this(), guard, end, peer](const std::exception_ptr& error) {
           if (!guard(error)) return;

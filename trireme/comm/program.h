@@ -1,9 +1,9 @@
-// Program: what an algorithm is. Per rank a list of rounds; per round what is sent to whom and what
-// is received from whom, chunk by chunk. A value: printed, verified, counted and executed.
+// Program: a collective algorithm as a value. It lists, for each rank and round, which chunks the
+// rank sends and receives, and with whom. It can be printed, verified, counted and executed.
 //
 // An algorithm is a function that is called once for every rank and records that rank's rounds in
-// an Algorithm; it reads like the textbook (ring.cc). It never sees data: the executor sends all
-// terms of the chunk that the rank holds, and adds siblings of the tree sum only. Values.
+// an Algorithm, much as in a textbook (ring.cc). It never sees data. The executor (ProgramRun)
+// sends all terms that the rank holds of a chunk, and adds only siblings of the tree sum.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// A piece of the buffer, the same on all ranks.
+/// A piece of the buffer; the same elements on all ranks.
 struct Chunk {
   int index = 0;
 };
@@ -24,11 +24,11 @@ struct Chunk {
 struct Transfer {
   int peer = 0;
   int chunk = 0;
-  bool copy = false;  // receives: replace what is held, else add to it
-  bool give = false;  // sends: hold it no longer
+  bool copy = false;  // receives: replaces the terms that are held; else adds to them
+  bool give = false;  // sends: the sender drops its terms
 };
 
-/// All sends see what was held when the round began; the next round begins when all is done.
+/// Sends take what is held when the round begins. The next round begins when all transfers ended.
 struct Round {
   std::vector<Transfer> sends, receives;
 };
@@ -42,8 +42,8 @@ class Algorithm {
  public:
   const int rank, size;
   const int root;                       // broadcast, reduce, gather, scatter; else 0
-  const std::vector<int> host_of_rank;  // number of each rank's host; all 0 where nobody said
-  /// Into how many pieces a pipelined algorithm should cut each of its parts: 1 for small buffers.
+  const std::vector<int> host_of_rank;  // number of each rank's host; all 0 if unknown
+  /// The number of pieces into which a pipelined algorithm should cut its parts: 1 if small.
   const int pieces;
 
   Algorithm(int own_rank, int num_ranks, int root_rank = 0, std::vector<int> hosts = {},
@@ -58,7 +58,7 @@ class Algorithm {
   class Step {
    public:
     Step& send(int peer, Chunk chunk);
-    /// Sends, and drops what is held of the chunk: a part that goes up a tree without its sender.
+    /// Sends the chunk and drops what is held of it, for a tree whose sender does not need it.
     Step& give(int peer, Chunk chunk);
     Step& add_from(int peer, Chunk chunk);
     Step& copy_from(int peer, Chunk chunk);
@@ -73,11 +73,11 @@ class Algorithm {
 
   int next() const noexcept { return (rank + 1) % size; }
   int prev() const noexcept { return (rank + size - 1) % size; }
-  /// Into how many chunks the buffer is cut (default: size). The same on all ranks.
+  /// Sets the number of chunks (default: size). The same on all ranks.
   void chunks(int count) { num_chunks_ = count; }
   /// Chunk `index` modulo the number of chunks; negative indices count from the end.
   Chunk chunk(int index) const noexcept;
-  /// Opens a round that first sends.
+  /// Opens a round with one send.
   Step send(int peer, Chunk chunk) { return round().send(peer, chunk); }
   /// Opens an empty round.
   Step round();
@@ -92,12 +92,12 @@ class Algorithm {
 
 using Generator = std::function<void(Algorithm&)>;
 
-/// Algorithm::pieces for a buffer of `bytes`: small enough that a piece is added while it is in the
-/// caches, large enough that a round's latency does not show.
+/// Algorithm::pieces for a buffer of `bytes`. A piece is small enough to be added while it is in
+/// the caches, and large enough that the latency of a round is negligible.
 int pieces_for(std::size_t bytes, int size) noexcept;
 
-/// Runs `generator` for every rank. ConfigError if the ranks disagree about the number of chunks or
-/// a peer is out of range. `hosts`, `pieces`: as in Algorithm.
+/// Runs `generator` for every rank. ConfigError if the ranks disagree on the number of chunks, or
+/// if a peer is out of range. `hosts`, `pieces`: as in Algorithm.
 Program record(std::string_view name, const Generator& generator, int size, int root = 0,
                const std::vector<int>& hosts = {}, int pieces = 1);
 

@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// With 4 ranks over TCP on one host and 32 MiB, halving_doubling took 5 times as long in one go.
+// In one go, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
 constexpr std::size_t kSegmentBytes = 4u << 20;
 
 std::byte* address_in(const Buffer& buffer, std::size_t element) {
@@ -74,7 +74,7 @@ void ProgramRun::cut_chunks() {
   }
   const std::size_t chunks = route_.num_chunks;
   const std::size_t count = std::min(segment_, call_->operation.count - segment_begin_);
-  const std::size_t line = 64 / width_;  // chunks of equal size that begin at a cache line
+  const std::size_t line = 64 / width_;  // elements of a cache line, where chunks begin
   const std::size_t piece =
       chunks == 1 ? count : ((count + chunks - 1) / chunks + line - 1) / line * line;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
@@ -83,7 +83,7 @@ void ProgramRun::cut_chunks() {
   }
 }
 
-// One chunk per rank; one side holds all of them, the other its own.
+// One chunk per rank. One of `in` and `out` holds all chunks, the other only this rank's.
 void ProgramRun::cut_pieces() {
   const Operation& op = call_->operation;
   const bool gathers = op.kind == OpKind::AllGather || op.kind == OpKind::Gather;
@@ -95,7 +95,7 @@ void ProgramRun::cut_pieces() {
   }
 }
 
-// Chunk i*size + j goes from i to j: this rank's row lies in `in`, its column in `out`.
+// Chunk i*size + j goes from rank i to rank j. This rank's row lies in `in`, its column in `out`.
 void ProgramRun::cut_all_to_all() {
   const Operation& op = call_->operation;
   const int size = engine_.size(), rank = engine_.rank();
@@ -245,7 +245,7 @@ void ProgramRun::drop(int chunk) {
   held_[chunk].clear();
 }
 
-// What the next round leaves alone may be added up while its messages are under way.
+// If false, merge_all() can wait until the next round's messages are under way.
 bool ProgramRun::next_round_needs_merges() const {
   if (round_ == route_.rounds.size()) return true;
   const RouteRound& next = route_.rounds[round_];
@@ -267,7 +267,7 @@ void ProgramRun::merge_all() {
   }
 }
 
-// The sum goes where it is wanted if it is the whole sum, else over one of its operands.
+// Writes the whole sum to `out` if this rank needs it, other sums over an operand if possible.
 void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   const Operation& op = call_->operation;
   Place& left = find(chunk, merge.left);

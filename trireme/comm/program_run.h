@@ -1,6 +1,6 @@
-// ProgramRun: executes one rank's Route over the transport. Rounds follow one another; the terms of
-// a chunk travel one message each, straight out of where they lie. A large sum goes through all
-// rounds in segments, so that what is added is still in the caches. Progress context only.
+// ProgramRun: executes one rank's Route over the transport, round by round. Each term of a chunk is
+// one message, sent without a copy. A large reduction runs all rounds segment by segment, so that
+// operands are still in the caches when they are added. Progress context only.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ namespace comm {
 class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
  public:
   ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route);
-  /// Sends what the first round sends, before the ranks have agreed: small messages only.
+  /// Posts the sends of the first round, before the ranks have agreed. For small messages only.
   void send_ahead();
   void run() { begin_round(); }
-  /// The engine broke before run(): lets go of what send_ahead() began.
+  /// Releases what send_ahead() opened, if the engine broke before run().
   void cancel() noexcept { phase_ = nullptr; }
 
  private:
@@ -32,7 +32,7 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
     bool wide = false;  // fp32, though the call's type has 16 bits
   };
   struct Extent {
-    std::size_t in = 0, out = 0, count = 0;  // where it begins in the call's buffers
+    std::size_t in = 0, out = 0, count = 0;  // offsets in the call's buffers, and length: elements
   };
   std::size_t segment_count() const;
   void cut_segment();
@@ -59,7 +59,7 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   std::size_t bytes_of(int chunk, bool wide = false) const {
     return extents_[chunk].count * (wide ? sizeof(float) : width_);
   }
-  /// True where a node's values are fp32: a partial sum of a 16-bit type (kernel/reduce.h).
+  /// True if a node's values are fp32: partial sums of a 16-bit type are (kernel/reduce.h).
   bool is_wide(kernel::LeafRange node) const;
   std::byte* out_of(int chunk) const;
 
@@ -67,13 +67,13 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   const std::shared_ptr<Call> call_;
   const Route& route_;
   const std::size_t width_;
-  std::vector<kernel::LeafRange> leaves_;  // of all ranks, ascending, where partial sums are wide
-  const std::size_t segment_;              // elements that go through all rounds at a time
-  std::size_t segment_begin_ = 0;          // of the one under way
-  std::vector<Extent> extents_;            // of the whole buffer, elements
+  std::vector<kernel::LeafRange> leaves_;  // initial nodes of all ranks, if partial sums are wide
+  const std::size_t segment_;              // elements of a segment
+  std::size_t segment_begin_ = 0;          // first element of the current segment
+  std::vector<Extent> extents_;            // per chunk
   std::vector<std::vector<Place>> held_;   // per chunk
   std::vector<std::vector<Place>> arriving_;                        // per receive of the round
-  const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the round that ended
+  const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the last round
   std::size_t round_ = 0;
   std::shared_ptr<Phase> phase_;
   bool sent_ = false;

@@ -17,11 +17,11 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::deque<AlgorithmEntry> entries;  // a deque: addresses stay
+  std::deque<AlgorithmEntry> entries;  // a deque: addresses stay valid
   const std::size_t shipped = entries.size();
 };
 
-// Made at the first use, since programs register from static initialisers.
+// Made on first use, since programs may register in static initialisers.
 Registry& registry() {
   static Registry* const made = new Registry{
       {},

@@ -1,7 +1,7 @@
-// The algorithms by collective and name: those that ship, and those that a program registers. What
-// runs, what `trireme show` draws and what `trireme verify` checks are all found here.
+// The registry of algorithms, by collective and name: those that ship, and those that a program
+// registers. Calls, `trireme show` and `trireme verify` all look them up here.
 //
-// Thread safe. An entry, once registered, stays for the life of the process.
+// Thread safe. An entry stays registered for the life of the process.
 #pragma once
 
 #include <string>
@@ -23,25 +23,25 @@ struct AlgorithmEntry {
   Generator generator;
 };
 
-/// Adds an algorithm. ConfigError if `kind` has one of that name, or the name is empty, longer than
-/// 16 characters, or one of "auto", "direct".
+/// Adds an algorithm. ConfigError if the name is taken for `kind`, empty, longer than 16
+/// characters, "auto" or "direct".
 const AlgorithmEntry& register_algorithm(AlgorithmEntry entry);
 /// Null if there is none.
 const AlgorithmEntry* find_algorithm(OpKind kind, std::string_view name);
-/// All of them, those that ship first.
+/// All algorithms of `kind`; those that ship come first.
 std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind);
 
-/// False for one that a program registered.
+/// False if a program registered it.
 bool ships(const AlgorithmEntry& entry);
 
-/// Who holds which leaves of which chunk at the beginning of `kind`, and who must hold the sum of
-/// what at the end. `total`: leaves (collectives that do not add have one).
+/// The Layout of a collective. `total`: leaves of the sum; ignored if `kind` does not reduce,
+/// and by reduce_scatter, which has `size`. ConfigError if `kind` has no rounds.
 Layout layout_of(OpKind kind, int size, std::uint32_t total, int root);
 
 }  // namespace comm
 
-/// Registers an all-reduce of one's own; --algorithm, `comm.algorithm`, `trireme show` and `trireme
-/// verify` then know it by its name. Errors: comm::register_algorithm.
+/// Registers a custom all-reduce; --algorithm, `comm.algorithm`, `trireme show` and `trireme
+/// verify` then accept its name. Errors: comm::register_algorithm.
 ///
 ///     const auto registered = trireme::register_all_reduce("mine", mine);
 const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generator generator,

@@ -23,7 +23,6 @@ TEST(Registry, FindsWhatShips) {
   EXPECT_EQ(find_algorithm(OpKind::AllReduce, "no such"), nullptr);
 }
 
-// For every rank count, since `trireme show` and the conformance suite take them from here.
 TEST(Registry, EveryAlgorithmThatShipsEndsWithTheSum) {
   for (const OpKind kind :
        {OpKind::AllReduce, OpKind::Broadcast, OpKind::AllGather, OpKind::ReduceScatter}) {

@@ -58,7 +58,8 @@ class Resolver {
   }
 
  private:
-  // Starts rank's next round, or ends it when all its messages are there and its sends are awaited.
+  // Starts the rank's next round, and ends it if all its messages have been sent and the receives
+  // of its own sends are posted. True if anything changed.
   bool advance(int rank) {
     const auto& rounds = program_.rounds_of_rank[rank];
     auto& done = routes_[rank].rounds;
@@ -91,7 +92,7 @@ class Resolver {
     for (const Transfer& receive : round.receives) ++wires_[{receive.peer, rank}].awaited;
   }
 
-  // What the round that rank is in waits for; null if nothing.
+  // What the rank's current round waits for, if anything.
   std::optional<RouteError::Wait> obstacle(int rank, const Round& round) {
     const int number = static_cast<int>(routes_[rank].rounds.size()) - 1;
     std::map<int, std::size_t> needed;
@@ -102,7 +103,7 @@ class Resolver {
     }
     for (const Transfer& send : round.sends) {
       const Wire& wire = wires_[{rank, send.peer}];
-      if (wire.awaited < std::min(wire.sent, wire.takes)) {  // the rest is found in the end
+      if (wire.awaited < std::min(wire.sent, wire.takes)) {  // run() finds sends without a receive
         return RouteError::Wait{rank, number, send.peer, send.chunk, false};
       }
     }
@@ -212,11 +213,11 @@ class Resolver {
     Nodes nodes;
   };
   struct Wire {
-    std::deque<Message> messages;       // sent, not yet taken
-    std::size_t sent = 0, awaited = 0;  // so far
-    std::size_t takes = 0;              // in the whole program
+    std::deque<Message> messages;       // sent, not yet received
+    std::size_t sent = 0, awaited = 0;  // sends and posted receives so far
+    std::size_t takes = 0;              // receives in the whole program
   };
-  std::map<std::pair<int, int>, Wire> wires_;  // from, to
+  std::map<std::pair<int, int>, Wire> wires_;  // by (from, to)
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Route: a program with the terms filled in. Which leaf ranges every rank holds of every chunk is
-// computed for all ranks at once, without data; so each rank knows the sizes of all its messages
-// and the additions it has to make, and a program that adds wrongly is refused before it runs.
+// Route: one rank's part of a program, with the terms filled in. resolve() computes, without data,
+// which leaf ranges every rank holds of every chunk. So each rank knows its messages and additions
+// in advance, and a program that adds wrongly is refused before it runs.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace comm {
 struct Movement {
   int peer = 0, chunk = 0;
   bool copy = false, give = false;       // as in Transfer
-  std::vector<kernel::LeafRange> nodes;  // ascending; one message each
+  std::vector<kernel::LeafRange> nodes;  // the terms, ascending; one message each
 };
 
 struct RouteRound {
@@ -31,19 +31,20 @@ struct RouteRound {
     std::vector<kernel::Merge> merges;
   };
   std::vector<ChunkMerges> merges;  // after all receives
-  /// Counted over all ranks: the round of its sends, and that of the last message it waits for.
+  /// Logical times: `begin` is one more than the previous round's end. `end` is the latest of
+  /// `begin` and the begins of the rounds whose messages this one receives.
   int begin = 0, end = 0;
 };
 
 struct Route {
   int num_chunks = 1;
-  bool pipelined = false;  // cut into Algorithm::pieces: runs over the whole buffer at once
-  std::vector<std::vector<kernel::LeafRange>> initial;  // per chunk: what this rank starts with
-  std::vector<bool> wanted;                             // per chunk: must end as the root here
+  bool pipelined = false;  // uses Algorithm::pieces, so the buffer is not cut into segments
+  std::vector<std::vector<kernel::LeafRange>> initial;  // per chunk: the terms at the beginning
+  std::vector<bool> wanted;                             // per chunk: this rank needs the whole sum
   std::vector<RouteRound> rounds;
 };
 
-/// Who holds what at the beginning, and who must hold the whole sum of what at the end.
+/// For each rank and chunk: the terms at the beginning, and whether it needs the sum at the end.
 struct Layout {
   std::uint32_t total = 1;
   std::function<std::vector<kernel::LeafRange>(int rank, int chunk)> initial;
@@ -56,19 +57,19 @@ Layout reduce_scatter_layout(int size);
 Layout reduce_layout(int size, std::uint32_t total, int root);
 Layout gather_layout(int root);
 Layout scatter_layout(int root);
-/// Chunk i*size + j is what rank i has for rank j.
+/// Chunk i*size + j goes from rank i to rank j.
 Layout all_to_all_layout(int size);
 
-/// Why a program was refused: for whoever draws it (`trireme verify`).
+/// A program was refused. Carries the state of all ranks, which `trireme verify` draws.
 class RouteError : public ConfigError {
  public:
-  struct Wait {  // rank is in `round` (0 is its first) and waits for `peer`
+  struct Wait {  // `rank` waits for `peer` in its round `round`, counted from 0
     int rank, round, peer, chunk;
     bool to_send;  // what the peer must do: send the chunk, or receive it
   };
   struct State {
-    int rank = 0;                  // whose fault was seen
-    std::vector<Wait> waits = {};  // of all ranks that cannot go on
+    int rank = 0;                  // the rank in which the fault was found
+    std::vector<Wait> waits = {};  // of all ranks that are stuck
     std::vector<std::vector<std::vector<kernel::LeafRange>>> held = {};  // [rank][chunk]
   };
   RouteError(std::string message, ErrorContext context, State state)
@@ -79,13 +80,13 @@ class RouteError : public ConfigError {
   State state_;
 };
 
-/// One route per rank. A send may wait until its receive is posted, and messages between two ranks
-/// arrive in order. RouteError (naming `name`, rank, round and chunk) where under these rules the
-/// program waits for ever, leaves a message unread or takes one for another, counts a leaf twice,
-/// copies over what it sends, or ends without the sum.
+/// Returns one route per rank. Assumes that a send may block until its receive is posted, and that
+/// messages between two ranks arrive in order. Throws RouteError, naming `name`, rank and chunk, if
+/// the program deadlocks, leaves a message unreceived, receives another chunk than was sent, adds a
+/// leaf twice, copies into a chunk while sending it, or ends without the whole sum.
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout);
 
-/// How many chunk-sized terms `route` sends.
+/// The number of chunk-sized terms that `route` sends.
 std::size_t terms_sent(const Route& route);
 
 }  // namespace comm

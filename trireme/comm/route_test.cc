@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-double factor_of_ring(int size) {  // against 2(n-1) chunks per rank
+double factor_of_ring(int size) {  // terms sent, divided by 2(n-1) chunks per rank
   const Program program = record("ring", ring, size);
   std::size_t sent = 0;
   for (const Route& route : resolve("ring", program, all_reduce_layout(size, size))) {
@@ -47,7 +47,7 @@ TEST(Route, EveryAlgorithmReachesTheSum) {
 TEST(Route, WhatIsGivenIsHeldNoLonger) {
   const Program program = record(
       "give",
-      [](Algorithm& a) {  // rank 0 gives its part away, and gets it back in the sum
+      [](Algorithm& a) {  // rank 0 gives its leaf to rank 1, then receives the sum
         a.chunks(1);
         auto first = a.round(), second = a.round();
         a.rank == 0 ? first.give(1, a.chunk(0)) : first.add_from(0, a.chunk(0));
@@ -90,7 +90,7 @@ TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
   EXPECT_THAT(refusal([](Algorithm& a) { a.round().add_from(a.prev(), a.chunk(0)); }, 3),
               HasSubstr("rank 0 waits for ever in its round 1 for rank 2 to send chunk 0"));
   EXPECT_THAT(refusal(
-                  [](Algorithm& a) {  // every send comes before the receive that would let it go
+                  [](Algorithm& a) {  // a deadlock: every send waits for a receive that comes later
                     a.send(a.next(), a.chunk(0));
                     a.round().add_from(a.prev(), a.chunk(0));
                   },

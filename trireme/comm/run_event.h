@@ -1,11 +1,11 @@
-// RunEvent: what a collective does on one rank, told while it does it to whoever asked
-// (CommunicatorOptions::on_run). `trireme show` draws these, `trireme verify` counts them.
+// RunEvent: one action of a collective on one rank, reported as it happens to
+// CommunicatorOptions::on_run. `trireme show` draws these events, `trireme verify` counts them.
 //
-// Per operation: Begin, Hold for each term at the start, RoundEnd; per round Send…, Receive…, Add…,
-// then Hold for each term held and RoundEnd; at the last Out for each chunk that this rank wanted,
-// and End.
-// Called in the progress context; `data` is valid during the call alone. Operations that travel in
-// their header (at most 48 bytes a rank) have no rounds and tell nothing.
+//     operation:  Begin, Hold for each initial term, RoundEnd; rounds; Out for each chunk, End
+//     round:      Send..., Receive..., Add..., Hold for each term held, RoundEnd
+//
+// Out is reported for chunks that this rank needs. Called in the progress context; `data` is valid
+// only during the call. Operations whose data fits into the header (48 bytes) report nothing.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ namespace comm {
 struct RunEvent {
   enum class Kind : std::uint8_t { Begin, Hold, Send, Receive, Add, RoundEnd, Out, End };
   Kind kind = Kind::Begin;
-  int chunk = 0;                         // Begin: how many there are
+  int chunk = 0;                         // Begin: the number of chunks
   int peer = -1;                         // Send, Receive
   bool copy = false;                     // Receive: replaces what was held
-  kernel::LeafRange node = {};           // which leaves the data are the sum of
+  kernel::LeafRange node = {};           // `data` is the sum of these leaves
   std::span<const std::byte> data = {};  // Add: the sum
-  bool read = false;  // Receive: out of the peer's memory, which tells no Send (direct)
+  bool read = false;  // Receive: read from the peer's memory, so the peer reports no Send (direct)
 };
 
 }  // namespace comm

@@ -1,4 +1,4 @@
-// What CommunicatorOptions::on_run is told: the messages and sums of a real run, in order.
+// Tests of the events that CommunicatorOptions::on_run receives in a real run.
 #include "trireme/comm/run_event.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Told {
   int chunk, peer;
   kernel::LeafRange node;
   std::size_t bytes;
-  std::int64_t first;  // element; 0 if none
+  std::int64_t first;  // the first element; 0 if there is no data
 };
 
 std::vector<std::vector<Told>> watch(int size, const std::string& algorithm, std::size_t count) {
@@ -42,7 +42,7 @@ std::vector<std::vector<Told>> watch(int size, const std::string& algorithm, std
 }
 
 TEST(RunEvent, TellsARingOfTwoAsItHappens) {
-  const auto told = watch(2, "ring", 16);  // two chunks of a cache line
+  const auto told = watch(2, "ring", 16);  // two chunks of one cache line each
   const std::vector<Kind> kinds = [&] {
     std::vector<Kind> all;
     for (const Told& one : told[0]) all.push_back(one.kind);
@@ -60,8 +60,8 @@ TEST(RunEvent, TellsARingOfTwoAsItHappens) {
   EXPECT_EQ(told[0][4].peer, 1);
   EXPECT_EQ(told[0][4].first, 1);
   EXPECT_EQ(told[0][5].chunk, 1);
-  EXPECT_EQ(told[0][5].first, 2);  // rank 1's part
-  EXPECT_EQ(told[0][6].first, 3);  // the sum, out of memory
+  EXPECT_EQ(told[0][5].first, 2);  // rank 1's leaf
+  EXPECT_EQ(told[0][6].first, 3);  // the sum
   EXPECT_EQ(told[0][6].node, (kernel::LeafRange{0, 2}));
   EXPECT_EQ(told[0].back().kind, Kind::End);
 }

@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace comm {
 
 std::byte* Scratch::take(std::size_t bytes) {
-  Block* best = nullptr;  // the smallest that fits
+  Block* best = nullptr;  // the smallest free block that fits
   for (Block& block : blocks_) {
     if (block.in_use || block.bytes < bytes) continue;
     if (!best || block.bytes < best->bytes) best = &block;

@@ -1,5 +1,4 @@
-// Scratch: 64-byte aligned blocks that received terms rest in, kept for the next operation.
-// Used in the progress context only.
+// Scratch: 64-byte aligned blocks for terms, reused by later operations. Progress context only.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ class Scratch {
  public:
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* block) noexcept;
-  /// Frees what is not in use if all blocks together exceed `bytes`.
+  /// Frees all unused blocks if the blocks together exceed `bytes`.
   void trim(std::size_t bytes) noexcept;
 
  private:

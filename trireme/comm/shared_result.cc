@@ -17,10 +17,10 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// For Operation::detail: who passes a buffer of its own makes another call.
+// For Operation::detail: makes calls with a shared result differ from those without.
 constexpr std::uint64_t kSharedDetail = 0x5348415245;
 
-// A second mapping of the same pages, which nobody can write through; null where they are private.
+// Maps the same pages a second time, read-only; null if that fails.
 std::byte* map_read_only(std::span<std::byte> pages) {
   void* const view = mremap(pages.data(), 0, pages.size(), MREMAP_MAYMOVE);
   if (view == MAP_FAILED) return nullptr;
@@ -65,7 +65,7 @@ Buffer SharedResult::writable(std::size_t begin, std::size_t count, DType dtype)
 
 namespace {
 
-// Equal parts of `count` elements that begin at cache lines.
+// Cuts `count` elements into one part per rank, equal but for the last ones, at cache lines.
 std::vector<std::size_t> parts_of(std::size_t count, std::size_t width, int size) {
   const std::size_t line = 64 / width, ranks = static_cast<std::size_t>(size);
   const std::size_t part = ((count + ranks - 1) / ranks + line - 1) / line * line;
@@ -76,7 +76,7 @@ std::vector<std::size_t> parts_of(std::size_t count, std::size_t width, int size
   return parts;
 }
 
-// Who has its part is done when all have theirs: direct forms end like that, others need a barrier.
+// The call ends when all ranks have written their parts: direct calls do, others need a barrier.
 bool add_barrier(Operation& next) {
   if (next.step > 2 || next.algorithm == "direct") return false;
   next.kind = OpKind::Barrier;
@@ -103,7 +103,7 @@ void Communicator::require_on_cpu(const Buffer& buffer, std::string_view operati
           "a result that the ranks of a host share lies in the host's memory, the buffer on a GPU");
 }
 
-// The step in which every rank writes its part of the result.
+// The first step: every rank writes its part of the result.
 Operation Communicator::shared_step(OpKind kind, OpKind called, const Buffer& in,
                                     const SharedResult& out, std::vector<std::size_t> counts,
                                     const OpOptions& options) const {
@@ -167,7 +167,7 @@ Work Communicator::all_gather_shared(Buffer in, const SharedResult& out, const O
   }
   Operation operation = shared_step(OpKind::AllGather, OpKind::AllGather, in, out,
                                     std::vector<std::size_t>(ranks, in.count), options);
-  operation.algorithm = "direct";  // nobody reads another's memory
+  operation.algorithm = "direct";  // always possible: no rank reads another's memory
   return engine_->submit(std::move(operation), options.deadline);
 }
 

@@ -1,13 +1,13 @@
-// SharedResult: where a collective's result lies once per host instead of once per rank. Every rank
-// of the group maps the same memory, read-only; the collectives with `_shared` in their name write
-// it, each rank its own part, so a sum moves (n + 1) S bytes of memory instead of 2 n S, and a
-// gathered whole 2 S.
+// SharedResult: memory for a collective's result that exists once per host instead of once per
+// rank. Every rank of the group maps it read-only. The collectives with `_shared` in their name
+// write it, each rank its own part. So a sum of S bytes over n ranks moves (n + 1) S bytes of
+// memory instead of 2 n S, and an all-gather to S bytes moves 2 S.
 //
-// A result stands from the Work's end until this rank begins the next call that writes to the same
-// SharedResult: that call begins to write when all ranks have begun it. Do not begin it before the
-// one before has ended. Where the ranks of the group do not share memory (another transport,
-// several hosts) each has a copy of its own and shared() is false; the calls are the same. A copy
-// of a SharedResult stands for the same memory, which goes with the last of them on all ranks.
+// A result is valid from the end of its Work until this rank begins the next call that writes to
+// the same SharedResult. Wait for one such call before the next; it writes only after all ranks
+// have begun it. If the ranks do not share memory (another transport, several hosts), each has its
+// own copy and shared() is false; the calls are the same. Copies of a SharedResult refer to the
+// same memory, which is freed with the last copy on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class SharedResult {
  public:
   SharedResult() = default;
   std::span<const std::byte> bytes() const noexcept;
-  /// The elements at its beginning: as many as fit.
+  /// The memory as elements of T, as many as fit.
   template <class T>
   std::span<const T> values() const noexcept {
     return {reinterpret_cast<const T*>(bytes().data()), bytes().size() / sizeof(T)};
@@ -36,7 +36,7 @@ class SharedResult {
   friend class Communicator;
   class Memory;
   explicit SharedResult(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
-  /// Elements [begin, begin + count) as collectives write them.
+  /// Elements [begin, begin + count), writable.
   Buffer writable(std::size_t begin, std::size_t count, DType dtype) const;
   std::shared_ptr<Memory> memory_;
 };

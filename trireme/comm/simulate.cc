@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// The same error with the rank and the seed in its sentence, so that a failure can be repeated.
+// Adds the rank and the seed to the error's message, so that a failure can be repeated.
 [[noreturn]] void rethrow(const std::exception_ptr& error, int rank, std::uint64_t seed) {
   const std::string place =
       "rank " + std::to_string(rank) + " (seed " + std::to_string(seed) + "): ";
@@ -43,7 +43,7 @@ void simulate(int size, const SimulationOptions& options,
       context.world = std::make_shared<Communicator>(context.transport, std::move(world));
       body(context);
     } catch (...) {
-      if (first) return;  // one rank runs at a time: no race; the others fail because of this one
+      if (first) return;  // no race: one rank runs at a time. Later errors follow from the first
       first = std::current_exception();
       first_rank = rank;
     }

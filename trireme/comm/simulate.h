@@ -1,11 +1,10 @@
-// simulate(n, options, body): n ranks as threads of this process over the simulated network, on a
-// virtual clock, each with a Communicator: what `trireme show` and `trireme verify` and the unit
-// tests run on.
+// simulate(n, options, body): runs n ranks as threads over the simulated network, on a virtual
+// clock, each with a Communicator. Used by `trireme show`, `trireme verify` and the unit tests.
 //
-// Deterministic for a seed: one rank runs at a time, and the seed picks who runs next and how long
-// a message takes. No ports, no sleeps. A deadlock (nobody can run and no message is under way)
-// throws net::DeadlockError in every rank, naming who waits for what. The first failure of a body
-// is rethrown with its rank and the seed.
+// Deterministic for a seed: one rank runs at a time, and the seed decides which rank runs next and
+// how long a message takes. No ports, no sleeps. A deadlock (no rank can run and no message is
+// under way) throws net::DeadlockError in every rank, which says what each rank waits for. The
+// first failure of a body is rethrown with its rank and the seed.
 #pragma once
 
 #include <functional>
@@ -30,7 +29,7 @@ struct SimulatedRank {
 struct SimulationOptions {
   net::SimOptions network;
   CommunicatorOptions world;
-  /// Changes `world` for one rank (an observer of its own); may be empty.
+  /// Adapts `world` for one rank, for example to add an observer; may be empty.
   std::function<void(SimulatedRank& rank, CommunicatorOptions& world)> prepare = nullptr;
 };
 

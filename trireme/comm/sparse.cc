@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// Appends row `position` of `from`, or adds it to the last row of `to` if that has its index.
+// Appends row `position` of `from` to `to`, or adds it to the last row if that has the same index.
 void append(SparseRows& to, const SparseRows& from, std::size_t position) {
   const std::size_t bytes = from.row_bytes();
   const std::byte* row = from.values.data() + position * bytes;
@@ -37,7 +37,7 @@ SparseRows like(const SparseRows& rows) {
   return {.width = rows.width, .num_rows = rows.num_rows, .dtype = rows.dtype};
 }
 
-// In fp32, as 16-bit sums are accumulated (kernel/reduce.h). Adding +0 converts.
+// Converts between a 16-bit type and fp32 (in which it is accumulated) by adding +0.
 SparseRows with_type(const SparseRows& rows, DType dtype) {
   if (rows.dtype == dtype) return rows;
   SparseRows other = like(rows);
@@ -67,7 +67,7 @@ void clear_negative_zeros(std::vector<std::byte>& values) {
   }
 }
 
-// The rank's leaf: indices ascending, repeated ones added in position order, no -0.
+// The rank's leaf: indices ascending, repeated rows added in the order of their positions, no -0.
 SparseRows coalesced(const SparseRows& rows) {
   std::vector<std::size_t> order(rows.indices.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
@@ -112,7 +112,7 @@ SparseRows tree(const std::vector<SparseRows>& leaves, kernel::LeafRange node) {
                 tree(leaves, {node.first + half, node.count - half}));
 }
 
-// Steps: how many rows each rank has; their indices; the rows, in one of two ways.
+// Steps: gather each rank's number of rows; gather the indices; gather or reduce the rows.
 class SparseCall {
  public:
   using Algorithm = std::function<std::string(std::size_t)>;
@@ -143,13 +143,13 @@ class SparseCall {
         densify() ? reduce_rows(operation) : gather_rows(operation);
         return true;
       default:
-        if (!densify()) take_gathered();  // else summed, and divided, where it lies
+        if (!densify()) take_gathered();  // else out_ holds the result already
         return false;
     }
   }
 
  private:
-  // What all ranks must have said alike.
+  // The arguments that must be equal on all ranks.
   std::uint64_t detail() const {
     const std::size_t words[] = {leaf_.width, static_cast<std::size_t>(leaf_.num_rows),
                                  static_cast<std::size_t>(leaf_.dtype),

@@ -1,17 +1,18 @@
-// Sparse all-reduce: every rank brings some rows of one large matrix (an embedding's gradient), and
-// every rank gets the sum of all rows that anybody brought.
+// Sparse all-reduce: every rank brings some rows of one large matrix (such as an embedding's
+// gradient) and gets the sums of all rows that any rank brought.
 //
 //     trireme::SparseRows mine{.indices = {7, 2, 7}, .width = 64, .num_rows = 50'000};
 //     mine.values = ...;                                   // 3 rows of 64 floats
 //     trireme::SparseRows sum = trireme::sparse_all_reduce(job.world(), mine, trireme::Sum);
 //
-// A rank's repeated indices are added in position order; then rows are added by the tree sum over
-// the ranks (NUMERICS.md), a missing row counting as +0 and -0 as +0. All ranks learn all indices.
-// With k rows brought in all and u different ones, the rows themselves travel by all_gather (each
-// rank receives k of them), or, where 2u < k, by all_reduce of the u rows, filled up with zeros
-// (each rank receives less than 2u). Both give the same bits.
+// Rows that a rank repeats are added in the order of their positions. Rows of different ranks are
+// added by the tree sum (docs/numerics.md); a missing row counts as +0, and -0 counts as +0.
 //
-// One call in the order of the calls. Errors and thread safety: Communicator.
+// All ranks gather all indices. If the ranks bring k rows in all, u of them different, the rows are
+// sent by all_gather (each rank receives k rows), or, if 2u < k, by all_reduce of u rows with zeros
+// for missing ones (each rank receives less than 2u rows). Both give the same bits.
+//
+// Counts as one call in the order of the calls. Errors and thread safety: Communicator.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ inline namespace v0 {
 namespace comm {
 
 struct SparseRows {
-  std::vector<std::int64_t> indices;  // a result's: ascending, each once
+  std::vector<std::int64_t> indices;  // in a result: ascending, each once
   std::vector<std::byte> values;      // indices.size() rows of `width` elements
   std::size_t width = 1;
   std::int64_t num_rows = 0;  // of the whole matrix
@@ -38,7 +39,7 @@ struct SparseRows {
   }
 };
 
-/// How the rows of a sum travelled.
+/// How the rows are sent: by all_gather (Gather) or all_reduce (Dense); Choose: as said above.
 enum class SparseWay : std::uint8_t { Choose, Gather, Dense };
 
 struct SparseOptions {
@@ -50,10 +51,9 @@ struct SparseOptions {
 using comm::SparseRows;
 
 namespace async {
-/// Sum or Mean. `in` is read before this returns; `out` is filled when the Work is done and must
-/// stay until then. All ranks give the same width, num_rows and dtype; any of them may bring no
-/// row. ConfigError where an index is outside 0 ... num_rows-1 or the values are not rows of
-/// `width`.
+/// Sum or Mean. `in` is copied before this returns. `out` is filled when the Work is done, and must
+/// stay valid until then. All ranks must give the same width, num_rows and dtype; a rank may bring
+/// no row. ConfigError if an index or the number of values is wrong.
 Work sparse_all_reduce(comm::Communicator& communicator, const SparseRows& in, SparseRows& out,
                        ReduceOp op, const comm::SparseOptions& options = {});
 }  // namespace async

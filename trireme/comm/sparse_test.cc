@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::RankContext;
 using testing::run_ranks;
 
-// Rows of floats at random places, some repeated; few places in all, so that ranks meet.
+// Random rows; `num_rows` should be small, so that rows repeat on a rank and between ranks.
 SparseRows rows_of(int rank, std::size_t count, std::int64_t num_rows, std::size_t width) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 31 + count);
   SparseRows rows{.width = width, .num_rows = num_rows};
@@ -36,7 +36,7 @@ SparseRows rows_of(int rank, std::size_t count, std::int64_t num_rows, std::size
   return rows;
 }
 
-// The whole matrix of every rank, filled with +0, all-reduced: the reference.
+// The rows as a whole matrix, with +0 for missing rows; its all_reduce is the reference.
 std::vector<float> dense_of(const SparseRows& rows) {
   std::vector<float> dense(static_cast<std::size_t>(rows.num_rows) * rows.width);
   for (std::size_t i = 0; i < rows.indices.size(); ++i) {
@@ -52,7 +52,7 @@ TEST(Sparse, BothWaysHaveTheBitsOfTheDenseSum) {
     for (std::size_t count : {0u, 1u, 40u, 700u}) {
       for (const ReduceOp op : {Sum, Mean}) {
         run_ranks(size, [&](RankContext& rank) {
-          // Every rank brings another number of rows, some none.
+          // Ranks bring different numbers of rows; some bring none.
           const SparseRows mine = rows_of(rank.rank, count * ((rank.rank + 1) % 3), 90, 17);
           std::vector<float> dense = dense_of(mine);
           all_reduce(*rank.world, dense, op);

@@ -1,5 +1,5 @@
-// Collectives as spans: what one call leaves in the trace, how the ranks' traces come together, and
-// that foreign clocks are measured. On the simulated network's virtual clock, so times are exact.
+// Tests of traces: the spans of a call, gathering the ranks' traces, measuring clocks. They use the
+// simulated network's virtual clock, so times are exact.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -33,7 +33,7 @@ std::vector<Named> named(const RankTrace& trace) {
   return all;
 }
 
-// The spans of `name` on the lane, in the order of their beginning.
+// The spans of `name` on the lane, in the order of the trace.
 std::vector<TraceSpan> find(const RankTrace& trace, const std::string& lane,
                             const std::string& name) {
   std::vector<TraceSpan> found;
@@ -46,7 +46,7 @@ bool inside(const TraceSpan& inner, const TraceSpan& outer) {
   return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
-// Two calls at once, the last rank comes late.
+// Submits two calls at once; the last rank comes late.
 RankTrace traced_run(RankContext& rank, const std::string& algorithm) {
   const auto trace = std::make_shared<observe::Trace>();
   Communicator world(rank.transport, {.name = "world", .algorithm = algorithm, .trace = trace});
@@ -76,7 +76,7 @@ TEST(Trace, ACollectiveIsQueuedWaitsTransfersAndReduces) {
         ASSERT_EQ(small.size(), 1u);
         EXPECT_EQ(large[0].bytes, 400000u);
         EXPECT_GE(small[0].begin, large[0].end);  // one at a time
-        // Those who came first waited for the last one, and their second call in the queue.
+        // The first call waited for the last rank, and the second call waited in the queue.
         const auto waiting = find(trace, "communication world", "waiting for peers");
         if (rank.rank < size - 1) {
           const auto queued = find(trace, "queued world", "all_reduce small");
@@ -112,7 +112,7 @@ TEST(Trace, NestedLanesNest) {
   });
 }
 
-// Three messages to rank 1 at once, small and large, and rank 1 comes late.
+// Rank 0 sends three messages, small and large, at once; rank 1 comes late.
 TEST(Trace, MessagesAreQueuedWaitAndTransfer) {
   constexpr std::size_t kCounts[] = {1, 300000, 64};
   run_ranks(2, [&](RankContext& rank) {
@@ -151,7 +151,7 @@ TEST(Trace, MessagesAreQueuedWaitAndTransfer) {
       };
       const std::int64_t all = part("queued") + part("waiting for the peer") + part("transferring");
       EXPECT_EQ(all, whole[0].end - whole[0].begin) << title;
-      // The large send cannot end before its receiver is there.
+      // The large send cannot end before its receive is posted.
       if (i == 1) {
         EXPECT_GE(TimePoint(Duration(whole[0].end)), start + kLate);
         if (rank.rank == 0) {
@@ -163,7 +163,6 @@ TEST(Trace, MessagesAreQueuedWaitAndTransfer) {
   });
 }
 
-// The receiver that is early waits, and says so.
 TEST(Trace, AnEarlyReceiverWaitsForThePeer) {
   run_ranks(3, [&](RankContext& rank) {
     const auto trace = std::make_shared<observe::Trace>();
@@ -182,7 +181,7 @@ TEST(Trace, AnEarlyReceiverWaitsForThePeer) {
       for (const Named& span : named(own)) {
         if (span.name == "waiting for the peer") waiting.push_back(span.span);
         if (span.lane.starts_with("messages") && span.span.bytes > 0) {
-          EXPECT_EQ(span.name, "recv from 2");  // the world's numbers
+          EXPECT_EQ(span.name, "recv from 2");  // names the world's ranks
         }
       }
       ASSERT_EQ(waiting.size(), 1u);
@@ -200,7 +199,7 @@ TEST(Trace, ForeignClocksAreMeasured) {
       const ClockOffset offset = measure_clock(*rank.world, "", clock);
       EXPECT_LE(std::abs(offset.nanoseconds + wrong), offset.error);
       EXPECT_LT(offset.error, 100000);
-      // Ranks under one kernel have one clock: nothing is sent.
+      // Ranks with equal names share a clock, which is not measured.
       EXPECT_EQ(measure_clock(*rank.world, "here", clock).nanoseconds, 0);
       barrier(*rank.world);
     });

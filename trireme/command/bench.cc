@@ -1,4 +1,4 @@
-// trireme bench comm: how long collectives take here, per size; and the table that `auto` goes by.
+// trireme bench comm: measures collectives per size and writes the table that `auto` uses.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -32,16 +32,16 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-// Set for the ranks that this command starts.
+// Set in the environment of the ranks that this command starts.
 constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 
-constexpr std::size_t kMost = 128u << 20;         // bytes, where no sizes are given
+constexpr std::size_t kMost = 128u << 20;         // bytes, if no sizes are given
 constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
 
 struct BenchOptions {
   std::vector<std::string> collectives = {"all-reduce"};
   std::vector<std::string> size_texts;
-  std::vector<std::size_t> sizes;  // of them, once they are checked
+  std::vector<std::size_t> sizes;  // parsed from size_texts
   int ranks = 2;
   bool ranks_given = false;
   std::string transport = "auto", algorithm = "auto", link;
@@ -53,13 +53,13 @@ struct BenchOptions {
   }
 };
 
-// "all-reduce" and "all_reduce" are the same.
+// Accepts "all-reduce" and "all_reduce".
 comm::OpKind kind_of(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return comm::measurable_kind(name);
 }
 
-// "Intel(R) Xeon(R) Processor, 2 cores"; the processor is left out where the system does not say.
+// "Intel(R) Xeon(R) Processor, 2 cores"; without the processor if the system does not report it.
 std::string machine_text() {
   std::ifstream file("/proc/cpuinfo");
   std::string text, line;
@@ -70,7 +70,7 @@ std::string machine_text() {
   return text + std::to_string(std::thread::hardware_concurrency()) + " cores";
 }
 
-// The table keeps what was measured before with other rank counts and transports.
+// Keeps earlier measurements of other rank counts and transports.
 void write_tuning(const plan::Tuning& measured, const std::string& path) {
   const auto before = comm::parse_tuning(comm::read_tuning_file());
   plan::Tuning table = before ? *before : plan::Tuning();
@@ -131,7 +131,7 @@ int run_rank(const Invocation& invocation, const BenchOptions& options) {
   return 0;
 }
 
-// All ranks in this process, over a cluster's links on a virtual clock.
+// Runs all ranks in this process, over simulated cluster links on a virtual clock.
 int run_simulated(const BenchOptions& options) {
   const plan::LinkCost link = plan::link_of(options.link);
   const auto alpha =
@@ -210,7 +210,7 @@ void read_sizes(BenchOptions& options) {
       comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
 }
 
-// The table is written at the end: too late to say that it cannot be.
+// The table is written at the end; a path that cannot be written must be found now.
 void check_tuning_file(const BenchOptions& options) {
   const std::string path = tuning_file(options);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -223,7 +223,7 @@ void check_tuning_file(const BenchOptions& options) {
   if (!existed) std::filesystem::remove(path, ignored);
 }
 
-// Everything that can be known to be wrong before anything starts.
+// Refuses everything that can be found wrong before anything starts.
 void check(BenchOptions& options, const launch::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
   if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
@@ -244,7 +244,7 @@ int bench_comm(const Invocation& invocation, BenchOptions options) {
   const launch::RankEnvironment place = launch::resolve_environment();
   try {
     check(options, place);
-  } catch (...) {  // all processes of a launcher find the same: rank 0 speaks
+  } catch (...) {  // all processes fail alike: rank 0 reports it
     if (place.rank == 0) throw;
     return describe(std::current_exception()).exit_code;
   }

@@ -1,4 +1,4 @@
-// What `trireme bench comm` prints: a table for people, or JSON lines. Standard output alone.
+// The output of `trireme bench comm`: a table for people, or JSON lines. Writes to standard output.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct BenchReport {
 
 void print_figures(const comm::Communicator& world, std::string_view collective,
                    const std::vector<comm::Measured>& figures, const BenchReport& report);
-/// Which all-reduce `auto` takes at each size, and why.
+/// The all-reduce algorithm that `auto` chooses at each size, and why.
 void print_choices(const comm::Communicator& world, const std::vector<std::size_t>& sizes,
                    const BenchReport& report);
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The steps of "step-00000500" that has a manifest, which is written last.
+// The step number of "step-00000500" if it has a manifest, which is written last.
 std::optional<std::int64_t> step_of(const fs::path& path) {
   constexpr std::string_view kPrefix = "step-";
   const std::string name = path.filename().string();

@@ -1,5 +1,5 @@
-// What the subcommands share: how one registers itself and says what to run. Those of this folder
-// need no LibTorch; cli/ adds the others.
+// Shared by the subcommands: how they register themselves, and the action to run. The commands of
+// this folder need no LibTorch; cli/ adds the others.
 #pragma once
 
 #include <functional>
@@ -18,20 +18,20 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// How the program was called; a command sets `action`, which returns the exit code.
+/// How the program was called. A command sets `action`, which returns the exit code.
 struct Invocation {
   int argc = 0;
   char** argv = nullptr;
   std::function<int()> action;
-  /// What an option takes, for completion, where it is no file: its words.
+  /// For completion: the words that an option accepts, if it does not take a file.
   std::map<const CLI::Option*, std::vector<std::string>> words;
-  /// Of a command: what to say of an argument that it does not know; empty: the usual.
+  /// The message for an argument that the command does not know; empty: the default message.
   std::map<const CLI::App*, std::function<std::string(const std::string& argument)>> unexpected;
-  /// What the user typed for the program, for lines that say what to type next.
+  /// The program name that the user typed, for suggestions of what to type next.
   std::string program() const { return argc > 0 ? argv[0] : "trireme"; }
 };
 
-/// How many ranks, under every name that launchers give it; -np is taken for -n everywhere.
+/// The number of ranks, under every name that launchers use; -np is accepted for -n everywhere.
 inline constexpr const char* kRanksOption = "-n,--ranks,--np";
 
 using AddCommand = std::function<void(CLI::App& app, Invocation& invocation)>;
@@ -50,21 +50,21 @@ void add_launch(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
 
-/// Parses the command line and runs the command that it names. Errors end as one sentence on
-/// standard error and the exit code of DESIGN 7 (2 for wrong usage). `name`: the program's, in
-/// help, whose examples are written for `trireme`.
+/// Parses the command line and runs the command. An error ends as one sentence on standard error
+/// and an exit code (docs/errors.md; 2 for wrong usage). `name` is the program's name in help,
+/// whose examples are written for `trireme`.
 int run(int argc, char** argv, const std::string& name, const std::string& about,
         const std::string& footer, std::span<const AddCommand> commands);
 
-/// The whole program where there is no LibTorch: commands(), and a sentence for those that need it.
+/// The whole program in a build without LibTorch: commands(), and a message for the others.
 int run_without_libtorch(int argc, char** argv);
 
-/// A command of API.md that this program lacks: not in help, and whatever its arguments are, it
+/// Adds a command of docs/api.md that this program lacks. It is not in help; with any arguments it
 /// ends with "NAME " + `why` and exit code 2.
 void add_absent(CLI::App& app, Invocation& invocation, const std::string& name,
                 const std::string& why, const std::string& advice);
 
-/// A line for people: standard output, or standard error where --json owns the former.
+/// Prints a line for people: to standard output, or to standard error if --json uses the former.
 void say(bool json, std::string_view text);
 
 }  // namespace command

@@ -1,5 +1,5 @@
-// commands(argc, argv): `show`, `verify` and what else of the command `trireme` needs no LibTorch,
-// for a program of one's own, which then knows the algorithms that it registered.
+// commands(argc, argv): `show`, `verify` and the other commands of `trireme` that need no LibTorch,
+// for a user's own program. They then also know the algorithms that the program registered.
 //
 //     int main(int argc, char** argv) { return trireme::commands(argc, argv); }
 #pragma once

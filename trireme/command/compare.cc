@@ -51,7 +51,7 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
-// A loop of one's own leaves a folder without one (train/log.h).
+// The folder of a user's own loop has no configuration (train/log.h).
 std::map<std::string, std::string> read_keys(const std::string& path) {
   std::map<std::string, std::string> keys;
   if (!std::filesystem::exists(path)) return keys;
@@ -65,7 +65,7 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-// Those of steps up to `last`.
+// Reads the events of steps up to `last`.
 void read_events(const std::string& path, double last, ComparedRun& run) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -87,7 +87,7 @@ void read_events(const std::string& path, double last, ComparedRun& run) {
   if (!run.training.empty()) run.steps = static_cast<std::int64_t>(run.training.back().first);
 }
 
-// The mean loss of the last tenth of the steps: single steps are noise.
+// The mean loss of the last tenth of the steps, because single steps are noisy.
 std::optional<double> last_loss(const ComparedRun& run) {
   if (run.training.empty()) return std::nullopt;
   const std::size_t count = std::max<std::size_t>(run.training.size() / 10, 1);
@@ -112,7 +112,7 @@ std::string hash_of(const ComparedRun& run) {
   return weights_hash(format::SafetensorsFile(run.model).tensors());
 }
 
-// Runs without curves have their weights alone.
+// If a run has no curves, only weights can be compared.
 bool compares_weights(const std::vector<ComparedRun>& runs) {
   return std::any_of(runs.begin(), runs.end(),
                      [](const ComparedRun& run) { return run.training.empty(); });
@@ -187,7 +187,7 @@ int compare_command(const CompareOptions& options) {
   return 0;
 }
 
-// Where a run's events and configuration lie: beside its checkpoints, or above them.
+// The folder of a run's events and configuration: that of its checkpoints, or the one above.
 std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
   namespace fs = std::filesystem;
   if (!checkpoint || fs::exists(folder + "/events.jsonl")) return folder;
@@ -251,7 +251,7 @@ std::optional<double> median(std::vector<double> values) {
 
 namespace {
 
-// Of the first run that says it; empty where another one says another.
+// The unit that the runs agree on; empty if two differ.
 std::string common_unit(const std::vector<ComparedRun>& runs) {
   std::string unit;
   for (const ComparedRun& run : runs) {

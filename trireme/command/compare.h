@@ -1,4 +1,4 @@
-// What `trireme compare` says of runs: their curves, speed, and the keys in which they differ.
+// The data behind `trireme compare`: the runs' curves, speed, and the keys in which they differ.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,22 @@ struct ComparedRun {
   std::map<std::string, std::string> keys;                      // as TOML writes the values
   std::string loss_unit;                                        // empty: the run does not say
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
-  // Of every step: time, tokens/s, and what of the time was waiting for others.
+  // Per step: seconds, items per second, and seconds spent waiting for communication.
   std::vector<double> step_seconds, per_second, communication_seconds;
 };
-/// `folder`: a run's, a Log's or a Checkpointer's (find_checkpoint()), or one checkpoint of them,
-/// whose curves end with its step. Without events there are no curves, and `model` is what can be
-/// compared. Throws ConfigError where it holds neither.
+/// Reads `folder`: that of a run, a Log or a Checkpointer (find_checkpoint()), or one checkpoint,
+/// whose curves end with its step. Without events there are no curves, and only `model` can be
+/// compared. Throws ConfigError if it holds neither.
 ComparedRun read_run(const std::string& folder);
 
-/// Keys whose values are not the same in all runs, each with a value per run ("-" where a run has
-/// no such key).
+/// Keys whose values differ between runs, with one value per run ("-" if a run lacks the key).
 std::map<std::string, std::vector<std::string>> differing_keys(
     const std::vector<ComparedRun>& runs);
 
-/// The middle one of sorted values (the lower of two); none of no values.
+/// The middle of the values (the lower of two); nullopt if there are none.
 std::optional<double> median(std::vector<double> values);
 
-/// The curves of all runs over one another, as SVG.
+/// The curves of all runs in one plot, as SVG.
 std::string overlaid(const std::vector<ComparedRun>& runs);
 
 }  // namespace command

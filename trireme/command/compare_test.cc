@@ -101,7 +101,7 @@ TEST_F(Compare, WritesNumbersForPeople) {
   EXPECT_EQ(run.keys.at("train.clip"), "1");
 }
 
-// A Checkpointer's folder: steps, and nothing but weights to compare.
+// A Checkpointer's folder: only steps and weights can be compared.
 TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
   for (const char* step : {"step-00000002", "step-00000010"}) {
     fs::create_directories(root_ / "own" / step);

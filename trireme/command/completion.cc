@@ -1,4 +1,4 @@
-// trireme completion: what a shell needs to complete the command line, and the man page.
+// trireme completion: prints completion scripts for shells, and the man page.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

@@ -3,15 +3,13 @@
 #include "trireme/command/described.h"
 
 // The script walks the words before the cursor: the name of a command goes one command deeper, an
-// option that takes a value takes the next word, and everything else is a positional argument. Then
-// it offers what may stand at the cursor.
-
+// option that takes a value consumes the next word, and everything else is a positional argument.
+// Then it offers what may stand at the cursor. %N is the program's name, %F a prefix for functions.
 namespace trireme {
 inline namespace v0 {
 namespace command {
 namespace {
 
-// %N is the program, %F a name for functions.
 constexpr std::string_view kScript =
     R"(# Completion of %N for bash: source this file, or install it as
 # share/bash-completion/completions/%N. Written by `%N completion bash`.
@@ -59,14 +57,14 @@ constexpr std::string_view kScript =
 }
 )";
 
-// With a blank before and behind each, so that the script finds whole words.
+// With a blank before and after each word, so that the script matches whole words.
 std::string padded(const std::vector<std::string>& words) {
   std::string out = " ";
   for (const std::string& word : words) out += word + " ";
   return out;
 }
 
-// What may stand in a command.
+// Writes the subcommands and options that a command accepts.
 void add_places(const DescribedCommand& command, const std::string& path, std::string& out) {
   std::vector<std::string> commands, options, valued;
   for (const DescribedCommand& below : command.commands) commands.push_back(below.name);
@@ -90,7 +88,7 @@ void add_value(const DescribedOption& option, const std::string& pattern, std::s
   }
 }
 
-// What an option or a positional argument takes.
+// Writes the values that options and positional arguments accept.
 void add_values(const DescribedCommand& command, const std::string& path, std::string& out) {
   for (const DescribedOption& option : command.options) {
     std::string pattern;

@@ -20,8 +20,8 @@ std::string spaced(const std::vector<std::string>& words) {
   return out;
 }
 
-// Options and words of a command, where `condition` says that the line is in it; then of those
-// below.
+// Writes the options and words of a command, for lines that satisfy `condition`, then those of its
+// subcommands.
 void add_lines(const DescribedCommand& command, const std::string& program,
                const std::string& condition, std::string& out) {
   std::vector<std::string> below;

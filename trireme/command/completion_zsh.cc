@@ -5,7 +5,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-// Inside single quotes, where `special` characters have a meaning to _arguments and _describe.
+// Escapes text for single quotes; `special` characters have a meaning to _arguments and _describe.
 std::string quoted(const std::string& text, const std::string& special) {
   std::string out;
   for (const char c : text) {
@@ -19,13 +19,13 @@ std::string quoted(const std::string& text, const std::string& special) {
   return out;
 }
 
-// What _arguments is to offer for a value: words, files, or nothing.
+// The value that _arguments offers: words, files, or nothing.
 std::string action(const DescribedOption& option) {
   if (option.files) return "_files";
   if (option.words.empty()) return " ";
   std::string words;
   for (const std::string& word : option.words) words += (words.empty() ? "" : " ") + word;
-  // A key of the configuration ends in "=", and its value follows at once.
+  // A configuration key ends in "=", and its value follows without a blank.
   const bool keys = option.words.front().ends_with('=');
   return keys ? "{compadd -S \"\" -- " + words + "}" : "(" + words + ")";
 }
@@ -43,7 +43,7 @@ std::string line_of(const DescribedOption& option) {
   return out + "'";
 }
 
-// A function for each command; one with commands below it asks for their names first.
+// Writes one function per command; a command with subcommands asks for their names first.
 void add_function(const DescribedCommand& command, const std::string& function, std::string& out) {
   std::string body = "  _arguments -C -s";
   for (const DescribedOption& option : command.options) body += " \\\n    " + line_of(option);
@@ -86,7 +86,7 @@ std::string zsh_completion(const DescribedCommand& program) {
                     " for zsh: install it as _" + program.name +
                     " in a folder of $fpath. Written by `" + program.name + " completion zsh`.\n";
   add_function(program, function, out);
-  // Loaded by compinit this file is the function's body; sourced, it registers it.
+  // Loaded by compinit, this file is the function's body; sourced, it registers the function.
   return out + "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  " + function +
          " \"$@\"\nelse\n  compdef " + function + " " + program.name + "\nfi\n";
 }

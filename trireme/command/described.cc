@@ -20,7 +20,7 @@ DescribedOption described(const CLI::Option& option, const Invocation& invocatio
     out.names = {option.get_name(true, false)};
     out.value = option.get_type_name();
   }
-  // "INT:at least 1": what a check adds is for help.
+  // "INT:at least 1": the text that a check adds is only for help.
   out.value = out.value.substr(0, out.value.find(':'));
   out.many = option.get_expected_max() > 1;
   if (const auto words = invocation.words.find(&option); words != invocation.words.end())

@@ -1,5 +1,5 @@
-// The commands of a program as they declared themselves to the parser, as plain values: what the
-// completions and the man page are written from.
+// The commands of a program, as declared to the parser, as plain values. Completions and the man
+// page are generated from them.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ namespace command {
 struct Invocation;
 
 struct DescribedOption {
-  std::vector<std::string> names;  // "--ranks", "-n"; of a positional its one name: "CONFIG"
+  std::vector<std::string> names;  // "--ranks", "-n"; a positional has one: "CONFIG"
   std::string about;
   std::string value;               // "INT", "TEXT"; empty: a flag
-  std::string fallback;            // the default, where it is shown
-  std::vector<std::string> words;  // what it takes; empty: see files
-  bool files = false;              // it may well be a path
+  std::string fallback;            // the default, if help shows it
+  std::vector<std::string> words;  // the values it accepts; empty: see files
+  bool files = false;              // its value may be a path
   bool many = false;               // it may be given with several values
 };
 
@@ -31,16 +31,16 @@ struct DescribedCommand {
   std::vector<DescribedCommand> commands;
 };
 
-/// Commands and options that help leaves out are left out.
+/// Leaves out the commands and options that help leaves out.
 DescribedCommand describe_commands(const CLI::App& app, const Invocation& invocation);
 
-/// A name that functions of shells may have: "_my_trainer" of "my-trainer".
+/// A valid name for a shell function: "_my_trainer" for "my-trainer".
 std::string shell_identifier(const std::string& name);
-/// What a shell sources to complete this program's command line.
+/// Scripts that a shell sources to complete this program's command line.
 std::string bash_completion(const DescribedCommand& program);
 std::string zsh_completion(const DescribedCommand& program);
 std::string fish_completion(const DescribedCommand& program);
-/// trireme(1), for man.
+/// The man page trireme(1).
 std::string man_page(const DescribedCommand& program);
 
 }  // namespace command

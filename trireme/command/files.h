@@ -1,4 +1,4 @@
-// Files that the user named, read and written whole.
+// Reads and writes whole files that the user named.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// ConfigError with `advice` where it cannot be read. `operation`: the command, for the error.
+/// ConfigError with `advice` if it cannot be read. `operation`: the command, for the error.
 std::string read_file(const std::string& path, const std::string& operation,
                       const std::string& advice);
-/// ResourceError that names it.
+/// ResourceError naming the file if it cannot be written.
 void write_file(const std::string& path, const std::string& text, const std::string& operation);
 
 }  // namespace command

@@ -1,4 +1,4 @@
-// trireme launch: N ranks of any program on this host.
+// trireme launch: starts N ranks of any program on this host.
 #include "trireme/launch/launch.h"
 
 #include <CLI/CLI.hpp>
@@ -46,7 +46,7 @@ void add_launch(CLI::App& app, Invocation& invocation) {
   command->add_option("PROGRAM", options->launch.command, "-- program and its arguments")
       ->required();
   command->footer("Example:\n  trireme launch -n 2 -- echo hello");
-  // "launch -n 2 b/mnist --epochs 3": the program's own options.
+  // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
   invocation.unexpected[command] = [options, &invocation](const std::string& argument) {
     if (options->launch.command.empty()) return std::string();
     return argument +

@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-// Text for troff: no line begins with a control character, and hyphens stay hyphens.
+// Escapes text for troff: no line begins with a control character, and hyphens stay hyphens.
 std::string escaped(const std::string& text) {
   std::string out;
   bool begins = true;
@@ -49,7 +49,7 @@ void add_options(const std::vector<DescribedOption>& options, std::string& out) 
   }
 }
 
-// "Example:\n  trireme train ..." as it is.
+// Adds "Example:\n  trireme train ..." without formatting.
 void add_footer(const std::string& footer, std::string& out) {
   if (footer.empty()) return;
   out += ".PP\n.nf\n" + escaped(footer) + "\n.fi\n";

@@ -1,4 +1,4 @@
-// The words that commands take, for completion: collectives, algorithms, schedules, graphs.
+// Words that commands accept, for completion: collectives, algorithms, schedules.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// "all-reduce", ...: those that `show`, `verify` and `bench comm` know.
+/// "all-reduce", ...: the collectives that `show`, `verify` and `bench comm` know.
 std::vector<std::string> collective_names();
-/// Those of all collectives, each once, registered ones too, and "direct".
+/// The algorithms of all collectives, each once, including registered ones and "direct".
 std::vector<std::string> algorithm_names();
 std::vector<std::string> schedule_names();
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kRead = 1 << 20;
 constexpr std::size_t kMostBytes = 40, kMostWords = 3;
 
-// In double quotes a shell takes it as it is, and a terminal shows it.
+// True if a shell takes the word unchanged in double quotes and a terminal shows it.
 bool can_be_typed(std::string_view word) {
   if (word.find_first_of("\"$`!\\") != std::string_view::npos) return false;
   const bool letters = std::any_of(
@@ -23,7 +23,7 @@ bool can_be_typed(std::string_view word) {
   return letters && format::printable(std::string(word)) == word;
 }
 
-// Lines that begin with a word, whole ones.
+// Lines that are neither empty nor indented.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -41,7 +41,7 @@ struct Prefix {
   std::size_t lines = 0;
 };
 
-// The longer beginning that most of the lines that begin with `shorter` share.
+// `shorter` extended by the word that most lines beginning with it share.
 Prefix one_word_more(const std::vector<std::string_view>& lines, const std::string& shorter) {
   std::map<std::string_view, std::size_t> counts;
   const std::size_t skip = shorter.empty() ? 0 : shorter.size() + 1;
@@ -62,7 +62,7 @@ Prefix one_word_more(const std::vector<std::string_view>& lines, const std::stri
 
 std::string usual_opening(std::string_view text) {
   std::string_view read = text.substr(0, kRead);
-  // The last line may be cut in the middle of a word, or of a character.
+  // The last line may be cut inside a word or a character.
   if (read.size() < text.size()) read = read.substr(0, read.rfind('\n') + 1);
   const std::vector<std::string_view> lines = lines_of(read);
   Prefix opening;

@@ -1,5 +1,5 @@
-// A prompt that suits a text: how its lines mostly begin. For the line that says what to type after
-// a training. A pure function.
+// A prompt that suits a text: how most of its lines begin. It is used in the line that suggests a
+// command after a training. A pure function.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// One to three words, at most 40 bytes, that may stand in double quotes on a shell's command line:
-/// the first word that most lines of `text` share, and those that mostly follow it. Empty where no
-/// line begins with such a word. Looks at the first megabyte.
+/// One to three words, at most 40 bytes, safe in double quotes on a shell's command line: the first
+/// word that most lines of `text` share, and the words that mostly follow it. Empty if no line
+/// begins with such a word. Reads only the first megabyte.
 std::string usual_opening(std::string_view text);
 
 }  // namespace command

@@ -1,4 +1,4 @@
-// Checks for the options of commands: a value that is refused is named, with what it must be.
+// Checks for command options. The error names the refused value and what it must be.
 #pragma once
 
 #include <CLI/CLI.hpp>

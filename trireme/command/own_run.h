@@ -1,5 +1,5 @@
-// This program as a child process whose output goes to a file: trainings that a command makes to
-// measure something.
+// Runs this program as a child process whose output goes to a file. Commands use it to run
+// trainings that they measure.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// A folder below TMPDIR, removed at the end. ResourceError naming `operation` where there can be
-/// none.
+/// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be
+/// created.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(std::string operation);
@@ -29,8 +29,8 @@ class TemporaryFolder {
   std::string operation_, path_;
 };
 
-/// One child after the other, and a folder for what they write. While it lives, a signal to this
-/// process goes on to the child and ends it all, so that neither is left behind. Make it before
+/// Runs one child at a time, with a folder for their output. While it lives, a signal to this
+/// process is passed on to the child and ends both, so no process is left behind. Create it before
 /// any thread; not thread safe.
 class OwnRuns {
  public:
@@ -39,15 +39,15 @@ class OwnRuns {
   OwnRuns(const OwnRuns&) = delete;
   const TemporaryFolder& folder() const noexcept { return folder_; }
 
-  /// Runs this program with `arguments` in this process's environment and waits; both its streams
-  /// go to the file `log` in the folder. The exit code; 128 + n where signal n ended it.
-  /// StopRequested where a signal came to this process.
+  /// Runs this program with `arguments` in this process's environment and waits; both output
+  /// streams go to the file `log` in the folder. Returns the exit code, or 128 + n if signal n
+  /// ended the child. Throws StopRequested if this process received a signal.
   int run(const std::vector<std::string>& arguments, const std::string& log);
 
  private:
   void pass_on(int signal);
 
-  int stop_ = 0;  // what this process was asked to stop with
+  int stop_ = 0;  // the signal that asked this process to stop
   pid_t child_ = -1;
   const launch::BlockedSignals blocked_;  // before there are other threads
   const std::shared_ptr<launch::SignalSource> signals_;

@@ -1,4 +1,4 @@
-// The command line alone, without what it runs: for run() and for tests.
+// Parses the command line without running the command: for run() and for tests.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// Sets invocation.action. Where the arguments are wrong, or ask for help alone, says so and
+/// Sets invocation.action. If the arguments are wrong, or ask only for help, prints the message and
 /// returns the exit code.
 std::optional<int> parse(CLI::App& app, const Invocation& invocation);
 

@@ -33,7 +33,7 @@ std::vector<std::string> folders_of_path() {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// MPICH's launcher says its version in the second line of a report.
+// MPICH's launcher prints its version in the second line of a report.
 std::string mpi_version(const std::string& output) {
   constexpr std::string_view kVersion = "Version:";
   const std::size_t at = output.find(kVersion);
@@ -42,7 +42,7 @@ std::string mpi_version(const std::string& output) {
   return "MPICH (Hydra) " + number.substr(std::min(number.find_first_not_of(' '), number.size()));
 }
 
-// mpirun, mpirun.openmpi, mpiexec.hydra …, the plain ones first.
+// Names such as mpirun, mpirun.openmpi, mpiexec.hydra; the plain ones first.
 std::vector<std::string> launchers_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code missing;

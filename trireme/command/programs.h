@@ -1,4 +1,4 @@
-// Other programs that this machine has, and what they say of themselves.
+// Other programs on this machine, and the versions that they report.
 #pragma once
 
 #include <string>
@@ -8,17 +8,16 @@ namespace trireme {
 inline namespace v0 {
 namespace command {
 
-/// The first of that name on PATH; empty where there is none.
+/// The first program of that name on PATH; empty if there is none.
 std::string program_on_path(const std::string& name);
-/// What `path --version` prints; empty where it cannot be run. `path` is also what it is told that
-/// its name is.
+/// The output of `path --version`; empty if it cannot be run. `path` is also passed as argv[0].
 std::string version_output(const std::string& path);
 
 struct MpiProgram {
   std::string path, version;  // "/usr/bin/mpirun", "mpirun (Open MPI) 4.1.4"
 };
-/// Every MPI whose launcher is on PATH, under mpirun, mpiexec or either with a suffix
-/// (mpirun.mpich); the one that `mpirun` starts comes first. Each once, however many names it has.
+/// Every MPI whose launcher is on PATH as mpirun, mpiexec or either with a suffix (mpirun.mpich),
+/// each once, whatever its names. The one that `mpirun` starts comes first.
 std::vector<MpiProgram> find_mpis();
 
 }  // namespace command

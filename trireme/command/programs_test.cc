@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A PATH of folders whose programs say what they are told to.
+// A PATH of folders with programs that print a given text.
 class Programs : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -18,8 +18,8 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-// As MPI's launchers do, commands take -np for -n; CLI11 would read it as -n p. "help train" is
-// "train --help".
+// Like MPI's launchers, commands accept -np for -n; CLI11 would read it as -n p. "help train"
+// becomes "train --help".
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(1, argc), argv + argc);
   if (!arguments.empty() && arguments.front() == "help") {
@@ -37,7 +37,7 @@ std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
 }
 
-// What an argument that no command knows was perhaps meant to be. `line`: as far as it is known.
+// The message for an unknown argument, with a suggestion. `line`: the part that is known.
 std::string unexpected(const CLI::App& command, const std::string& line,
                        const std::string& argument, const Invocation& invocation) {
   if (const auto own = invocation.unexpected.find(&command); own != invocation.unexpected.end())
@@ -56,7 +56,7 @@ std::string unexpected(const CLI::App& command, const std::string& line,
          (meant.empty() ? "" : "; did you mean " + meant + "?");
 }
 
-// A program that is called without a command says in a few lines what it has.
+// Without a command, prints a short list of commands.
 int overview(const CLI::App& app, const std::string& line) {
   std::string text = app.get_description() + "\n\n";
   std::size_t wide = 0;
@@ -72,8 +72,8 @@ int overview(const CLI::App& app, const std::string& line) {
   return static_cast<int>(ExitCode::Usage);
 }
 
-// CLI11 says "Could not convert: --ranks = two". Options that are no whole numbers have checks,
-// which speak first.
+// Rewords CLI11's "Could not convert: --ranks = two". Other numeric options have checks that report
+// first.
 std::string not_a_whole_number(const std::string& text) {
   const std::size_t name = text.find(": "), value = text.find(" = ");
   if (name == text.npos || value == text.npos || value < name) return text;
@@ -81,9 +81,9 @@ std::string not_a_whole_number(const std::string& text) {
          "\" is no whole number";
 }
 
-// A usage error is one sentence and the way to the help, not CLI11's own page.
+// Prints a usage error as one sentence and a hint to the help, instead of CLI11's page.
 int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocation& invocation) {
-  // The command that got what it does not know, else the last one that was named.
+  // The command that got the unknown argument, else the last command named.
   const CLI::App* command = &app;
   std::string line = app.get_name();
   while (command->remaining().empty() && !command->get_subcommands().empty()) {
@@ -108,7 +108,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const Invocat
   return static_cast<int>(ExitCode::Usage);
 }
 
-// The examples are written for `trireme`.
+// Replaces `trireme` in the examples.
 void rename_examples(CLI::App& app, const std::string& name) {
   const std::string own = "\n  trireme ";
   std::string text = app.get_footer();
@@ -123,7 +123,7 @@ void rename_examples(CLI::App& app, const std::string& name) {
 std::optional<int> parse(CLI::App& app, const Invocation& invocation) {
   try {
     std::vector<std::string> arguments = arguments_of(invocation.argc, invocation.argv);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::Success& success) {
     return app.exit(success);

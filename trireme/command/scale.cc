@@ -27,7 +27,7 @@ inline namespace v0 {
 namespace command {
 namespace {
 
-constexpr std::size_t kWarmUp = 3;  // steps of a run that are not counted
+constexpr std::size_t kWarmUp = 3;  // first steps of a run, not counted
 constexpr int kSimulatedSteps = 2;
 
 struct ScaleOptions {
@@ -140,7 +140,7 @@ class Scale {
                         .batch = weak ? batch : 0,
                         .simulated = simulated});
     }
-    if (simulated) {  // its ranks compute in no time
+    if (simulated) {  // simulated ranks compute in no time
       const double compute = weak ? compute_ : share_of_compute(compute_, micro_batches_, ranks);
       point.step_seconds = compute + point.communication_seconds;
     }

@@ -12,7 +12,7 @@ using ::testing::Not;
 TEST(Scale, TheRankWithMostMicroBatchesSetsTheTime) {
   EXPECT_DOUBLE_EQ(share_of_compute(1.2, 12, 1), 1.2);
   EXPECT_DOUBLE_EQ(share_of_compute(1.2, 12, 4), 0.3);
-  EXPECT_DOUBLE_EQ(share_of_compute(1.2, 12, 5), 0.3);  // three of one rank
+  EXPECT_DOUBLE_EQ(share_of_compute(1.2, 12, 5), 0.3);  // one rank has three
   EXPECT_DOUBLE_EQ(share_of_compute(1.2, 12, 12), 0.1);
 }
 

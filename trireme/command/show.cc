@@ -1,4 +1,4 @@
-// trireme show: a collective, run on small numbers and drawn as it was recorded.
+// trireme show: runs a collective on small numbers and draws what was recorded.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -32,7 +32,7 @@ struct ShowOptions {
   bool step = false, json = false;
 };
 
-// The collectives, or one collective's algorithms.
+// Lists the collectives, or one collective's algorithms.
 void list(const ShowOptions& options) {
   for (const comm::OpKind kind : show::drawn_kinds()) {
     if (!options.collective.empty() && kind != show::kind_named(options.collective)) continue;
@@ -46,7 +46,7 @@ void list(const ShowOptions& options) {
   }
 }
 
-// One table at a time, the next at Enter.
+// Prints one table at a time; Enter shows the next.
 void step_through(const show::Recording& recording) {
   std::string line;
   std::printf("%s\n", show::heading(recording).c_str());
@@ -122,7 +122,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   add_show_partition(*command, invocation);
   add_show_gossip(*command, invocation);
   add_show_tree_sum(*command, invocation);
-  // Runs after a subcommand's own callback, which then has the word.
+  // Runs after a subcommand's own callback, which takes precedence.
   command->callback([options, command, &invocation] {
     if (!command->get_subcommands().empty()) return;
     invocation.action = [options] { return show_command(*options); };

@@ -27,7 +27,7 @@ void list(int ranks, std::uint64_t seed) {
     std::printf("%s\n", plan::describe(plan::make_mixing(graph, ranks, seed)).c_str());
 }
 
-// One round at a time, the next at Enter.
+// Prints one round at a time; Enter shows the next.
 void step_through(const show::GossipRecording& recording) {
   std::string line;
   std::printf("%s\n%s\n", show::name_of(recording).c_str(), recording.about.c_str());

@@ -97,7 +97,7 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
   return show::draw(options.name, about, std::move(schedule), times_of(options.times));
 }
 
-// One moment at a time, the next at Enter.
+// Prints one moment at a time; Enter shows the next.
 void step_through(const show::DrawnSchedule& drawn) {
   const auto moments = show::moments(drawn);
   std::string line;
@@ -111,7 +111,7 @@ void step_through(const show::DrawnSchedule& drawn) {
   }
 }
 
-// A run beside what the simulator makes of its passes.
+// Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options) {
   if (!options.name.empty()) {
     throw ConfigError("a recorded run has its own schedule",

@@ -1,4 +1,4 @@
-// trireme show tree-sum: the one tree in which leaves are added, on several numbers of ranks.
+// trireme show tree-sum: the order in which leaves are added, on several rank counts.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

@@ -34,7 +34,7 @@ std::string read_gzip(const std::string& path, std::int64_t most_bytes) {
     bytes.resize(filled + static_cast<std::size_t>(std::max(got, 0)));
     int state = Z_OK;
     const std::string reason = gzerror(file.get(), &state);
-    // A file that ends in the middle of its stream reads as a short one (Z_BUF_ERROR).
+    // A file that ends in the middle of its stream reads as a shorter one (Z_BUF_ERROR).
     if (got < 0 || state != Z_OK) {
       refuse(path + " cannot be unpacked: " + (reason.empty() ? "it is damaged" : reason),
              "Fetch it again.");

@@ -1,4 +1,4 @@
-// gzip (RFC 1952): a compressed file, whole, in memory.
+// Reads a gzip file (RFC 1952) into memory as a whole.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,8 @@ namespace trireme {
 inline namespace v0 {
 namespace format {
 
-/// What `path` holds when it is unpacked; a file that is not compressed as it is. Throws
-/// ConfigError where it cannot be read, is damaged or cut short, or unpacks to more than
-/// `most_bytes`.
+/// The unpacked content of `path`; a file that is not compressed is returned as it is. Throws
+/// ConfigError if it cannot be read, is damaged or truncated, or unpacks to more than `most_bytes`.
 std::string read_gzip(const std::string& path, std::int64_t most_bytes);
 
 }  // namespace format

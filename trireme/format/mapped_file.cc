@@ -29,7 +29,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  // O_NONBLOCK: a named pipe without a writer must not hold us up before it is refused below.
+  // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) refuse(path, std::strerror(errno));
   struct stat status {};

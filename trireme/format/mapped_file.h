@@ -1,8 +1,7 @@
-// MappedFile: a file's bytes, read-only, through mmap: nothing is copied until it is looked at.
+// MappedFile: a file's bytes, read-only, through mmap. Nothing is copied until it is read.
 //
-// Owns the mapping; movable. A file that another process cuts short while it is mapped ends the
-// process (SIGBUS), so only files that are complete are mapped: renamed into place, or a user's
-// data.
+// Owns the mapping; movable. If another process truncates the file while it is mapped, this process
+// ends (SIGBUS), so map only complete files: renamed into place, or a user's data.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ namespace format {
 
 class MappedFile {
  public:
-  /// Throws ConfigError with the system's reason where `path` is no readable regular file.
+  /// Throws ConfigError with the system's reason if `path` is not a readable regular file.
   explicit MappedFile(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -78,7 +78,7 @@ class Parser {
     return text;
   }
 
-  // The tensor of `entry`, whose bytes must begin at `at` of the data; moves `at` to their end.
+  // The view of `entry`, whose bytes must begin at `at` of the data; moves `at` to their end.
   TensorView view(HeaderEntry& entry, std::uint64_t& at) const {
     const std::uint64_t begin = entry.offsets[0], end = entry.offsets[1];
     const std::uint64_t base = file_.size() - data_.size();

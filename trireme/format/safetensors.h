@@ -1,11 +1,11 @@
 // safetensors: named tensors in one file, without code or objects in it.
 //
-//     8 bytes: length n of the header, little-endian · n bytes: JSON, padded with spaces · data
-//     {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"k": "v"}}
+//   8 bytes: length n of the header, little-endian; n bytes: JSON, padded with spaces; data
+//   {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"k": "v"}}
 //
-// The format of https://github.com/huggingface/safetensors. Reading is strict: a file that Python's
-// safetensors refuses is refused here, and nothing is allocated that the file's own length does not
-// bound. Damage throws CheckpointError naming file and byte. Immutable after opening, thread safe.
+// The format of https://github.com/huggingface/safetensors. Reading is strict: it refuses every
+// file that Python's safetensors refuses, and allocates nothing that is not bounded by the file's
+// length. Damage throws CheckpointError naming file and byte. Immutable after opening, thread safe.
 #pragma once
 
 #include <cstddef>
@@ -32,22 +32,22 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
-/// Reads `file`; the views point into it. `title` stands for it in errors. The type of a tensor
+/// Parses `file`; the views point into it. `title` names it in errors. The dtype of every tensor
 /// must be one of base/dtype.h.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);
 
-/// Writes a whole file, piece by piece, to `sink`. Larger element types come first, so that every
-/// tensor is aligned; of one type, in name order: equal tensors give equal files. Names must differ
-/// from one another and from "__metadata__" (CheckFailure).
+/// Writes a whole file to `sink`, piece by piece. Larger element types come first, so that every
+/// tensor is aligned; within a type, tensors are in name order, so equal tensors give equal files.
+/// Names must be unique and differ from "__metadata__" (CheckFailure).
 void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<void(std::span<const std::byte>)>& sink);
 
-/// Where tensors lie in a file that is being written: the order of their bytes.
+/// Sorts tensors into the order of their bytes in a file.
 void sort_for_file(std::vector<TensorView>& tensors);
-/// The same, where a tensor's bytes come from somewhere else: `content(tensor, sink)` is called for
-/// each, in the order of sort_for_file(), and gives the sink as many bytes as type and shape say
-/// (CheckFailure). The views' own bytes are not looked at.
+/// Like the above, for tensors whose bytes are not in memory. `content(tensor, sink)` is called for
+/// each tensor in the order of sort_for_file(); it must give the sink exactly the bytes that dtype
+/// and shape require (CheckFailure). The views' own bytes are not read.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,
@@ -57,13 +57,13 @@ void write_safetensors(std::vector<TensorView> tensors,
 /// A mapped file; the views stay valid as long as it lives.
 class SafetensorsFile {
  public:
-  /// Throws ConfigError where `path` cannot be read, CheckpointError where it is damaged.
+  /// Throws ConfigError if `path` cannot be read, CheckpointError if it is damaged.
   explicit SafetensorsFile(const std::string& path) : SafetensorsFile(MappedFile(path)) {}
   explicit SafetensorsFile(MappedFile file);
 
   const std::vector<TensorView>& tensors() const noexcept { return content_.tensors; }
   const std::map<std::string, std::string>& metadata() const noexcept { return content_.metadata; }
-  /// Null where there is none of that name.
+  /// Null if there is no tensor of that name.
   const TensorView* find(std::string_view name) const noexcept;
   const std::string& path() const noexcept { return file_.path(); }
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Where in the header the parser is:
+// States of the parser:
 //   Start { Top  "__metadata__": { Metadata }   "name": { Entry  "shape": [ Numbers ] } }
 class Handler final : public json::json_sax_t {
  public:

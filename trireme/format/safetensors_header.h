@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file, read with nlohmann's SAX parser: no tree is built, depth
-// is bounded by the grammar, and a key that comes twice is seen. Internal to format/.
+// Parser of the JSON header of a safetensors file. It uses nlohmann's SAX interface: no tree is
+// built, the grammar bounds the depth, and duplicate keys are detected. Internal to format/.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Throws std::runtime_error with the byte of `json` and the reason.
+/// Throws std::runtime_error with the position in `json` and the reason.
 Header parse_header(std::string_view json);
 
 }  // namespace format

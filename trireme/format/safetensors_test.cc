@@ -146,8 +146,8 @@ TEST(Safetensors, NamesMustDifferWhenWriting) {
   EXPECT_THROW(write({{"a", DType::U8, {1}, {}}}), CheckFailure);
 }
 
-// The fuzzer's little brother, which runs everywhere: whatever is done to a file, it is read or
-// refused with CheckpointError, and what is read lies inside the file.
+// A small fuzzer that runs everywhere: any corrupted file is either read or refused with
+// CheckpointError, and what is read lies inside the file.
 TEST(Safetensors, SurvivesTenThousandCorruptions) {
   const std::string whole = sample();
   std::mt19937 random(20240607);
@@ -182,7 +182,7 @@ TEST(Safetensors, SurvivesTenThousandCorruptions) {
     } catch (const CheckpointError&) {
     }
   }
-  EXPECT_GT(accepted, 0);  // a flipped data byte is no damage that the format can see
+  EXPECT_GT(accepted, 0);  // the format cannot detect a flipped data byte
   EXPECT_LT(accepted, 5000);
 }
 

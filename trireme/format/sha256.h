@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4) of bytes that arrive in pieces: weights, files of a checkpoint, a corpus.
+// SHA-256 (FIPS 180-4) of bytes that arrive in pieces.
 //
 // A value that owns its state; not thread safe. Uses OpenSSL, so the processor's SHA instructions.
 #pragma once
@@ -22,7 +22,7 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// The 64 lower-case hexadecimal digits of everything so far. Once, as the last call.
+  /// 64 lower-case hexadecimal digits of everything so far. Call it once, as the last call.
   std::string hex();
 
  private:
@@ -30,7 +30,7 @@ class Sha256 {
   std::unique_ptr<Context> context_;
 };
 
-/// The digest of one piece.
+/// The digest of one piece, as hexadecimal digits.
 std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace format

@@ -18,7 +18,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// Tokens are 0 … vocabulary_size() - 1.
+  /// Tokens are 0 ... vocabulary_size() - 1.
   virtual std::int64_t vocabulary_size() const noexcept = 0;
   /// Any bytes are accepted; decode(encode(text)) == text.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
@@ -26,11 +26,11 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
 };
 
-/// "bytes": a token is a byte, 256 in all. Another name throws ConfigError listing what there is.
+/// "bytes": one token per byte, 256 in all. Another name throws ConfigError listing the choices.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view name);
 
-/// One token as text that a terminal can show: control bytes and bytes outside of valid UTF-8
-/// become '?', except newline and tab.
+/// `text` as a terminal can show it: control bytes and bytes outside of valid UTF-8 become '?',
+/// except newline and tab.
 std::string printable(std::string_view text);
 
 }  // namespace format

@@ -30,7 +30,7 @@ MicroBatch read_micro(const Dataset& data, const MicroRange& range,
   return micro;
 }
 
-// Reads batches one after the other; used by one thread at a time.
+// Reads batches in order; used by one thread at a time.
 class Reader {
  public:
   Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
@@ -81,7 +81,7 @@ class Reader {
 }  // namespace
 
 struct Batches::Impl {
-  // A batch that was asked for; `source` is settled when `batch` is there.
+  // A requested batch; `source` is settled when `batch` has been read.
   struct Slot {
     Slot(std::int64_t number, std::shared_ptr<Waiter> waiter)
         : number(number), source(std::move(waiter), nullptr, "input batch") {}
@@ -120,7 +120,7 @@ struct Batches::Impl {
     ring();
   }
 
-  // The prefetch thread: it sleeps on `requests` (a futex), never on the user's behalf.
+  // The prefetch thread. It sleeps on `requests` (a futex).
   void read_ahead() {
     while (!stop) {
       const std::uint32_t seen = requests.load();
@@ -149,10 +149,10 @@ struct Batches::Impl {
   const BatchesOptions options;
   const std::int64_t samples;
   const std::shared_ptr<Waiter> waiter;
-  Reader reader;  // the prefetch thread's, where there is one
+  Reader reader;  // used by the prefetch thread; by next() if there is none
   std::int64_t position = 0;
   Duration waited{0};
-  std::deque<std::shared_ptr<Slot>> asked;  // the user thread's, ascending numbers
+  std::deque<std::shared_ptr<Slot>> asked;  // used by the user thread alone; ascending numbers
   std::mutex mutex;
   std::deque<std::shared_ptr<Slot>> queue;  // not yet taken by the prefetch thread
   std::atomic<std::uint32_t> requests{0};
@@ -185,7 +185,7 @@ Batch Batches::next() {
     const auto slot = impl.asked.front();
     impl.asked.pop_front();
     TRIREME_CHECK(slot->number == impl.position);
-    slot->source.work().wait(Deadline::never());  // the file system is the operating system's
+    slot->source.work().wait(Deadline::never());  // file reads have no deadline
     batch = std::move(slot->batch);
   }
   impl.waited += impl.waiter->now() - start;

@@ -23,7 +23,7 @@ const at::Tensor& field(const MicroBatch& micro, std::size_t index) {
   return micro.fields.at(index).second;
 }
 
-// Sample i is the number i; counts how often read() ran, and fails where asked to.
+// Sample i is the number i. Counts the calls of read(), which throws for the sample `bad`.
 class Numbers final : public Dataset {
  public:
   explicit Numbers(std::int64_t size, std::int64_t bad = -1) : size_(size), bad_(bad) {}
@@ -50,7 +50,7 @@ class BatchesTest : public ::testing::Test {
                int size = 1) {
     return Batches(std::move(data), options, rank, size, waiter_);
   }
-  // The numbers of every sample, by (step, micro-batch), over all ranks.
+  // The numbers of all samples, by (step, micro-batch), over all ranks.
   std::map<std::pair<std::int64_t, std::uint32_t>, std::vector<std::int64_t>> everything(
       std::shared_ptr<const Dataset> data, BatchesOptions options, int size) {
     std::map<std::pair<std::int64_t, std::uint32_t>, std::vector<std::int64_t>> all;
@@ -86,7 +86,7 @@ TEST_F(BatchesTest, TargetsAreTheTokensOneLater) {
 }
 
 TEST_F(BatchesTest, RandomWindowsReachBothEndsOfTheText) {
-  auto data = TextDataset::random_windows(counting(12), 8, 1);  // starts 0 … 3
+  auto data = TextDataset::random_windows(counting(12), 8, 1);  // starts 0 ... 3
   std::map<std::int64_t, int> starts;
   for (int i = 0; i < 400; ++i) ++starts[data->position(i)];
   ASSERT_EQ(starts.size(), 4u);

@@ -32,7 +32,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-// What `compiler` writes to its stderr; nullopt where it cannot be run or fails.
+// The output of `compiler` on stderr; nullopt if it cannot be run or fails.
 std::optional<std::string> ask(const char* compiler) {
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<std::string> ask(const char* compiler) {
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
   const char* arguments[] = {compiler, "-E", "-x", "c++", "-v", "/dev/null", nullptr};
-  // The headings that we look for are translated by the compiler: ask in the C locale.
+  // Compilers translate the headings that we parse, so ask in the C locale.
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   std::erase_if(variables,

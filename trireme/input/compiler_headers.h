@@ -1,4 +1,4 @@
-// Where this machine's C++ compiler keeps its library headers, asked of the compiler itself.
+// Finds the library headers of this machine's C++ compiler by asking the compiler.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ inline namespace v0 {
 namespace input {
 
 /// Runs `c++ -E -x c++ -v /dev/null` (else g++, clang++; no shell) and returns the include folders
-/// that hold its C++ library (a path component is "c++"), without those inside another. Throws
-/// ConfigError where there is no compiler or it names none.
+/// of its C++ library (a path component is "c++"). A folder inside another one is left out. Throws
+/// ConfigError if there is no compiler or it names no such folder.
 std::vector<std::string> compiler_header_folders();
 
-/// The part that reads the compiler's output.
+/// Parses the compiler's output; the folders are as above.
 std::vector<std::string> parse_include_folders(std::string_view compiler_output);
 
 }  // namespace input

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct File {
-  std::string relative;  // within its folder: what is sorted and hashed
+  std::string relative;  // path within its folder; used to sort and to hash
   std::string path;
 };
 
@@ -32,7 +32,7 @@ std::vector<File> files_in(const std::vector<std::string>& folders) {
     std::error_code failure;
     fs::recursive_directory_iterator entry(folder, failure);
     for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
-      std::error_code vanished;  // a dangling link is no regular file
+      std::error_code vanished;  // set for a dangling link, which is skipped
       if (entry->is_regular_file(vanished)) {
         files.push_back(
             {fs::path(entry->path()).lexically_relative(folder).string(), entry->path().string()});
@@ -58,7 +58,7 @@ void split_by_length(std::string_view text, Corpus& corpus) {
 void split_by_file(const std::vector<File>& files, Corpus& corpus) {
   std::vector<bool> held(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) held[i] = held_out(files[i].relative);
-  // A handful of files may all fall on one side: then the last one is held out.
+  // Few files may all fall on one side; then the last one is held out.
   const auto num_held = std::count(held.begin(), held.end(), true);
   if (num_held == 0 || num_held == static_cast<std::ptrdiff_t>(held.size())) {
     std::fill(held.begin(), held.end(), false);
@@ -147,7 +147,7 @@ Corpus load_corpus(const CorpusOptions& options) {
 
 void set_hash(Corpus& corpus) {
   format::Sha256 hash;
-  hash.update(std::to_string(corpus.train.size()) + " ");  // so that the cut counts, too
+  hash.update(std::to_string(corpus.train.size()) + " ");  // the position of the cut
   hash.update(corpus.train);
   hash.update(corpus.validation);
   corpus.hash = hash.hex();

@@ -1,8 +1,8 @@
 // Corpus: the bytes a model is trained on, cut into a training and a validation part: text, or the
 // records of images (input/images.h).
 //
-// By default text is real and always there: the C++ library headers of this machine's own compiler.
-// A FILE (any bytes) is cut 90/10 by length; a FOLDER by file. A plain value, without LibTorch.
+// The default text is the C++ library headers of this machine's compiler. A FILE (any bytes) is cut
+// 90/10 by length, a FOLDER by file. A plain value, without LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct Corpus {
   std::string train, validation;  // bytes
   std::string source;             // "C++ library headers in /usr/include/c++/12", or the path
   std::int64_t num_files = 0;
-  /// SHA-256 over both parts: what must be equal on all ranks.
+  /// SHA-256 over both parts; must be equal on all ranks.
   std::string hash;
 };
 
-/// Throws ConfigError where the path is missing, unreadable or empty, where a part is shorter than
-/// block + 1 bytes, and where no compiler tells its headers.
+/// Throws ConfigError if the path is missing, unreadable or empty, if a part is shorter than
+/// block + 1 bytes, or if no compiler names its headers.
 Corpus load_corpus(const CorpusOptions& options);
 
-/// Sets the hash: the two parts and where they meet.
+/// Sets `hash` from the two parts and the position of the cut.
 void set_hash(Corpus& corpus);
 
-/// True for about one path in ten, by a hash of it: the files held out for validation. It depends
-/// on nothing but `relative_path`, so more files do not move the others.
+/// Whether this file is held out for validation: true for about one path in ten, by a hash of the
+/// path. Adding files does not move the others, since only `relative_path` counts.
 bool held_out(const std::string& relative_path);
 
 }  // namespace input

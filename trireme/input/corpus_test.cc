@@ -43,7 +43,7 @@ class CorpusTest : public ::testing::Test {
 
 TEST_F(CorpusTest, CutsAFileAtNineTenths) {
   std::string text;
-  for (int i = 0; i < 1005; ++i) text += static_cast<char>(i % 256);  // any bytes, zero too
+  for (int i = 0; i < 1005; ++i) text += static_cast<char>(i % 256);  // all bytes, also zero
   const Corpus corpus = load_corpus({.path = write("a.bin", text)});
   EXPECT_EQ(corpus.train.size(), 904u);
   EXPECT_EQ(corpus.train + corpus.validation, text);

@@ -11,7 +11,7 @@ namespace trireme {
 inline namespace v0 {
 namespace input {
 namespace {
-constexpr std::uint64_t kWindowStream = 1;  // apart from the streams of epoch_order
+constexpr std::uint64_t kWindowStream = 1;  // differs from the streams of epoch_order
 }
 
 TextDataset::Tokens::Tokens(std::shared_ptr<const std::vector<std::int32_t>> tokens)

@@ -1,5 +1,5 @@
-// Dataset: samples by number. What a step reads is a function of (seed, sample index), never of the
-// rank; batches() decides which indices a rank asks for.
+// Dataset: samples by number. A sample's content is a function of (seed, sample index), never of
+// the rank; batches() decides which indices a rank asks for.
 //
 // Immutable after construction; read() is called from a prefetch thread, so it must be thread safe.
 #pragma once
@@ -26,7 +26,7 @@ class Dataset {
   virtual ~Dataset() = default;
   /// Samples in an epoch; 0 = endless (every index >= 0 exists).
   virtual std::int64_t size() const = 0;
-  /// Items (tokens, images) of these samples that a mean loss is taken over.
+  /// Number of items (tokens, images) in these samples. A mean loss divides by it.
   virtual std::int64_t count_items(std::span<const std::int64_t> samples) const = 0;
   virtual Fields read(std::span<const std::int64_t> samples) const = 0;
 };
@@ -36,14 +36,14 @@ class Dataset {
 class TextDataset final : public Dataset {
  public:
   /// Endless: sample i starts at a position drawn for (seed, i), uniform as in nanoGPT's get_batch.
-  /// Throws ConfigError where there are fewer than block + 1 tokens.
+  /// Throws ConfigError if there are fewer than block + 1 tokens.
   static std::shared_ptr<const TextDataset> random_windows(
       std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
       std::uint64_t seed);
-  /// Sample i starts at i * block: each token is a target once. For validation.
+  /// Sample i starts at i * block, so each token is a target at most once. For validation.
   static std::shared_ptr<const TextDataset> fixed_windows(
       std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block);
-  /// The same where a byte is a token: read where the text lies; `owner` keeps it there.
+  /// The same with one token per byte. The text is not copied; `owner` keeps it alive.
   static std::shared_ptr<const TextDataset> random_windows(std::string_view text,
                                                            std::shared_ptr<const void> owner,
                                                            std::int64_t block, std::uint64_t seed);

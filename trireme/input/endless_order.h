@@ -1,5 +1,5 @@
-// EndlessOrder: records that are gone through for ever, each epoch in an order of its own drawn by
-// a seed. Sample i is a record, whoever asks. Thread safe.
+// EndlessOrder: maps sample numbers 0, 1, 2, ... to records, epoch after epoch without an end. The
+// seed decides the order of each epoch. Thread safe.
 #pragma once
 
 #include <cstdint>

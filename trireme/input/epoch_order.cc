@@ -18,7 +18,7 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (!shuffle) return order;
   const std::uint64_t stream = kOrderStream + static_cast<std::uint64_t>(epoch);
-  for (std::uint64_t i = order.size(); i > 1; --i) {  // Fisher and Yates, as in Knuth 3.4.2 P
+  for (std::uint64_t i = order.size(); i > 1; --i) {  // Fisher-Yates (Knuth, Algorithm 3.4.2P)
     std::swap(order[i - 1], order[input::random_below(i, seed, stream, i)]);
   }
   return order;

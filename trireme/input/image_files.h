@@ -15,10 +15,10 @@ namespace input {
 inline constexpr std::int64_t kImageSide = 32, kImageChannels = 3, kImageClasses = 10;
 inline constexpr std::int64_t kImageRecord = 1 + kImageChannels * kImageSide * kImageSide;
 
-/// Records to train on and held out, as they are in the files (.bin or .bin.gz). A folder: files
-/// whose names begin with data_batch, in name order, and those that begin with test. A file: its
-/// last tenth is held out. Throws ConfigError where there are none, where a file is no whole number
-/// of records, or a label is above 9.
+/// Reads the records for training and validation from .bin or .bin.gz files. In a folder, files
+/// whose names begin with data_batch are for training and those that begin with test for
+/// validation, both in name order. Of a single file, the last tenth is for validation. Throws
+/// ConfigError if there are no records, a record is incomplete, or a label is above 9.
 Corpus load_images(const std::string& path);
 
 }  // namespace input

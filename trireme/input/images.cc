@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::int64_t kPlane = kImageSide * kImageSide;
 constexpr std::int64_t kPad = 4;
-constexpr std::uint64_t kCropStream = 2;  // apart from the streams of epoch_order and text windows
-// Of CIFAR-10's 50,000 training images, values from 0 to 1.
+constexpr std::uint64_t kCropStream = 2;  // differs from those of epoch_order and text windows
+// Mean and deviation over CIFAR-10's 50,000 training images, values from 0 to 1.
 constexpr std::array<float, 3> kMean = {0.4914F, 0.4822F, 0.4465F};
 constexpr std::array<float, 3> kDeviation = {0.2470F, 0.2435F, 0.2616F};
 
-// By channel: what each of the 256 values becomes.
+// For each channel, the normalized value of each of the 256 bytes.
 using Tables = std::array<std::array<float, 256>, kImageChannels>;
 const Tables& normalized() {
   static const Tables tables = [] {
@@ -53,7 +53,7 @@ std::int64_t ImageDataset::record(std::int64_t sample) const {
   return sample;
 }
 
-// The picture moved by (down, right) and mirrored or not; what comes in from outside is black.
+// Writes the image shifted by (down, right) and perhaps mirrored. Pixels from outside are black.
 void ImageDataset::write_image(std::int64_t sample, const unsigned char* pixels, float* out) const {
   std::int64_t down = 0, right = 0;
   bool mirrored = false;

@@ -1,5 +1,5 @@
-// Labelled images as tensors, made of the records of image_files.h. What a sample is, its crop and
-// flip included, is a function of (seed, index), never of a rank. Immutable, thread safe.
+// Labelled images as tensors, made of the records of image_files.h. A sample, with its crop and
+// flip, is a function of (seed, index), never of the rank. Immutable, thread safe.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,22 @@ namespace input {
 class ImageDataset final : public Dataset {
  public:
   struct Options {
-    /// Endless, each epoch in an order of its own drawn by `seed`; otherwise record i is sample i.
+    /// True: endless, and `seed` decides the order of each epoch. False: sample i is record i.
     bool endless = false;
-    /// Of the endless: mirrored or not, and moved by up to 4 pixels with black around (He et al.
-    /// 2015, section 4.2), drawn for (seed, sample).
+    /// Mirror some images and shift each by up to 4 pixels, filled with black (He et al. 2015,
+    /// section 4.2). Drawn for (seed, sample), so endless data gets new draws in each epoch.
     bool augment = false;
     std::uint64_t seed = 1;
   };
-  /// `owner` keeps the records where they are.
+  /// `owner` keeps `records` alive.
   ImageDataset(std::string_view records, std::shared_ptr<const void> owner, Options options);
 
   std::int64_t size() const override { return options_.endless ? 0 : count_; }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {
     return static_cast<std::int64_t>(samples.size());
   }
-  /// "images" [b, 3, 32, 32] float, each channel less its mean over CIFAR-10 and divided by its
-  /// standard deviation; "targets" [b] int64, 0 to 9.
+  /// "images" [b, 3, 32, 32] float, each channel normalized by its mean and standard deviation over
+  /// CIFAR-10; "targets" [b] int64, 0 to 9.
   Fields read(std::span<const std::int64_t> samples) const override;
   /// The record that sample i is made of.
   std::int64_t record(std::int64_t sample) const;

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Record i: label i mod 10, pixel values that tell channel, row and column apart.
+// Record i has label i mod 10, and pixel values that depend on channel, row and column.
 std::string records(int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) {
@@ -100,7 +100,7 @@ TEST_F(Images, AreNormalizedByChannel) {
   EXPECT_NEAR(images[0][2][7][11].item<double>(), (value / 255 - 0.4465) / 0.2616, 1e-5);
 }
 
-// Every epoch has each record once, in an order of its own, whoever asks and when.
+// Every epoch has each record once, in its own order, which does not depend on earlier calls.
 TEST_F(Images, TheEndlessOneGoesThroughAllRecordsInEveryEpoch) {
   const auto data = dataset(records(10), {.endless = true, .seed = 3});
   EXPECT_EQ(data->size(), 0);
@@ -125,7 +125,7 @@ TEST_F(Images, AugmentedOnesAreCropsAndMirrorsThatOnlySeedAndNumberDecide) {
     const at::Tensor image = data->read(std::vector<std::int64_t>{i})[0].second;
     EXPECT_TRUE(
         at::equal(image, data->read(std::vector<std::int64_t>{i, 5})[0].second.narrow(0, 0, 1)));
-    // Black outside: each channel's own value of 0.
+    // Black outside: the normalized value of byte 0 in each channel.
     std::vector<at::Tensor> padded;
     for (int c = 0; c < 3; ++c)
       padded.push_back(at::constant_pad_nd(whole.narrow(1, c, 1), {4, 4, 4, 4},

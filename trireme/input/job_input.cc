@@ -1,4 +1,4 @@
-// What of input knows a Job: batches() and the Sampler that DataParallel follows.
+// The parts of input/ that use a Job: batches() and the Sampler that DataParallel reads.
 #include "trireme/base/error.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/loader_sampler.h"
@@ -11,7 +11,7 @@ namespace {
 
 void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
   const auto other = job.input_plan();
-  if (other != nullptr && other.use_count() > 2) {  // more than the Job's own and ours
+  if (other != nullptr && other.use_count() > 2) {  // more than the Job's and `other` itself
     throw ConfigError("a second Sampler would take over this Job's plan",
                       {.operation = "input",
                        .advice = "Give the one that is not for training {.follow = false}."});

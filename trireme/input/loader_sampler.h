@@ -1,11 +1,11 @@
-// Sampler: this rank's micro-batches for torch::data::make_data_loader (door a of API.md).
+// Sampler: this rank's micro-batches for torch::data::make_data_loader (docs/api.md).
 //
 //     auto loader = torch::data::make_data_loader(data, Sampler(job, n, {.batch = 64}), micro);
 //
 // The loader's batch size is the micro-batch; the Sampler tells DataParallel, through the Job,
 // where a global batch ends and how many samples each micro-batch has. A handle: copies share one
 // state. A loop over the loader is an epoch, in a new order each time; after a resume, or a break,
-// the next loop goes on with the first batch that step() has not consumed. Thread safe.
+// the next loop continues with the first batch that step() has not consumed. Thread safe.
 #pragma once
 
 #include <torch/data/samplers/base.h>
@@ -28,26 +28,26 @@ class SamplerState;
 class Sampler final : public torch::data::samplers::Sampler<std::vector<std::size_t>>,
                       public Saveable {
  public:
-  /// `n` samples in the dataset. Throws ConfigError where n or batch is not positive, or where a
-  /// second Sampler would take over the Job's plan (`follow` false: it has none).
+  /// `n` samples in the dataset. Throws ConfigError if n or batch is not positive, if a rank would
+  /// have no sample, or if `follow` is true here and in another living Sampler of the Job.
   Sampler(Job& job, std::int64_t n, const SamplerOptions& options);
-  /// Over a state that belongs to no Job.
+  /// A Sampler over a state that belongs to no Job.
   explicit Sampler(std::shared_ptr<input::SamplerState> state);
   ~Sampler() override;
   Sampler(const Sampler&);
 
-  // torch::data's interface, called by the loader in its own thread.
+  // The interface of torch::data; the loader calls it in its own thread.
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
-  /// Throws ConfigError, with the arithmetic, where the micro-batch does not divide the batch or a
-  /// rank would have no micro-batch in a full one.
+  /// Throws ConfigError, with the arithmetic, if the micro-batch does not divide the batch or a
+  /// rank would have no micro-batch in a full batch.
   std::optional<std::vector<std::size_t>> next(std::size_t micro) override;
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
-  /// No tensors; metadata is the position in global batches, and what the order depends on.
+  /// No tensors; the metadata has the position in global batches and all that decides the order.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError where the order or the micro-batch differs, with both values.
+  /// Throws CheckpointError, with both values, if the order or the micro-batch differs.
   void restored(const std::string& metadata) override;
 
  private:

@@ -51,8 +51,8 @@ struct Seen {
   MicroStep step;
 };
 
-// What a DataParallel does with the plan inside step(): it consumes this micro-step, and takes part
-// in a batch that has no share for this rank.
+// What DataParallel does with the plan inside step(): it consumes this micro-step, and then takes
+// part in batches that have no share for this rank.
 void step(SamplerState& state, const std::vector<std::size_t>& samples, std::vector<Seen>& seen) {
   const auto now = state.peek();
   ASSERT_TRUE(now.has_value());
@@ -146,7 +146,7 @@ TEST(Sampler, ARankWithoutAShareTakesPartInsideTheStepBefore) {
         EXPECT_EQ(s.step.total, 2u);
         EXPECT_TRUE(s.step.last_of_epoch);
       }
-      EXPECT_THAT(batches, ElementsAre(0, 1, 2, 3, 4, 5)) << rank;  // none is left out
+      EXPECT_THAT(batches, ElementsAre(0, 1, 2, 3, 4, 5)) << rank;  // no batch is left out
     }
     EXPECT_EQ(without, 2);
   }
@@ -193,7 +193,7 @@ TEST(Sampler, AfterAResumeARankMayBeginWithABatchItHasNoShareOf) {
       step(*one, samples, seen);
       if (seen.size() == 8) break;  // two batches of 4: the short one is next
     }
-    // On three ranks, rank 0 has no share of it. DataParallel takes part where the pass begins.
+    // On three ranks, rank 0 has no share of it. DataParallel takes part when the pass begins.
     std::shared_ptr<SamplerState> state;
     int took_part = 0;
     state = std::make_shared<SamplerState>(
@@ -212,7 +212,7 @@ TEST(Sampler, AfterAResumeARankMayBeginWithABatchItHasNoShareOf) {
     for (auto& samples : *resumed) step(*state, samples, next_epoch);
     ASSERT_FALSE(next_epoch.empty());
     EXPECT_EQ(next_epoch[0].step.batch_number, 3);
-    EXPECT_EQ(took_part, 1);  // the next short one is taken part in inside step()
+    EXPECT_EQ(took_part, 1);  // for the next short batch, step() takes part
     EXPECT_FALSE(next_epoch.back().step.has_data);
   }
 }
@@ -262,7 +262,7 @@ TEST(Sampler, SaysWhatDoesNotFit) {
 TEST(Sampler, TheJobHasOnePlan) {
   char name[] = "test";
   char* arguments[] = {name, nullptr};
-  Job job(1, arguments);  // a job of one rank
+  Job job(1, arguments);  // one rank
   {
     Sampler sampler(job, 10, {.batch = 4});
     ASSERT_NE(job.input_plan(), nullptr);
@@ -273,7 +273,7 @@ TEST(Sampler, TheJobHasOnePlan) {
     EXPECT_EQ(job.input_plan()->peek()->total, 2u);
     EXPECT_THROW(sampler.reset(11), ConfigError);
   }
-  Sampler next(job, 20, {.batch = 4});  // the first one is gone
+  Sampler next(job, 20, {.batch = 4});  // the first Sampler is destroyed
 }
 
 TEST(Sampler, SavesIntoATorchArchive) {

@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace input {
 namespace {
 
-constexpr std::uint64_t kPositionStream = 3, kTokenStream = 4;  // apart from those of text, images
+constexpr std::uint64_t kPositionStream = 3, kTokenStream = 4;  // differ from other data's streams
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Fields MaskedText::read(std::span<const std::int64_t> samples) const {
     auto* target = targets.data_ptr<std::int64_t>() + static_cast<std::int64_t>(row) * block_;
     const auto first = static_cast<std::uint64_t>(samples[row] * block_);
     std::iota(positions.begin(), positions.end(), 0);
-    for (std::int64_t i = 0; i < asked_; ++i) {  // the start of a shuffle (Fisher & Yates 1938)
+    for (std::int64_t i = 0; i < asked_; ++i) {  // the first steps of a Fisher-Yates shuffle
       const auto number = first + static_cast<std::uint64_t>(i);
       const auto left = static_cast<std::uint64_t>(block_ - i);
       const auto other = static_cast<std::size_t>(

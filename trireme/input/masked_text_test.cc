@@ -31,7 +31,7 @@ TEST_F(Masked, AsksForFifteenPercentAndHidesMostOfThem) {
   EXPECT_TRUE(asked.sum(1).eq(6).all().item<bool>());
   EXPECT_EQ(masked.count_items(samples), 3000);
   EXPECT_EQ(asked.sum().item<std::int64_t>(), 3000);
-  // What is asked for is what stood there; the rest is untouched.
+  // Targets are the original tokens; other positions are unchanged.
   EXPECT_TRUE(at::equal(targets.masked_select(asked), whole.masked_select(asked)));
   EXPECT_TRUE(at::equal(tokens.masked_select(asked.logical_not()),
                         whole.masked_select(asked.logical_not())));
@@ -39,7 +39,7 @@ TEST_F(Masked, AsksForFifteenPercentAndHidesMostOfThem) {
   const double kept = tokens.eq(whole).logical_and(asked).sum().item<double>() / 3000;
   EXPECT_NEAR(hidden, 0.8, 0.03);
   EXPECT_NEAR(kept, 0.1, 0.025);
-  // All positions are asked for about equally often: 75 times each.
+  // Each position is a target about equally often: 75 times.
   EXPECT_GT(asked.sum(0).min().item<std::int64_t>(), 40);
   EXPECT_LT(asked.sum(0).max().item<std::int64_t>(), 115);
 }

@@ -1,5 +1,5 @@
-// A random whole number by counter, for data order: the same (seed, stream, index) gives the same
-// number on any rank and in any order. Pure.
+// A counter-based random integer, for data order: the same (seed, stream, index) gives the same
+// number on any rank and in any call order. Pure.
 #pragma once
 
 #include <cstdint>

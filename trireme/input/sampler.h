@@ -1,10 +1,9 @@
-// Sampler: which samples this rank takes, in one global order that does not depend on the rank
-// count. For torch::data::make_data_loader (door a) and for batches() (door b).
+// The options of Sampler, and the global order of samples, which does not depend on the number of
+// ranks. Sampler and batches() both use this order.
 //
-// The order is a function of (seed, epoch, global sample index). The loader's batch size is the
-// micro-batch. A new order comes each epoch without a call. A short last batch is kept and
-// weighted. A Sampler is a handle: copies share one state (the loader holds one), and its saved
-// position counts what step() consumed, not what workers prefetched.
+// The order is a function of (seed, epoch, position). Each epoch has a new order without a call. A
+// short last batch is kept and weighted. The saved position of a Sampler counts what step()
+// consumed, not what workers prefetched.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +23,14 @@ struct SamplerOptions {
   std::int64_t batch = 0;  // global batch, samples
   std::uint64_t seed = 1;
   bool shuffle = true;
-  bool follow = true;  // DataParallel of the same Job follows it; false for evaluation
+  bool follow = true;  // DataParallel of the same Job takes its plan; false for evaluation
 };
 
-/// The global order of epoch `epoch`: a permutation of 0 … n-1, or identity.
+/// The global order of epoch `epoch`: a permutation of 0 ... n-1, or the identity.
 std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
                                       bool shuffle);
 
-// class Sampler (a torch::data::samplers::Sampler<> with micro-batches as requests) is in
-// input/loader_sampler.h, which includes LibTorch's sampler header; trireme.h brings it.
+// class Sampler is in input/loader_sampler.h, which needs LibTorch's sampler header.
 
 }  // namespace v0
 }  // namespace trireme

@@ -161,7 +161,7 @@ void SamplerState::restored(const std::string& metadata) {
   if (micro_ != 0 && saved_micro_ != 0) same("micro", micro_);
   batch_ = saved_count(saved, "position");
   micro_step_ = 0;
-  begun_ = false;  // the next pass goes on here
+  begun_ = false;  // the next pass continues here
 }
 
 }  // namespace input

@@ -1,5 +1,5 @@
-// What all copies of one Sampler share: the order, what the loader was given, and what step() has
-// consumed. It is the InputPlan that DataParallel follows. Thread safe (one mutex). No LibTorch.
+// SamplerState: what all copies of one Sampler share: the order, the position of the loader, and
+// the position of step(). DataParallel reads it as its InputPlan. Thread safe. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace input {
 
 class SamplerState final : public InputPlan {
  public:
-  /// `begins` is called, without the lock, before the first micro-batch of a pass is given out;
-  /// `assignment` with it. Empty: contiguous shares.
+  /// `begins` is called, without the lock, before the first micro-batch of a pass is returned. An
+  /// empty `assignment` means contiguous shares.
   SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
                std::function<void()> begins = {},
                std::function<kernel::Assignment()> assignment = {});
 
-  /// The loader begins a pass. It goes on at the first batch that was not consumed: a new epoch
-  /// after a full pass, the rest of the epoch after a resume or a break. Where nobody consumes (no
-  /// DataParallel follows it) every pass is a new epoch.
+  /// The loader begins a pass. It continues with the first batch that was not consumed: a new epoch
+  /// after a full pass, the rest of the epoch after a resume or a break. If nobody consumes (no
+  /// DataParallel reads this plan), every pass is a new epoch.
   void begin_pass();
   /// The samples of this rank's next micro-batch of `micro` samples; nullopt at the epoch's end.
   std::optional<std::vector<std::size_t>> next(std::int64_t micro);
@@ -51,13 +51,13 @@ class SamplerState final : public InputPlan {
   const std::function<kernel::Assignment()> assignment_;
 
   mutable std::mutex mutex_;
-  std::int64_t micro_ = 0;        // the loader's batch size; 0 until it asks
-  std::int64_t saved_micro_ = 0;  // of the checkpoint; 0 = none
+  std::int64_t micro_ = 0;        // the loader's batch size; 0 until its first request
+  std::int64_t saved_micro_ = 0;  // micro_ in the checkpoint; 0 = none
   bool begun_ = false, consumed_any_ = false, fresh_ = false;
   std::int64_t epoch_ = 0;       // of the pass
-  std::int64_t batch_ = 0;       // consumed: global batches since the start …
-  std::size_t micro_step_ = 0;   // … and this rank's micro-batches of the next one
-  std::int64_t next_batch_ = 0;  // given to the loader, the same two
+  std::int64_t batch_ = 0;       // global batches consumed since the start
+  std::size_t micro_step_ = 0;   // this rank's micro-batches consumed of the batch after these
+  std::int64_t next_batch_ = 0;  // the same two, for what the loader was given
   std::size_t next_micro_step_ = 0;
   std::int64_t order_epoch_ = -1;
   std::vector<std::int64_t> order_;

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace input {
 namespace {
 
-// The memory starts with this; then source, hash, training and validation part, back to back.
+// The memory begins with this; source, hash, training and validation part follow without gaps.
 struct Head {
   char magic[8] = {'T', 'R', 'I', 'C', 'O', 'R', 'P', '1'};
   std::uint64_t source = 0, hash = 0, train = 0, validation = 0;  // bytes

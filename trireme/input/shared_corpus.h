@@ -1,8 +1,8 @@
 // SharedCorpus: a corpus in memory that the processes of a host share, read once by the launcher.
 //
-// A sealed memfd (nobody can change or cut it any more) that ranks inherit and map read-only: one
-// copy of the text, whatever the number of ranks, and no rank reads files or hashes them again.
-// Immutable after construction, so thread safe; the views live as long as the object.
+// It is a sealed memfd (nobody can change or truncate it) that ranks inherit and map read-only. So
+// the host has one copy of the text, and no rank reads or hashes files again. Immutable after
+// construction, so thread safe; the views are valid as long as the object lives.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ namespace input {
 
 class SharedCorpus {
  public:
-  /// Throws ResourceError where memory is short.
+  /// Throws ResourceError if memory is short.
   static std::shared_ptr<const SharedCorpus> make(const Corpus& corpus);
-  /// What another process made; `descriptor` stays the caller's. Throws ResourceError where it is
-  /// no such memory.
+  /// Opens a corpus that another process made; the caller still owns `descriptor`. Throws
+  /// ResourceError if it is not such memory.
   static std::shared_ptr<const SharedCorpus> open(int descriptor);
   ~SharedCorpus();
   SharedCorpus(const SharedCorpus&) = delete;

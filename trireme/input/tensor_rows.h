@@ -1,5 +1,5 @@
-// TensorRows: named tensors whose rows are samples, as a Dataset over bytes (safetensors), so that
-// the ranks of a host share one copy of them. Immutable, thread safe.
+// TensorRows: a Dataset over named tensors whose rows are samples. The tensors are safetensors
+// bytes, so that the ranks of a host share one copy. Immutable, thread safe.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace trireme {
 inline namespace v0 {
 namespace input {
 
-/// The bytes of `fields`. `whose` names them in errors. Throws ConfigError where there is no field,
-/// a tensor has no dim, they have not all as many rows (at least one), or a type cannot be kept.
+/// The bytes of `fields`; errors call them `whose`. Throws ConfigError if there is no field, a name
+/// occurs twice, a tensor has no dim or no row, or the numbers of rows differ.
 std::string pack_rows(const Fields& fields, const std::string& whose);
 
 class TensorRows final : public Dataset {
  public:
   struct Options {
-    bool endless = false;  // each epoch in an order drawn by `seed`; else row i is sample i
+    bool endless = false;  // `seed` decides the order of each epoch; false: sample i is row i
     std::uint64_t seed = 1;
-    std::int64_t items_per_sample = 1;  // that a mean loss is taken over
+    std::int64_t items_per_sample = 1;  // a mean loss divides by the number of items
   };
-  /// `bytes` are those of pack_rows(); `owner` keeps them where they are.
+  /// `bytes` come from pack_rows(); `owner` keeps them alive.
   TensorRows(std::string_view bytes, std::shared_ptr<const void> owner, Options options);
 
-  /// Rows of packed bytes.
+  /// Number of rows in packed bytes.
   static std::int64_t count(std::string_view bytes);
 
   std::int64_t size() const override { return options_.endless ? 0 : rows_; }

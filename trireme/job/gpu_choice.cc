@@ -16,7 +16,7 @@ std::string name_of(const std::vector<std::string>& hosts, std::size_t rank) {
   return "rank " + std::to_string(rank) + " on " + hosts[rank];
 }
 
-// Refuses ranks of `host` that were given the same GPU, with the arithmetic.
+// Throws if ranks of `host` have the same GPU; the message has the arithmetic.
 void check_host(const std::string& host, const std::vector<const GpuReport*>& reports, int rank) {
   std::set<std::string> gpus;
   for (const GpuReport* report : reports) gpus.insert(report->uuid);

@@ -1,5 +1,5 @@
-// Which GPU is a rank's: the one of its local rank, and no two ranks' the same. Every rank tells
-// the others what it found, so that all of them refuse with the same reason.
+// Chooses a rank's GPU: the one with its local rank. No two ranks may use the same GPU. Every rank
+// tells the others what it found, so all ranks refuse with the same reason.
 #pragma once
 
 #include <memory>
@@ -12,25 +12,25 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// What a rank says of its GPUs when the ranks meet; one line.
+/// What a rank tells the others about its GPUs when they join; one line of text.
 struct GpuReport {
   int count = 0;     // GPUs that it may use
-  std::string uuid;  // of the one that it takes
+  std::string uuid;  // of the chosen GPU
   int nccl_version = 0;
-  std::string fault;  // why it has none; empty: it has one
+  std::string fault;  // why the rank has no GPU; empty: it has one
 };
 std::string text_of(const GpuReport& report);
 GpuReport parse_gpu_report(const std::string& text);
 
 struct GpuChoice {
   GpuReport report;
-  std::shared_ptr<comm::nccl::Gpu> gpu;  // null where report.fault says why
+  std::shared_ptr<comm::nccl::Gpu> gpu;  // null if report.fault is set
 };
-/// The GPU of `local_rank`, counted round. Throws nothing.
+/// Chooses GPU number `local_rank` modulo the number of GPUs. Does not throw.
 GpuChoice choose_gpu(int local_rank);
 
-/// Throws ConfigError (exit 2) where a rank has no GPU or ranks of a host share one, RefusedError
-/// where their NCCLs differ. hosts and reports by rank; `rank` is the caller's.
+/// Throws ConfigError (exit code 2) if a rank has no GPU or ranks of a host share one, RefusedError
+/// if NCCL versions differ. `hosts` and `reports` are indexed by rank; `rank` is the caller's.
 void check_gpus(const std::vector<std::string>& hosts, const std::vector<GpuReport>& reports,
                 int rank);
 

@@ -35,7 +35,7 @@ TEST(GpuChoice, ReportsComeBackAsTheyWere) {
 
 TEST(GpuChoice, OneGpuForEachRankIsAccepted) {
   EXPECT_EQ(refusal({"a", "a", "b"}, {has(2, "0"), has(2, "1"), has(1, "2")}), "accepted");
-  // srun shows each rank its own GPU as number 0; two hosts may name theirs alike.
+  // Under srun each rank sees its own GPU as number 0, and two hosts may use the same numbers.
   EXPECT_EQ(refusal({"a", "a", "b"}, {has(1, "0"), has(1, "1"), has(1, "0")}), "accepted");
 }
 

@@ -24,8 +24,8 @@ void Heartbeat::loop() {
     try {
       client_.heartbeat(status_.read(steady_now()), 2 * interval_);
     } catch (const std::exception&) {
-      // A beat lost, also for want of memory, is no news: the watch stream tells when the
-      // coordinator is gone.
+      // A lost heartbeat, even for lack of memory, is harmless: the watch stream tells if the
+      // coordinator is lost.
     }
   } while (!stop_.wait(interval_));
 }

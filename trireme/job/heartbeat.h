@@ -1,4 +1,4 @@
-// Heartbeat: the thread that tells the coordinator, ten times per timeout, what this rank does.
+// Heartbeat: the thread that tells the coordinator ten times per `timeout` what this rank does.
 #pragma once
 
 #include <thread>

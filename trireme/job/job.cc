@@ -41,12 +41,12 @@ std::string secret_of(const launch::RankEnvironment& env) {
        .advice = "Start ranks by `trireme launch`, or set TRIREME_JOB_SECRET_FILE."});
 }
 
-// Ranks that share cores must not spin: the one that spins keeps the awaited one from running.
+// Ranks that share cores must not spin: a spinning rank keeps the awaited one from running.
 Duration spin_of(const launch::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
 }
 
-// Nobody tells what a seat's peers do: they may be in user code for as long as that may last.
+// Without a coordinator, nothing tells what peers do: they may be in user code for `patience`.
 class PatientWatch final : public comm::PeerWatch {
  public:
   explicit PatientWatch(Duration patience) : patience_(patience) {}
@@ -92,7 +92,7 @@ struct Job::Impl {
   std::vector<std::string> hosts;                     // by rank
   job::Places places;
   std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
-  std::shared_ptr<const plan::Tuning> tuning;  // null: nobody measured
+  std::shared_ptr<const plan::Tuning> tuning;  // null: not measured
   std::unique_ptr<job::Heartbeat> heartbeat;
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
@@ -116,7 +116,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
     if (communicator.address || !env.launcher.empty()) meet(communicator);
     env.coordinator.empty() ? be_alone() : join();
   } catch (...) {
-    // The launcher's last line; this process ends by the exception or lives on without a Job.
+    // The launcher's last line. The process ends by the exception, or continues without a Job.
     const launch::Failure failure = job::failure_from(std::current_exception());
     status.set_last_words(failure.sentence);
     if (client) client->report(failure);
@@ -150,7 +150,7 @@ void Job::Impl::be_alone() {
 
 Job::Impl::~Impl() { leave(); }
 
-// Called before any member goes: the threads below use them.
+// Call it before any member is destroyed: the threads below use them.
 void Job::Impl::leave() {
   if (waiter) job::clear_reporter();
   if (client) client->stop_watching();
@@ -195,7 +195,7 @@ void Job::Impl::join() {
   check_size();
   places = job::places_of(hosts, env.rank);
   take_gpu();
-  // Rank 0's table for all, since ranks must choose alike.
+  // All ranks use rank 0's table, because they must choose alike.
   tuning = comm::parse_tuning(
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
   const std::shared_ptr<net::Transport> transport = connect();
@@ -217,7 +217,7 @@ void Job::Impl::check_size() const {
                      .advice = "Start ranks by `trireme launch`, which sets both."});
 }
 
-// Every rank hears what all have found, so that all refuse with one reason.
+// Every rank gets the reports of all, so all refuse with the same reason.
 void Job::Impl::take_gpu() {
   if (options.transport != "nccl") return;
   job::GpuChoice choice = job::choose_gpu(places.local_rank);
@@ -230,7 +230,7 @@ void Job::Impl::take_gpu() {
   gpu = std::move(choice.gpu);
 }
 
-// A group of all is the world itself.
+// A group of all ranks is the world itself.
 void Job::Impl::make_host_groups(const std::shared_ptr<comm::Communicator>& all) {
   const auto group = [&](const std::vector<int>& ranks, const char* name) {
     return static_cast<int>(ranks.size()) == all->size() ? all : all->subgroup(ranks, name);
@@ -258,7 +258,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   return result;
 }
 
-// A rank that still loads its libraries is waited for like one in user code.
+// A rank that still loads its libraries is waited for like a rank in user code.
 std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine) {
   job::MembershipWatch watch(*client, status,
                              {env.rank, options.timeout, options.timeout_user_code});
@@ -308,7 +308,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
 void Job::Impl::on_news(const launch::News& news) {
   using Kind = launch::News::Kind;
   if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
-  if (news.kind == Kind::Left) return;  // its sockets tell whoever still waits for it
+  if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == env.rank) return;
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;

@@ -1,7 +1,7 @@
-// MembershipWatch: what the communicators of this process ask when a wait runs out.
+// MembershipWatch: decides for this process's communicators whether an expired wait continues.
 //
-// It asks the coordinator what the other ranks do (DESIGN 7: `timeout` bounds silence, not work)
-// and notes in the status page what this rank does. Thread safe.
+// It asks the coordinator what the other ranks do: `timeout` bounds silence, not work
+// (docs/architecture.md). It also writes to the status page what this rank does. Thread safe.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class MembershipWatch final : public comm::PeerWatch {
                   launch::JudgeOptions options)
       : client_(client), status_(status), options_(options) {}
 
-  /// Prints the line of DESIGN 7 where this is the lowest rank that waits.
+  /// Prints the stall report if this is the lowest waiting rank.
   Verdict ask(std::string_view operation, Duration waited) override;
   void activity(std::string_view operation, bool waiting) noexcept override;
 

@@ -1,9 +1,8 @@
-// MpiMeeting: how processes that mpirun started, or that share a caller's MPI_Comm, become one job.
+// MpiMeeting: joins processes that mpirun started, or that share a caller's MPI_Comm, to one job.
 //
-// They meet over MPI: rank 0 keeps a coordinator in its own process and tells all where it listens
-// and the job's secret; from there on everything is as under `trireme launch`. ConfigError (exit 2)
-// where MPI joins another number of processes than mpirun says it started: the mpirun and the
-// library belong to different MPIs.
+// They meet over MPI. Rank 0 runs a coordinator in its process and sends its address and the job's
+// secret to all ranks. The rest is as under `trireme launch`. Throws ConfigError (exit code 2) if
+// MPI joins another number of processes than mpirun started: they belong to different MPIs.
 #pragma once
 
 #include <memory>
@@ -21,15 +20,16 @@ namespace job {
 
 class MpiMeeting {
  public:
-  /// Collective over `communicator` (an MPI_Comm*; null: all processes). Fills in `env`: rank,
-  /// size, coordinator. `interface`: by which other hosts reach rank 0 (JobOptions). Blocks.
+  /// Collective over `communicator` (an MPI_Comm*; null: all processes). Sets rank, size and
+  /// coordinator in `env`. Other hosts reach rank 0 by `interface` (JobOptions). Blocks.
   MpiMeeting(const void* communicator, launch::RankEnvironment& env, const std::string& host,
              Waiter& waiter, Duration timeout, const std::string& interface);
 
   const std::string& secret() const noexcept { return secret_; }
-  /// Collective: a transport over the same processes.
+  /// Collective: makes a transport over the same processes.
   std::shared_ptr<net::Transport> connect(std::shared_ptr<Waiter> waiter) const;
-  /// Rank 0 has left, but keeps the coordinator until the others have, or are silent for `timeout`.
+  /// Called when this rank has left. On rank 0, keeps the coordinator until the other ranks have
+  /// left or have been silent for `timeout`.
   void stay(Waiter& waiter, Duration timeout) const;
 
  private:
@@ -37,14 +37,14 @@ class MpiMeeting {
                         const std::string& interface);
 
   const void* const communicator_;
-  std::unique_ptr<launch::Coordinator> coordinator_;  // rank 0's
+  std::unique_ptr<launch::Coordinator> coordinator_;  // on rank 0
   std::string secret_;
 };
 
-/// Programs that have to agree before they are a Job: all processes that mpirun started meet, as a
-/// Job would make them (ConfigError). After it, one that exits with a code ends all.
+/// Joins all processes of an mpirun before they make a Job; throws ConfigError like a Job. After
+/// it, a process that exits with an error code ends all.
 void meet_under_mpirun(const launch::RankEnvironment& env);
-/// One text per process.
+/// Returns one text per process.
 std::vector<std::string> exchange_under_mpirun(const std::string& mine);
 
 }  // namespace job

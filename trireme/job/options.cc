@@ -67,7 +67,7 @@ void take_rate(const launch::Getenv& get, std::int64_t& value) {
                      .advice = "For example: TRIREME_COMM_RATE=1e9"});
 }
 
-// mpirun may have bound each rank to cores of its own; where it has not, the ranks share.
+// True if mpirun has bound each rank to its own cores; otherwise the ranks share all cores.
 bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; }
 
 }  // namespace

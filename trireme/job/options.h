@@ -1,5 +1,5 @@
-// JobOptions with the environment's values where the program left the default. Pure but for the
-// getter; throws ConfigError for malformed values.
+// Fills JobOptions from the environment where the program left defaults. Pure except for the
+// getter. Throws ConfigError for malformed values.
 #pragma once
 
 #include "trireme/job/job.h"
@@ -11,9 +11,9 @@ namespace job {
 
 JobOptions resolve_options(JobOptions options,
                            const launch::Getenv& get = launch::process_environment);
-/// More ranks than cores, as the launcher says or, under mpirun, as it looks from here.
+/// True if there are more ranks than cores: by the launcher's word, or under mpirun by counting.
 bool share_cores(const launch::RankEnvironment& rank);
-/// OMP_NUM_THREADS, else what the launcher gave, else what this process may use.
+/// OMP_NUM_THREADS; otherwise the launcher's number; otherwise the cores that this process may use.
 int resolve_cores(const launch::RankEnvironment& rank,
                   const launch::Getenv& get = launch::process_environment);
 

@@ -16,7 +16,7 @@ namespace job {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
-constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address: only the way to it counts
+constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address; only its route matters
 
 }  // namespace
 

@@ -1,6 +1,5 @@
-// Where peers reach this rank: TRIREME_ADDRESS, else an address of the chosen interface, else that
-// of the interface through which this rank reaches the coordinator. A look at the routing table;
-// nothing is sent.
+// The address at which peers reach this rank: TRIREME_ADDRESS; otherwise an address of the chosen
+// interface; otherwise that of the interface towards the coordinator. Sends nothing.
 #pragma once
 
 #include <string>
@@ -11,15 +10,15 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// `interface` as in JobOptions; ConfigError if there is none such. Where it is empty: "127.0.0.1"
-/// for a coordinator on loopback, and where it cannot be told.
+/// `interface` as in JobOptions; throws ConfigError if it does not exist. If it is empty, returns
+/// "127.0.0.1" for a coordinator on loopback, and if there is no route.
 std::string own_address(const std::string& coordinator, const std::string& interface,
                         const launch::Getenv& get = launch::process_environment);
 
-/// Where ranks on other hosts reach this one, which keeps the coordinator: TRIREME_ADDRESS, else an
-/// address of the chosen interface, else the one that `host` (a name by which others know this
-/// host; may be empty) has here, else that of the interface with the default route, else the first
-/// one that is not loopback. "127.0.0.1" where there is no other.
+/// The address at which other hosts reach this rank, which runs the coordinator. The first of:
+/// TRIREME_ADDRESS; an address of the chosen interface; the local address that `host` (this host's
+/// name for others; may be empty) resolves to; the address of the default route's interface; the
+/// first address that is not loopback; "127.0.0.1".
 std::string address_for_others(const std::string& host, const std::string& interface,
                                const launch::Getenv& get = launch::process_environment);
 

@@ -24,7 +24,7 @@ TEST(AddressForOthers, IsNotLoopbackWhereThereIsAnother) {
   for (const net::InterfaceAddress& one : net::interfaces()) {
     if (net::is_loopback(one.address)) continue;
     other = one.address;
-    // The address that others know this host by, also where no route leads beyond its network.
+    // The address by which others know this host, even if no route leads out of its network.
     EXPECT_EQ(address_for_others(other, "", nothing), other);
   }
   EXPECT_EQ(net::is_loopback(address_for_others("", "", nothing)), net::is_loopback(other));

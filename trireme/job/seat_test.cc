@@ -1,4 +1,4 @@
-// Jobs that are seats in a simulated group, several in one process.
+// Jobs over a simulated group, several in one process.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -34,7 +34,7 @@ TEST(Seat, RanksOfASimulatedClusterReduceTogether) {
   EXPECT_EQ(done, 5);
 }
 
-// A peer that computes for longer than the timeout is waited for, as a real one in user code is.
+// A peer may compute for longer than the timeout, like a real peer in user code.
 TEST(Seat, WaitsForAPeerInUserCode) {
   net::SimNetwork network(2, net::cluster(25us, 1e9));
   network.run([&](int rank) {

@@ -33,17 +33,17 @@ namespace {
 
 using launch::RankEnvironment;
 
-constexpr std::size_t kMostBytes = 256;  // of an answer at the door
+constexpr std::size_t kMostBytes = 256;  // of the door's answer
 constexpr int kPorts = 16;
 constexpr Duration kAgain = std::chrono::milliseconds(20);
 
-// The n-th meeting of this process is the n-th of all others.
+// The n-th meeting of this process is the n-th meeting of all others.
 std::string name_of_this_one(const RankEnvironment& env) {
   static std::atomic<int> meetings{0};
   return env.meeting->name + " " + std::to_string(meetings++);
 }
 
-// Not what other programs take as a rule, and below the ports that systems choose themselves.
+// Ports that other programs rarely use, below the range from which systems assign ports.
 std::uint16_t port_of(const std::string& name, int attempt) {
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (const char letter : name)
@@ -52,13 +52,13 @@ std::uint16_t port_of(const std::string& name, int attempt) {
                                     (hash + static_cast<std::uint64_t>(attempt) * 997) % 15000);
 }
 
-// One word, however long the start's name is.
+// A name of fixed length, whatever the length of the start's name.
 std::string unix_name(const std::string& name) {
   const std::string proof = launch::prove("meeting", {name}).substr(0, 16);
   return "trireme-" + std::to_string(geteuid()) + "-" + to_hex(std::as_bytes(std::span(proof)));
 }
 
-// The user's secret for this start alone, so that another start's coordinator is not taken for it.
+// Derived from the user's secret, for this start only: other starts' coordinators do not match.
 std::string secret_for(const RankEnvironment& env, const std::string& name) {
   if (env.secret_file.empty()) {
     throw ConfigError("ranks that " + env.launcher + " started on several hosts need a job secret",
@@ -83,7 +83,7 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
 
 }  // namespace
 
-// Gives everyone who comes and says its rank the coordinator's address and the secret.
+// Sends the coordinator's address and the secret to every caller that states its rank.
 class SocketMeeting::Door final : public ProgressSource {
  public:
   Door(const std::string& name, int ranks, std::string answer, launch::Coordinator& coordinator)
@@ -101,7 +101,7 @@ class SocketMeeting::Door final : public ProgressSource {
         watch(guest.get());
         guests_.push_back(std::move(guest));
       }
-    } catch (const Error&) {  // out of descriptors: it asks again
+    } catch (const Error&) {  // no descriptor is left: the caller tries again
     }
     return std::erase_if(guests_, [this](const auto& guest) { return served(guest.get()); }) > 0;
   }
@@ -115,7 +115,7 @@ class SocketMeeting::Door final : public ProgressSource {
     event.events = EPOLLIN;
     epoll_ctl(all_.get(), EPOLL_CTL_ADD, socket, &event);
   }
-  // Answered, or gone.
+  // True if the guest has its answer or is gone.
   bool served(int guest) {
     std::int32_t rank = 0;
     const ssize_t got = recv(guest, &rank, sizeof rank, MSG_DONTWAIT);
@@ -208,7 +208,7 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
         env.coordinator = answer.substr(0, end);
         secret_ = answer.substr(end + 1);
       }
-    } catch (const PeerLost&) {  // rank 0 is not there yet
+    } catch (const PeerLost&) {  // rank 0 does not listen yet
     }
     if (env.coordinator.empty()) waiter_->sleep(kAgain);
   }

@@ -1,13 +1,13 @@
-// SocketMeeting: how processes become one job that srun or torchrun started, which give them their
-// ranks but nothing to talk over.
+// SocketMeeting: joins processes to one job that srun or torchrun started. These launchers assign
+// ranks but provide no means of communication.
 //
-// Rank 0 keeps a coordinator in its own process. On one host the others ask it for the
-// coordinator's address and the job's secret at an abstract Unix socket named after the start; the
-// kernel says that both ends are one user's. On several hosts the secret is the user's
-// (TRIREME_JOB_SECRET_FILE, else ConfigError), and the coordinator is at the first free of some
-// ports that follow from the start's name: the others try them in turn and take the one that proves
-// the secret of this start. From there on everything is as under `trireme launch`. A process may
-// meet again, as often as all others do.
+// Rank 0 runs a coordinator in its process. On one host the other ranks ask rank 0 for the
+// coordinator's address and the job's secret, over an abstract Unix socket named after the start;
+// the kernel proves that both ends belong to one user. On several hosts the user provides the
+// secret (TRIREME_JOB_SECRET_FILE, otherwise ConfigError). The coordinator then listens on the
+// first free port of a list that is derived from the start's name, and the others try these ports
+// in turn until one proves the secret. The rest is as under `trireme launch`. Processes may meet
+// again if all do.
 #pragma once
 
 #include <memory>
@@ -24,14 +24,15 @@ namespace job {
 
 class SocketMeeting {
  public:
-  /// Fills in `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError).
+  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError).
   SocketMeeting(launch::RankEnvironment& env, const std::shared_ptr<Waiter>& waiter,
                 Duration timeout, const std::string& interface);
   ~SocketMeeting();
   SocketMeeting(const SocketMeeting&) = delete;
 
   const std::string& secret() const noexcept { return secret_; }
-  /// Rank 0 has left, but keeps the coordinator until the others have, or are silent for `timeout`.
+  /// Called when this rank has left. On rank 0, keeps the coordinator until the other ranks have
+  /// left or have been silent for `timeout`.
   void stay(Waiter& waiter, Duration timeout) const;
 
  private:
@@ -43,11 +44,11 @@ class SocketMeeting {
 
   const std::shared_ptr<Waiter> waiter_;
   std::string secret_;
-  std::unique_ptr<launch::Coordinator> coordinator_;  // rank 0's
-  std::shared_ptr<Door> door_;                        // rank 0's, on one host
+  std::unique_ptr<launch::Coordinator> coordinator_;  // on rank 0
+  std::shared_ptr<Door> door_;                        // on rank 0 of a job on one host
 };
 
-/// Before they are a Job: one text per process of a start that meets by sockets.
+/// For programs before they make a Job: returns one text per process of the start.
 std::vector<std::string> exchange_by_sockets(const launch::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 

@@ -1,5 +1,5 @@
-// StepVoter: what a Checkpointer asks of a part whose steps end with a vote of all ranks (Strategy,
-// DataParallel). The answers come from the vote, so they are the same on every rank.
+// StepVoter: what a Checkpointer asks a component whose steps end with a vote of all ranks
+// (Strategy, DataParallel). The answers come from the vote, so they are equal on all ranks.
 #pragma once
 
 namespace trireme {
@@ -8,10 +8,11 @@ inline namespace v0 {
 class StepVoter {
  public:
   virtual ~StepVoter() = default;
-  /// 130 or 143 where all ranks learned in the last step's vote that the job is to stop; else 0.
+  /// 130 or 143 if the last step's vote told all ranks that the job should stop; otherwise 0.
   virtual int stop_signal() const noexcept = 0;
-  /// False where some rank does not return from step() between the last step and the next one,
-  /// because it has no share of one of them (job/input_plan.h): a checkpoint waits for the next.
+  /// False if some rank does not return from step() between the last step and the next one, because
+  /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for the next
+  /// step.
   virtual bool all_ranks_return() const = 0;
 };
 

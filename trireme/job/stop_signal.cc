@@ -13,18 +13,18 @@ inline namespace v0 {
 namespace job {
 namespace {
 
-constexpr int kTimeIsUp = -1;  // in the place of a signal
+constexpr int kTimeIsUp = -1;  // used instead of a signal
 constexpr Duration kSameRequest = std::chrono::seconds(1);
 
 std::atomic<int> arrived{0};  // the first signal, or kTimeIsUp
-// When the first SIGINT or SIGTERM came to this process itself.
+// When this process itself received the first SIGINT or SIGTERM.
 std::atomic<std::int64_t> first_at{0};
 std::atomic<std::int64_t> time_ends{INT64_MAX};
 std::string time_limit;  // written before time_ends
 
 std::int64_t now() noexcept { return steady_now().time_since_epoch().count(); }
 
-// Whether somebody asks once more. A terminal sends one signal for each Ctrl-C.
+// Whether this is a second request to stop. A terminal sends one signal for each Ctrl-C.
 bool asks_again(int signal, bool from_terminal) noexcept {
   if (signal != SIGINT && signal != SIGTERM) return false;
   std::int64_t first = 0;
@@ -48,7 +48,7 @@ bool install() noexcept {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
-    // Somebody's own handler, or a parent that wants it ignored, has the first word.
+    // Keep the program's own handler, and signals that the parent ignores.
     if (now.sa_handler == SIG_DFL) sigaction(signal, &action, nullptr);
   }
   return true;

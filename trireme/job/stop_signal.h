@@ -1,10 +1,10 @@
-// SIGINT, SIGTERM, SIGUSR1 (Slurm and Lightning send it before they requeue a job) and SIGHUP of
-// this process, and the end of its time, as a question that the training loop asks.
+// Whether this process should stop: it received SIGINT, SIGTERM, SIGUSR1 (sent by Slurm and
+// Lightning before they requeue a job) or SIGHUP, or its time is up. The training loop asks.
 //
-// The handler is installed by the first question, so a program that never asks ends by a signal as
-// ever. A signal that is ignored, or that somebody else handles, stays so. One request may arrive
-// as several signals (a process group, a launcher); a second Ctrl-C, or a SIGINT or SIGTERM one
-// second after the first, ends the process at once.
+// The first question installs the handler, so a program that never asks ends by a signal as usual.
+// Signals that are ignored or handled by others are left alone. One request may arrive as several
+// signals (process group, launcher). A second Ctrl-C, or a SIGINT or SIGTERM at least a second
+// after the first one, ends the process at once.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// 130 once SIGINT has arrived, 143 after another of the signals or the end of the time, else 0.
-/// The first of them counts. Thread safe.
+/// 130 after SIGINT, 143 after another of the signals or at the end of the time; otherwise 0. The
+/// first one counts. Thread safe.
 int stop_signal() noexcept;
-/// As if the signal had arrived here: the launcher got it.
+/// Acts as if `signal` had arrived here; used when the launcher received it.
 void note_stop_signal(int signal) noexcept;
-/// From `when` on (steady_now()) the job is to stop; `cause` names the limit. Before other threads
-/// ask.
+/// Asks for a stop from `when` on (steady_now()); `cause` names the limit. Call it before other
+/// threads ask.
 void stop_at(TimePoint when, std::string cause);
-/// Why this process asks for a stop: "SIGUSR1", the cause of stop_at(); where nothing arrived
+/// Why this process asks for a stop: "SIGUSR1", the cause of stop_at(), or, if nothing arrived
 /// here, "a signal to another rank".
 std::string stop_cause();
 

@@ -26,7 +26,7 @@ Reporter reporter;  // guarded by mutex
 std::terminate_handler before = nullptr;
 std::atomic<int> first_code{0};
 
-// The news of the cause may come a moment after its consequence.
+// Waits a moment, because the cause may be reported after its consequence.
 int adopted(int code) {
   constexpr int kPatience = 50, kMilliseconds = 10;
   const bool secondary = launch::Failure{.exit_code = code}.secondary();
@@ -36,13 +36,13 @@ int adopted(int code) {
   return secondary && first_code.load() != 0 ? first_code.load() : code;
 }
 
-// All ranks stop together and have the same to say; rank 0 says it. A launcher of others may end
-// all once it has seen the first of them end.
+// All ranks stop together with the same message, and rank 0 prints it. The others wait this long,
+// because another launcher may kill all ranks once it has seen the first one end.
 constexpr int kRankZeroSpeaks = 300;  // ms
 
 bool stops_after_rank_0(int code) { return (code == 130 || code == 143) && reporter.rank > 0; }
 
-// An Error that knows its rank says everything itself; others get the place in front or behind.
+// An Error that knows its rank has a complete message; others get the rank (and place).
 launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   launch::Activity activity;
   if (who.status) activity = who.status->read(steady_now());
@@ -73,7 +73,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
 
 [[noreturn]] void on_terminate() {
   const std::exception_ptr error = std::current_exception();
-  if (!error && before) before();  // not an exception: std::terminate's own reasons
+  if (!error && before) before();  // std::terminate without an exception
   const ErrorReport report = describe(error);
   std::cout.flush();
   std::fflush(stdout);
@@ -91,7 +91,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
     if (reporter.client) reporter.client->report(failure);
     if (reporter.adopt_code) code = adopted(code);
   }
-  net::abort_mpi(code);  // else mpirun might give another code, or wait for the rest
+  net::abort_mpi(code);  // without it mpirun may return another code, or wait for the other ranks
   _exit(code);
 }
 

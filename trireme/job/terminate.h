@@ -1,5 +1,5 @@
-// What happens when this process's main ends by an exception: the sentence is printed, the
-// coordinator told (so that the peers end within 2 s), and the exit code is the contract's.
+// What happens when an exception leaves main: the message is printed, the coordinator is told (so
+// the peers end within 2 s), and the process ends with the documented exit code.
 #pragma once
 
 #include <exception>
@@ -12,29 +12,28 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// Who a failure is reported as, and to whom. One per process; the pointers may be null.
+/// The rank that a failure is reported as, and where. One per process; the pointers may be null.
 struct Reporter {
   int rank = 0;
   int size = 1;
   std::string host;
   launch::CoordinatorClient* client = nullptr;
   launch::StatusPage* status = nullptr;
-  /// No launcher of ours sets the job's exit code: a rank that ends because of another's failure
-  /// ends with that one's code.
+  /// No launcher of ours sets the job's exit code, so a rank that ends because of another rank's
+  /// failure uses that failure's exit code.
   bool adopt_code = false;
 };
 
-/// What every program that is, or becomes, a rank does first: standard streams that are open,
-/// a closed pipe that ends nobody, and from here on this handler for exceptions, those of a Job's
-/// constructor too.
+/// Call it first in every program that is or becomes a rank: opens the standard streams, ignores
+/// closed output pipes, and installs the exception handler.
 void prepare_process();
-/// Installs the handler (once) and sets whom it reports to. Thread safe.
+/// Installs the handler (once) and sets where it reports to. Thread safe.
 void set_reporter(Reporter reporter);
-/// What the job's first failure ends with, once that is known.
+/// Stores the exit code of the job's first failure.
 void note_first_failure(int exit_code) noexcept;
-/// The coordinator and the page go away now; rank and host stay for the sentence.
+/// Removes the client and the status page, which are about to be destroyed; keeps rank and host.
 void clear_reporter() noexcept;
-/// The Failure that `error` is for this process.
+/// Describes `error` as this process's Failure.
 launch::Failure failure_from(const std::exception_ptr& error);
 
 }  // namespace job

@@ -1,5 +1,5 @@
-// Whether ranks can have the transport and the all-reduce that they ask for: one check for a Job
-// and for whoever plans one.
+// Checks whether ranks can use the transport and the all-reduce algorithm that they ask for. Shared
+// by Job and by planners.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace trireme {
 inline namespace v0 {
 namespace job {
 
-/// Throws ConfigError where transport mpi was asked for and mpirun did not start the ranks.
+/// Throws ConfigError if transport mpi was requested but mpirun did not start the ranks.
 void check_mpi(const std::string& transport, bool under_mpirun, int rank = -1);
 
-/// The same and the algorithm, of `ranks` ranks of one host that do not run yet.
+/// The same, and the algorithm, for `ranks` ranks on one host that do not run yet.
 void check_transport(const JobOptions& options, int ranks, bool under_mpirun);
 
 }  // namespace job

@@ -1,8 +1,8 @@
-// Element-wise kernels: conversions, norm chunks. (optimizer.h has the optimizer updates.)
+// Element-wise kernels: conversions and norm chunks. (optimizer.h has the optimizer updates.)
 //
-// An element's result depends on its own inputs only, never on its position, the length or the cut:
-// tails run the masked form of the same vector code. One body (simd_body.inc) is compiled for each
-// instruction set; the calls here go to the level of isa(). fp64 forms are plain loops. Pointers
+// An element's result depends on its own inputs only, never on its position, the length or the
+// slice: tails run the masked form of the same vector code. One body (simd_body.inc) is compiled
+// for each instruction set; these functions dispatch on isa(). fp64 forms are plain loops. Pointers
 // need no alignment. Stateless, thread safe; ranges may not overlap unless they are equal.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace kernel {
 
 void convert(const BFloat16* from, float* to, std::size_t count);
 void convert(const Float16* from, float* to, std::size_t count);
-/// Round to nearest, ties to even; NaN stays NaN (quiet). In fp16 what rounds to 65,520 or more is
-/// an infinity, and below 2^-14 there are subnormal numbers, of 2^-24 the smallest.
+/// Rounds to nearest, ties to even; a NaN stays a (quiet) NaN. In fp16, magnitudes of 65,520 and
+/// more become infinities, and magnitudes below 2^-14 become subnormal: multiples of 2^-24.
 void convert(const float* from, BFloat16* to, std::size_t count);
 void convert(const float* from, Float16* to, std::size_t count);
 

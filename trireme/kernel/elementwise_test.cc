@@ -50,7 +50,7 @@ TEST(Elementwise, Bf16RoundsToEvenAndBack) {
   }
 }
 
-// Every one of the 65,536, as its sign, exponent and fraction say; and each rounds to itself.
+// Each of the 65,536 values has the sign, exponent and fraction of its bits, and rounds to itself.
 TEST(Elementwise, Float16IsExactInFp32) {
   std::vector<Float16> halves(65536);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<std::uint16_t>(i);
@@ -78,8 +78,8 @@ TEST(Elementwise, Float16IsExactInFp32) {
   }
 }
 
-// Between two neighbours half way to the even one, and else to the nearer; so into infinity and
-// among subnormal numbers, too.
+// Half-way values round to the even neighbour, others to the nearer one; also towards infinity and
+// among subnormal numbers.
 TEST(Elementwise, Float16RoundsToEven) {
   std::vector<float> values;
   std::vector<std::uint16_t> wanted;

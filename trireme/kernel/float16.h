@@ -1,7 +1,7 @@
-// fp16 one value at a time, in integer arithmetic that vectorises: exact from fp16, rounded to
-// nearest, ties to even, to it (IEEE 754 binary16). Branch-free, after Giesen's
-// "half_to_float_fast5" and "float_to_half_fast3_rtne" (public domain, 2012), but that subnormal
-// numbers are converted as integers: no fp32 subnormal slows the loop down.
+// Conversions of one fp16 value (IEEE 754 binary16) in integer arithmetic that compilers vectorise.
+// From fp16 they are exact; to fp16 they round to nearest, ties to even. After Giesen's
+// "half_to_float_fast5" and "float_to_half_fast3_rtne" (public domain, 2012), except that subnormal
+// numbers are converted as integers: fp32 subnormals would slow the loop down.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace kernel {
 
 __attribute__((always_inline)) inline float value_of(Float16 half) noexcept {
   const std::uint32_t magnitude = half.bits & 0x7fffu;
-  // Exponents 1 to 30 move by 127 - 15, 31 (infinities, NaNs) to 255, by as much again.
+  // The exponent grows by 127 - 15 = 112; that of infinities and NaNs (31) by 112 again, to 255.
   const std::uint32_t special = magnitude >= 0x7c00u ? 112u << 23 : 0u;
   const std::uint32_t normal = (magnitude << 13) + (112u << 23) + special;
   const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
@@ -32,7 +32,7 @@ inline Float16 float16_of(float value) noexcept {
   } else if (magnitude >= 143u << 23) {
     half = 0x7c00u;  // 65,536 and more
   } else if (magnitude < 113u << 23) {
-    // Below 2^-14: adding 1/2 leaves the subnormal's ten bits at the end, rounded to even.
+    // Below 2^-14: adding 1/2 leaves the ten bits of the subnormal at the end, rounded to even.
     const float shifted = __builtin_bit_cast(float, magnitude) + 0.5f;
     half = __builtin_bit_cast(std::uint32_t, shifted) - (126u << 23);
   } else {

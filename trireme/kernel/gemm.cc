@@ -14,7 +14,7 @@ constexpr std::size_t kWidest = 16;  // lanes of the widest level
 
 std::size_t whole(std::size_t count) { return (count + kWidest - 1) / kWidest * kWidest; }
 
-// The thread's own, kept between calls.
+// Thread-local, kept between calls.
 float* scratch(std::size_t floats) {
   thread_local std::vector<float> kept;
   if (kept.size() < floats) kept.resize(floats);
@@ -31,7 +31,7 @@ void gemm(const Product<BFloat16>& product) {
   TRIREME_CHECK(has_bf16_products());
 #if defined(__x86_64__)
   const std::size_t steps = (product.k + 1) / 2;
-  // b's units, a's units, and a copy of b with even rows.
+  // Room for the units of b and a, and for a copy of b with even rows.
   avx512::gemm_bf16(product, scratch(steps * (2 * whole(product.n) + whole(product.m))));
 #endif
 }

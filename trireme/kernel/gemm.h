@@ -1,11 +1,10 @@
-// Matrix products on raw memory for the shapes that attention is made of: a few dozen to a few
-// hundred rows, any strides, either operand transposed. Libraries spend much of such a product on
-// dispatch, and those of one vendor run at half speed on another's processors.
+// Matrix products on raw memory for the shapes of attention: a few dozen to a few hundred rows, any
+// strides, either operand transposed. At these sizes BLAS libraries spend much of the time on
+// dispatch, and one vendor's library runs at half speed on another vendor's processors.
 //
-// One accumulator per element of c, summed over k in ascending order, so an element's bits do not
-// depend on m, n or where it stands. bf16 pairs are summed in fp32 by the processor's own
-// instruction. Row-major throughout. Thread safe; scratch is the thread's own. `c` may not overlap
-// an operand.
+// Each element of c has one accumulator, summed over k in ascending order, so its bits do not
+// depend on m, n or its position. The processor's bf16 instruction sums pairs in fp32. Row-major
+// throughout. Thread safe; scratch memory is thread-local. `c` may not overlap an operand.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +16,8 @@ namespace trireme {
 inline namespace v0 {
 namespace kernel {
 
-/// A matrix as it is stored: rows `stride` elements apart; `transposed`: the product sees its
-/// transpose.
+/// A matrix as it is stored, with rows `stride` elements apart. If `transposed`, the product uses
+/// its transpose.
 template <class T>
 struct Matrix {
   const T* data = nullptr;
@@ -26,7 +25,7 @@ struct Matrix {
   bool transposed = false;
 };
 
-/// c [m, n], rows `c_stride` apart, = a [m, k] b [k, n] (+ c where `accumulate`).
+/// c [m, n] = a [m, k] b [k, n], plus c if `accumulate`. The rows of c are `c_stride` apart.
 template <class T>
 struct Product {
   std::size_t m = 0, n = 0, k = 0;
@@ -37,7 +36,7 @@ struct Product {
 };
 
 void gemm(const Product<float>& product);
-/// Only where has_bf16_products() (isa.h).
+/// Requires has_bf16_products() (isa.h); CheckFailure otherwise.
 void gemm(const Product<BFloat16>& product);
 
 }  // namespace kernel

@@ -1,4 +1,4 @@
-// bf16 products by AVX512-BF16's dot product of pairs (CMakeLists.txt compiles this file for it).
+// bf16 products with AVX512-BF16's dot product of pairs (CMakeLists.txt compiles this file for it).
 #include <cstring>
 
 #include "trireme/kernel/simd.h"
@@ -16,7 +16,7 @@ namespace {
 
 #include "trireme/kernel/simd_gemm.inc"
 
-// Two steps over k in one: the unit's low half is the even step.
+// One unit is two steps over k; its low half is the even step.
 struct PairUnit {
   static VF step(VF a, VF b, VF sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
@@ -28,8 +28,8 @@ __m512i halves(const BFloat16* p, std::size_t n) {
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
 }
 
-/// Pairs of rows (2s, 2s + 1) of `from` [rows, columns] side by side: to[s * to_stride + j]. Past
-/// the last row and column 0.
+/// Interleaves rows 2s and 2s + 1 of `from` [rows, columns] as pairs at to[s * to_stride + j];
+/// zeros past the last row and column.
 void interleave(const BFloat16* from, std::size_t from_stride, std::size_t rows,
                 std::size_t columns, float* to, std::size_t to_stride) {
   for (std::size_t row = 0; row < rows; row += 2) {
@@ -46,7 +46,7 @@ void interleave(const BFloat16* from, std::size_t from_stride, std::size_t rows,
   }
 }
 
-/// The stored matrix with rows of an even number of elements, filled up with 0.
+/// The stored matrix with an even number of elements per row, padded with 0. Copies only if needed.
 const float* evened(const Matrix<BFloat16>& x, std::size_t rows, std::size_t columns,
                     std::size_t& stride, BFloat16* scratch) {
   const std::size_t even = columns + columns % 2;

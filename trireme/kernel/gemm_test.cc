@@ -1,5 +1,5 @@
-// Products of every instruction set against fp64 loops, at strides and sizes with every kind of
-// rest; and the bits of an element do not depend on what stands beside it.
+// Compares the products of every instruction set with fp64 loops, at strides and sizes with every
+// kind of remainder. The bits of an element must not depend on its neighbours.
 #include "trireme/kernel/gemm.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ T stored(float value) {
 float value_of(float x) { return x; }
 float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16); }
 
-// A stored matrix; what lies beyond its rows is NaN, and may be neither read into a sum nor passed.
+// A stored matrix. The memory beyond its rows is NaN and must not enter a sum.
 template <class T>
 struct Stored {
   std::vector<T> values;
@@ -103,7 +103,7 @@ TEST(KernelGemm, Fp32OfEveryShapeAndForm) {
   }
 }
 
-// Where the processor has no such products the kernel refuses; there is no other form of it.
+// There is no fallback: on a processor without such products the kernel refuses.
 TEST(KernelGemm, Bf16OfEveryShapeAndForm) {
   if (has_bf16_products()) {
     expect_products<BFloat16>([](const Product<BFloat16>& product) { gemm(product); });

@@ -8,8 +8,8 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/float16.h"
 
-// One clone per vector width, chosen when the program is loaded. Sanitizers run before that choice
-// can be made.
+// One clone per vector width, chosen when the program is loaded. Not under sanitizers, whose code
+// runs before that choice is made.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TRIREME_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace kernel {
 namespace {
 
-// Loops of constant length are vectorised at -O2; a block of sums stays in the first-level cache.
+// -O2 vectorises loops of constant length; a block of sums stays in the first-level cache.
 constexpr std::size_t kBlock = 1024;
 
 template <class Sum>

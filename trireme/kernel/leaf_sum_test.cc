@@ -74,7 +74,7 @@ TEST(LeafSum, SumsBf16InFp32AndFp64InFp64) {
   EXPECT_EQ(sum[0], fine[0]);
 }
 
-// Times a power of two, as gradients of a scaled loss are unscaled: exact, of subnormals too.
+// A weight that is a power of two (the unscaling of a scaled loss) is exact, also for subnormals.
 TEST(LeafSum, SumsFp16InFp32) {
   std::vector<Float16> gradient(0x7c00);
   for (std::size_t i = 0; i < gradient.size(); ++i)

@@ -20,7 +20,7 @@ void in_type(DType type, Update update) {
   }
 }
 
-// Small enough to stay in the first cache while the terms are added one after the other.
+// Small enough to stay in the first-level cache while the terms are added one after another.
 constexpr std::size_t kBlock = 1024;
 
 template <class T>

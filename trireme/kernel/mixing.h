@@ -1,9 +1,9 @@
-// What ranks do with one another's copies of a model: weighted means, EASGD's elastic pull, the
-// difference that an outer optimizer takes for a gradient.
+// Arithmetic on the ranks' copies of a model: weighted means, EASGD's elastic update, and the
+// difference that an outer optimizer takes as its gradient.
 //
-// Element-wise on raw memory of F32 or F64 (CheckFailure for another type), in that type: an
-// element's result depends on its own operands alone. Stateless, thread safe. Ranges may not
-// overlap unless they are equal.
+// Element-wise on raw memory, computed in its type: F32 or F64 (CheckFailure otherwise). An
+// element's result depends on its own operands only. Stateless, thread safe. Ranges may not overlap
+// unless they are equal.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace trireme {
 inline namespace v0 {
 namespace kernel {
 
-/// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left. At least one;
-/// `out` may be one of `in`.
+/// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left. Needs at least
+/// one input; `out` may be one of `in`.
 void weighted_sum(std::span<const double> weights, std::span<const void* const> in, void* out,
                   DType type, std::size_t count);
 

@@ -1,11 +1,10 @@
-// Optimizer updates on raw memory: what optim/ runs over owned slices, a chunk or a slice at a
-// time.
+// Optimizer updates on raw memory; optim/ runs them over owned slices.
 //
-// An element's result depends on its own inputs only, never on its position, the length or the cut:
-// tails run the masked form of the same vector code. One body (simd_optimizer.inc) is compiled for
-// each instruction set; the calls here go to the level of isa(). fp64 forms are plain loops.
-// `compute`, where there is one, may be null and receives the new weight rounded to bf16. Pointers
-// need no alignment. Stateless, thread safe; ranges may not overlap unless they are equal.
+// An element's result depends on its own inputs only, never on its position, the length or the
+// slice: tails run the masked form of the same vector code. One body (simd_optimizer.inc) is
+// compiled for each instruction set; these functions dispatch on isa(). fp64 forms are plain loops.
+// `compute` receives the new weight rounded to bf16; it may be null. Pointers need no alignment.
+// Stateless, thread safe; ranges may not overlap unless they are equal.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ namespace trireme {
 inline namespace v0 {
 namespace kernel {
 
-/// One AdamW step's numbers, already combined (torch.optim.AdamW's formula and order):
+/// The combined constants of one AdamW step (formula and order of torch.optim.AdamW):
 /// w *= decay; m += (g - m)(1 - beta1); v = v beta2 + g g (1 - beta2);
 /// w -= step_size * m / (sqrt(v) / sqrt_bias2 + epsilon), where g = gradient * scale.
 struct AdamWNumbers {
@@ -34,7 +33,7 @@ struct SgdNumbers {
   double scale = 1, weight_decay = 0, momentum = 0, one_minus_dampening = 1, rate = 0;
   bool nesterov = false, first = true;
 };
-/// `momentum` may be null where numbers.momentum is 0.
+/// `momentum` may be null if numbers.momentum is 0.
 void sgd(const SgdNumbers& numbers, const float* gradient, float* weight, float* momentum,
          BFloat16* compute, std::size_t count);
 void sgd(const SgdNumbers& numbers, const double* gradient, double* weight, double* momentum,
@@ -68,7 +67,7 @@ void lamb_direction(const LambNumbers& numbers, const float* weight, const float
 void lamb_direction(const LambNumbers& numbers, const double* weight, const double* exp_avg,
                     const double* exp_avg_sq, double* direction, std::size_t count);
 
-/// Adafactor's direction where the mean square is row x columns[i]:
+/// Adafactor's direction with the mean square factored as row * columns[i]:
 /// u = gradient scale / sqrt(max(row columns[i], floor)).
 struct FactoredNumbers {
   double scale = 1, row = 1, floor = 0;

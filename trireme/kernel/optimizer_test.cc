@@ -28,7 +28,7 @@ std::vector<double> normal(std::size_t count, unsigned seed, bool positive = fal
   return values;
 }
 
-// What every kernel reads and writes, in one type. 0: gradient, 1: weight, 2: m, 3: v, 4: out.
+// The arrays that kernels read and write. 0: gradient, 1: weight, 2: m, 3: v, 4: out.
 constexpr std::size_t kCount = 100;
 template <class T>
 struct Memory {
@@ -40,7 +40,7 @@ struct Memory {
       const std::vector<double> values = normal(kCount, k, k == 3);
       arrays[k].assign(values.begin(), values.end());
     }
-    arrays[0][7] = arrays[2][7] = 0;  // Lion: the sign of nothing
+    arrays[0][7] = arrays[2][7] = 0;  // Lion: the sign of 0
     arrays[0][9] = T(1e-42);          // and of a denormal
     arrays[2][9] = 0;
   }

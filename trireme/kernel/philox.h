@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): random numbers
-// as a pure function of (key, counter), so that any rank draws the values of any element without
-// drawing those before it. Stateless, thread safe.
+// as a pure function of (key, counter). Any rank can draw the values of any element without drawing
+// those before it. Stateless, thread safe.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ constexpr std::uint64_t stream_of(std::string_view name) noexcept {
   return hash ^ (hash >> 31);
 }
 
-/// A float in (0, 1] and one in [0, 1), each with 24 random bits.
+/// A float in (0, 1] with 24 random bits; unit() is in [0, 1).
 constexpr float open_unit(std::uint32_t word) noexcept {
   return static_cast<float>((word >> 8) + 1) * 0x1p-24f;
 }

@@ -7,7 +7,7 @@
 namespace trireme::kernel {
 namespace {
 
-// The known answers of the authors' Random123 (kat_vectors, philox4x32 10).
+// The known answers of the authors' Random123 library (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox(0, PhiloxBlock{}),
             (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

@@ -1,6 +1,6 @@
-// Asking for memory before it is written. Where another core has read a line, the store must first
-// take the line away from it; the processor does that for a few stores at a time, but for many
-// prefetches. A hint: nothing changes but time.
+// Requests cache lines before they are written. If another core has read a line, a store must first
+// take the line from it; the processor overlaps only a few such stores, but many prefetches. A
+// hint: it changes nothing but time.
 #pragma once
 
 #include <cstddef>

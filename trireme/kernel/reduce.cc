@@ -68,7 +68,7 @@ CombineFn mixed_function(Combine op, DType dtype, bool left, bool right, bool ou
       .table->mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
 }
 
-// How one step is made: in the type itself, or of 16-bit leaves and fp32 partial results.
+// The function for one step: in the type itself, or from 16-bit operands and fp32 partial results.
 class StepFunctions {
  public:
   StepFunctions(Combine op, DType dtype)
@@ -135,7 +135,7 @@ void divide(DType dtype, void* values, std::size_t count, double by) {
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
   std::vector<LeafRange> left(nodes.begin(), nodes.end());
   TRIREME_CHECK(std::is_sorted(left.begin(), left.end()));
-  const auto slot_of = [&](LeafRange node) {  // partial sums stand where their first operand does
+  const auto slot_of = [&](LeafRange node) {  // a partial sum is in the slot of its first operand
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), LeafRange{node.first, 0});
     return static_cast<std::uint16_t>(at - nodes.begin());
   };

@@ -1,10 +1,10 @@
-// Element-wise reductions on raw memory, the arithmetic of every collective.
+// Element-wise reductions on raw memory: the arithmetic of every collective.
 //
-// An element's result depends on its operands alone, never on its position: tails run the vector
-// code of the body on a padded copy. Sums and products of 16-bit floats are accumulated in fp32: a
-// node of the tree that is neither a leaf nor the root is fp32, also on a wire, and only the root
-// is rounded, to nearest even. Integers wrap. Min and Max return a NaN where either side is one.
-// AVX-512, AVX2 or SSE2, chosen once at start.
+// An element's result depends on its operands only, never on its position: tails run the same
+// vector code on a padded copy. Sums and products of 16-bit floats are accumulated in fp32: inner
+// nodes of the tree are fp32, also in messages, and only the root is rounded (to nearest even).
+// Integers wrap. Min and Max return a NaN if either operand is one. The code is AVX-512, AVX2 or
+// SSE2, chosen once at start.
 #pragma once
 
 #include <cstddef>
@@ -31,27 +31,27 @@ bool can_divide(DType dtype) noexcept;
 void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
              std::size_t count);
 
-/// True where partial results of `dtype` are kept in fp32: Sum and Product of BF16 and F16.
+/// True if partial results of `dtype` are kept in fp32: Sum and Product of BF16 and F16.
 bool accumulates_wide(Combine op, DType dtype) noexcept;
-/// As combine, of values of `dtype` or, where *_wide, of fp32; accumulates_wide(op, dtype) only.
-/// `out` may be an operand of the same width, or a 16-bit operand's where `out` is 16-bit.
+/// Like combine(), but operands and results marked *_wide are fp32. Requires accumulates_wide(op,
+/// dtype). `out` may be an operand of the same width.
 void combine_wide(Combine op, DType dtype, const void* left, bool left_wide, const void* right,
                   bool right_wide, void* out, bool out_wide, std::size_t count);
 
-/// values[i] /= by, rounded once (a Mean's last step). Floating types only.
+/// values[i] /= by, rounded once (the last step of a mean). Floating types only.
 void divide(DType dtype, void* values, std::size_t count, double by);
 
-/// How to fold operands (one per node, ascending) into the root of T(0, total): slot `left` becomes
-/// slot `left` (op) slot `right`; slot 0 is the result.
+/// One step of folding operands into the root of T(0, total). Slots start as the operands, one per
+/// node, ascending; slot `left` becomes slot `left` (op) slot `right`. Slot 0 ends as the result.
 struct FoldStep {
   std::uint16_t left, right;
 };
-/// `nodes` ascending and together the whole range; CheckFailure otherwise.
+/// The steps for `nodes`, which are ascending and cover the whole range (CheckFailure otherwise).
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total);
 
-/// Folds `in` by `steps` and stores the result to every pointer of `out`, reading each operand once
-/// and writing each output once. An output may be an operand. by: 0, or a divisor of the result.
-/// (Stores that bypass the caches were three times slower here: docs/design/004-direct-reduce.md.)
+/// Folds `in` by `steps` and stores the result to every pointer of `out`. Reads each operand and
+/// writes each output once. An output may be an operand. Divides the result by `by` unless it is 0.
+/// (Stores that bypass the caches were three times slower: docs/design/004-direct-reduce.md.)
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
           std::span<void* const> out, std::size_t count, double by);
 

@@ -1,8 +1,8 @@
-// The vector code of kernel/reduce.h. Included once by each reduce_<set>.cc, which is compiled for
-// that instruction set; so everything here has internal linkage and no standard header's inline
-// function is used (the linker might pick this file's copy for a machine that cannot run it).
+// The vector code of kernel/reduce.h. Each reduce_<set>.cc includes it once and is compiled for
+// that instruction set. So everything here has internal linkage, and no inline function of a
+// standard header is used: the linker might pick this file's copy for a machine that cannot run it.
 //
-// A vector is 64 bytes of GCC's vector extension; narrower machines get it lowered to pieces.
+// A vector is 64 bytes of GCC's vector extension; for narrower machines the compiler splits it.
 #pragma once
 
 #include <immintrin.h>
@@ -34,7 +34,7 @@ struct F16 {
   std::uint16_t bits;
 };
 
-// What a stored type computes in, and how to get there. Plain types are themselves.
+// The type that a stored type is computed in, and the conversions. A plain type is its own.
 template <class T>
 struct Codec {
   using Stored = Vector<T>;
@@ -82,7 +82,7 @@ struct Codec<F16> {
     return out;
   }
 #else
-  // Giesen's branch-free conversions ("half_to_float_fast5", "float_to_half_fast3_rtne").
+  // Branch-free conversions after Giesen ("half_to_float_fast5", "float_to_half_fast3_rtne").
   static inline Math decode(Stored v) {
     const Wide bits = __builtin_convertvector(v, Wide);
     const Wide magnitude = (bits & 0x7fffu) << 13;
@@ -121,7 +121,7 @@ struct ProductOp {
     return a * b;
   }
 };
-struct MinOp {  // a NaN on either side wins; for integers a != a is never true
+struct MinOp {  // returns a NaN if either is one; for integers a != a is never true
   template <class V>
   static inline V apply(V a, V b) {
     return (a < b) | (a != a) ? a : b;
@@ -151,7 +151,7 @@ inline typename Codec<T>::Stored apply(typename Codec<T>::Stored a, typename Cod
   return Codec<T>::encode(Op::apply(Codec<T>::decode(a), Codec<T>::decode(b)));
 }
 
-template <class Op, class T, int kOuts>  // 1, 2, or 0: any number
+template <class Op, class T, int kOuts>  // 0: any number
 void combine_loop(const T* left, const T* right, T* const* outs, std::size_t num_outs,
                   std::size_t count) {
   constexpr std::size_t lanes = 64 / sizeof(T);
@@ -191,7 +191,7 @@ void combine_any(const void* left, const void* right, void* const* outs, std::si
   }
 }
 
-// 32 elements as fp32, whether they lie so or as T; fewer at the end.
+// Up to 32 elements as fp32; stored as fp32 (kWide) or as T.
 template <class T, bool kWide>
 inline WideFloat load_wide(const void* from, std::size_t at, std::size_t count) {
   if constexpr (kWide) {

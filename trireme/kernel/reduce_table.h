@@ -9,7 +9,7 @@ namespace kernel {
 
 using CombineFn = void (*)(const void* left, const void* right, void* const* outs,
                            std::size_t num_outs, std::size_t count);
-/// Left, right and outs each of the 16-bit type or of fp32: bit 2, 1, 0 of the index.
+/// Mixes of widths: bits 2, 1, 0 of the index are set if left, right, outs are fp32, not 16-bit.
 inline constexpr int kNumMixes = 8;
 using DivideFn = void (*)(void* values, std::size_t count, double by);
 
@@ -18,7 +18,7 @@ inline constexpr int kNumKinds = 7;     // F64 F32 BF16 F16 I64 I32 U8
 struct ReduceTable {
   CombineFn combine[kNumCombines][kNumKinds];
   DivideFn divide[4];
-  CombineFn mixed[2][2][kNumMixes];  // Sum, Product of BF16, F16; [0] is combine's
+  CombineFn mixed[2][2][kNumMixes];  // [Sum, Product][BF16, F16]; mix 0 is combine's
 };
 extern const ReduceTable kReduceSse2, kReduceAvx2, kReduceAvx512;
 

@@ -17,7 +17,7 @@ namespace {
 constexpr DType kKinds[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
                             DType::I64, DType::I32, DType::U8};
 
-// Random bits, with NaNs and infinities thinned out so that most lanes compute.
+// Random bits, which include NaNs and infinities.
 std::vector<std::byte> random_bytes(std::size_t bytes, std::mt19937& random) {
   std::vector<std::byte> out(bytes);
   for (auto& one : out) one = std::byte(random());
@@ -73,8 +73,8 @@ TEST(Reduce, MinAndMaxKeepNaN) {
   }
 }
 
-// Every pair of a sample of halves, against exact arithmetic rounded once: the sum of two halves is
-// exact in fp64, so the result must be a nearest half, ties to even.
+// Random pairs of halves against exact arithmetic, rounded once: the sum of two halves is exact in
+// fp64, so the result must be a nearest half, ties to even.
 TEST(Reduce, HalvesAreAddedInFp32AndRoundedToNearestEven) {
   std::mt19937 random(5);
   std::vector<std::uint16_t> a(20000), b(20000), out(20000);
@@ -109,8 +109,8 @@ TEST(Reduce, HalvesAreAddedInFp32AndRoundedToNearestEven) {
   }
 }
 
-// Leaves are 16-bit, partial results fp32, and the root is rounded once: three bf16 ones and 256
-// make 259, which is 260 in bf16; with a rounding at each node it would be 258.
+// Leaves are 16-bit, partial results are fp32, and the root is rounded once. 1 + 1 + 1 + 256 = 259
+// becomes 260 in bf16; rounding at each node would give 258.
 TEST(Reduce, HalvesAreAccumulatedInFp32) {
   EXPECT_TRUE(accumulates_wide(Combine::Sum, DType::BF16));
   EXPECT_FALSE(accumulates_wide(Combine::Min, DType::BF16));
@@ -162,7 +162,7 @@ TEST(Reduce, InstructionSetsAgreeOnNumbers) {
   for (int kind = 0; kind < kNumKinds; ++kind) {
     const std::size_t width = size_of(kKinds[kind]);
     auto a = random_bytes(301 * width, random), b = random_bytes(301 * width, random);
-    if (kind < 4) {  // keep clear of NaN, whose payload is the hardware's
+    if (kind < 4) {  // avoid NaN, whose payload depends on the hardware
       for (std::size_t i = 0; i < 301; ++i) {
         a[i * width + width - 1] &= std::byte(0xbf);
         b[i * width + width - 1] &= std::byte(0xbf);

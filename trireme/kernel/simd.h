@@ -1,5 +1,5 @@
-// The table of vector kernels of one instruction set: what simd_body.inc is compiled into, once for
-// each level. For the files of this folder; others call elementwise.h, optimizer.h, transformer.h.
+// The table of vector kernels of one instruction set; simd_body.inc is compiled into one table per
+// level. Internal to kernel/: other folders call elementwise.h, optimizer.h and transformer.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace trireme {
 inline namespace v0 {
 namespace kernel {
 
-/// The kernels of transformer.h for one type of activations.
+/// The kernels of transformer.h for one activation type.
 template <class T>
 struct TransformerTable {
   void (*gelu)(const T*, T*, std::size_t);
@@ -79,7 +79,7 @@ struct SimdTable {
 
 /// The table of isa().
 const SimdTable& simd() noexcept;
-/// The table of one level; levels above the processor's may not be called.
+/// The table of one level; kernels of a level that the processor lacks may not be called.
 const SimdTable& simd(Isa isa) noexcept;
 
 namespace generic {

@@ -173,7 +173,7 @@ void cross_entropy_backward(const T* logits, const std::int64_t* targets, const 
       std::fill(out, out + width, T{});
       continue;
     }
-    // The target's own value is computed from fp32 parts, then rounded once.
+    // The target's value is computed from fp32 terms, then rounded once.
     const auto target = static_cast<std::size_t>(targets[row]);
     const Stat<T> share = std::exp(value_of(in[target]) - logsumexp[row]);
     if constexpr (kWide<T>) {

@@ -1,12 +1,12 @@
 // Row-wise and element-wise kernels of a transformer: GELU, layer norm, causal softmax,
-// cross-entropy, and additions of unlike types.
+// cross-entropy, and additions of mixed types.
 //
-// T is the type of activations: float, BFloat16, Float16 (both computed in fp32) or double; Stat<T>
-// the type of streams, statistics and norm weights: fp32, or fp64 for double. All matrices are
-// row-major. Sums of a row run in a fixed order, so that a result depends on the row alone;
+// T is the activation type: float, BFloat16, Float16 (these two are computed in fp32) or double.
+// Stat<T> is the type of streams, statistics and norm weights: fp32, or fp64 for double. All
+// matrices are row-major. A row is summed in a fixed order, so its result depends on the row only;
 // element-wise results do not depend on the position. fp64 forms are plain loops, the others are
-// vectorised per instruction set. NaNs are carried on. Stateless, thread safe; outputs may not
-// overlap inputs unless it says so.
+// vectorised per instruction set. NaNs propagate. Stateless, thread safe; outputs may not overlap
+// inputs unless a function allows it.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ void gelu(const T* x, T* y, std::size_t count);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count);
 
-/// A gated MLP's middle (Shazeer 2020, arXiv:2002.05202): y = g(a) * b, where a row of x is [a, b];
-/// g is x sigmoid(x), or GELU in its tanh form.
+/// The gate of a gated MLP (Shazeer 2020, arXiv:2002.05202): y = g(a) * b, where a row of x is [a,
+/// b]. g(a) is a sigmoid(a) (Silu) or GELU in its tanh form.
 enum class Gate : std::uint8_t { Silu, Gelu };
 /// x [rows, 2 width], y [rows, width].
 template <class T>
@@ -39,8 +39,8 @@ void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width);
 template <class T>
 void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows, std::size_t width);
 
-/// One call over `rows` rows of `width`. h = x + update where update is given (h is then written),
-/// else h = x; y = (h - mean) * rstd * weight + bias; bias may be null.
+/// Layer norm of `rows` rows of `width`. h = x + update if `update` is given (`h` is then written),
+/// else h = x; y = (h - mean) * rstd * weight + bias. `bias` may be null.
 template <class T>
 struct NormForward {
   const Stat<T>*x = nullptr, *weight = nullptr, *bias = nullptr;
@@ -54,8 +54,8 @@ struct NormForward {
 template <class T>
 void layer_norm(const NormForward<T>& call);
 
-/// dx = (dstream, if given) + the norm's input gradient; `dupdate` (may be null) is dx in T. The
-/// weight's and bias's gradients are added to `dweight` and `dbias` (may be null).
+/// dx = the norm's input gradient, plus dstream if given. `dupdate` is dx in T; it may be null.
+/// Weight and bias gradients are added to `dweight` and `dbias`; `dbias` may be null.
 template <class T>
 struct NormBackward {
   const T* dy = nullptr;
@@ -70,8 +70,8 @@ template <class T>
 void layer_norm_backward(const NormBackward<T>& call);
 
 /// Rows first ... first+rows-1 of a causal score matrix: p[r][c] = softmax over c <= first + r of
-/// scale * scores[r][c], and 0 for the columns after it, up to `width`. T double or float: p may be
-/// scores.
+/// scale * scores[r][c], and 0 for the columns after it, up to `width`. For float and double, p may
+/// be scores.
 template <class T>
 void causal_softmax(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
                     std::size_t first, std::size_t rows, std::size_t width, double scale);
@@ -81,28 +81,28 @@ void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::
                       T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
                       double scale);
 
-/// Softmax over columns that come in parts (Milakov & Gimelshein 2018, arXiv:1805.02867), its
-/// pieces. Row r sees the columns c <= first + r, of `width`; at least one. The largest of them,
-/// times scale (which is positive):
+/// Pieces of a softmax whose columns are processed in parts (Milakov & Gimelshein 2018,
+/// arXiv:1805.02867). Row r sees the columns c <= first + r of `width`, at least one. maxima[r] is
+/// the largest score that row r sees, times scale (which is positive).
 template <class T>
 void row_maxima(const Stat<T>* scores, std::size_t scores_stride, Stat<T>* maxima,
                 std::size_t first, std::size_t rows, std::size_t width, double scale);
-/// p[r][c] = e^(scale * scores[r][c] - shift[r]), and 0 where r does not see c; the sum of the row,
-/// before it is rounded to T, in `sums` (may be null). T double or float: p may be scores.
+/// p[r][c] = e^(scale * scores[r][c] - shift[r]), or 0 if r does not see c. `sums` receives the sum
+/// of each row before rounding to T; it may be null. For float and double, p may be scores.
 template <class T>
 void shifted_exponents(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
                        const Stat<T>* shift, Stat<T>* sums, std::size_t first, std::size_t rows,
                        std::size_t width, double scale);
-/// softmax_backward() where the row's sum of p dp, over all parts, is known: dscores = scale * p *
-/// (dp - dots[r]).
+/// softmax_backward() with dots[r], the sum of p dp of row r over all parts, already known: dscores
+/// = scale * p * (dp - dots[r]).
 template <class T>
 void softmax_part_backward(const T* p, std::size_t p_stride, const Stat<T>* dp,
                            std::size_t dp_stride, const Stat<T>* dots, T* dscores,
                            std::size_t dscores_stride, std::size_t rows, std::size_t width,
                            double scale);
 
-/// Sum over rows of logsumexp(row) - row[target], and every row's logsumexp. Rows whose target is
-/// negative count nothing. Targets must be below `width`.
+/// The sum over rows of logsumexp(row) - row[target]; also stores every row's logsumexp. Rows with
+/// a negative target are ignored. Targets must be below `width`.
 template <class T>
 double cross_entropy(const T* logits, const std::int64_t* targets, Stat<T>* logsumexp,
                      std::size_t rows, std::size_t width);

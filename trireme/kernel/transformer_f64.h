@@ -1,5 +1,5 @@
-// The fp64 forms of transformer.h's kernels: plain loops, for checks against PyTorch and gradients
-// against differences. Included by transformer.cc only.
+// The fp64 forms of transformer.h's kernels: plain loops, for comparisons with PyTorch and for
+// gradient checks by finite differences. Included by transformer.cc only.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The vector kernels of every instruction set against the fp64 loops, and against themselves at
+// Compares the vector kernels of every instruction set with the fp64 loops, and with themselves at
 // other positions.
 #include "trireme/kernel/transformer.h"
 
@@ -110,7 +110,7 @@ TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
       }
       EXPECT_EQ(p[row * kStride + kWidth], scores[row * kStride + kWidth]) << "wrote beyond";
     }
-    // A row alone has the bits it has among others.
+    // A row computed alone has the same bits as among other rows.
     std::vector<float> alone(kStride);
     table.softmax(scores.data() + 2 * kStride, kStride, alone.data(), kStride, kFirst + 2, 1,
                   kWidth, 0.3);
@@ -118,7 +118,7 @@ TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
   }
 }
 
-// Two parts of a softmax and its gradient, put together, are the whole one.
+// A softmax and its gradient in two parts equal the whole ones.
 TEST(TransformerKernels, SoftmaxInParts) {
   constexpr std::size_t kRows = 5, kFirst = 20, kWidth = kFirst + kRows, kStride = 40;
   const auto scores = normal(kRows * kStride, 5.0f, 13), dp = normal(kRows * kStride, 1.0f, 14);
@@ -227,7 +227,7 @@ TEST(TransformerKernels, LayerNormWithUpdateAndItsGradient) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         EXPECT_NEAR(h[i], h64[i], 1e-6) << name_of(level);
         EXPECT_NEAR(y[i], y64[i], 1e-5) << name_of(level) << " width " << width;
-        // One column has no variance: rstd is 316 and rounding is magnified by it.
+        // A single column has no variance: rstd is 316 and magnifies rounding errors.
         EXPECT_NEAR(dx[i], dx64[i], width == 1 ? 1e-3 : 1e-5)
             << name_of(level) << " width " << width;
       }

@@ -1,11 +1,11 @@
-// The tree sum T of NUMERICS.md: the one order in which micro-batch leaves are added, on any
+// The tree sum T (docs/numerics.md): the one order in which micro-batch leaves are added, on any
 // number of ranks.
 //
 //     T(a, b) = leaf a                    if b - a = 1
 //             = T(a, c) + T(c, b)         with c = a + floor((b - a) / 2)
 //
-// A *node* is a range that the recursion visits. Only siblings are ever added. Pure functions on
-// raw pointers; no state, thread safe.
+// A *node* is a range that the recursion visits. Only siblings are ever added. Pure functions,
+// thread safe.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,16 @@ struct LeafRange {
 
 /// True if `range` is a node of T(0, total).
 bool is_node(LeafRange range, std::uint32_t total);
-/// The node that `node` is added to; count 0 for the root.
+/// The other child of `node`'s parent; count 0 for the root.
 LeafRange sibling(LeafRange node, std::uint32_t total);
 /// The maximal nodes inside `range`, ascending; at most 2*ceil(log2(total)).
 std::vector<LeafRange> maximal_nodes(LeafRange range, std::uint32_t total);
-/// The contiguous share of rank `rank` of `size`: by the same halving where size is a power of two
-/// (so it is one node, or empty), else floor(rank*total/size) ... floor((rank+1)*total/size).
+/// The contiguous share of rank `rank` of `size`. If size is a power of two, shares follow the same
+/// halving, so a share is one node or empty; else floor(rank*total/size) ...
+/// floor((rank+1)*total/size).
 LeafRange contiguous_share(std::uint32_t total, int size, int rank);
-/// Merges siblings in a set of disjoint nodes until none is left; returns the merges in an order
-/// that may be executed (into, from): `into` becomes their parent.
+/// merges() replaces siblings in a set of disjoint nodes by their parent until none are left. It
+/// returns the merges in an order that can be executed.
 struct Merge {
   LeafRange left, right;
 };

@@ -76,7 +76,7 @@ TEST(TreeSum, SharesTileAndPowersOfTwoGiveOneNode) {
   }
 }
 
-TEST(TreeSum, ThreeRanksHoldSevenTermsOfTwelve) {  // the figure of NUMERICS.md
+TEST(TreeSum, ThreeRanksHoldSevenTermsOfTwelve) {  // the figure of docs/numerics.md
   std::size_t terms = 0;
   for (int rank = 0; rank < 3; ++rank) {
     terms += maximal_nodes(contiguous_share(12, 3, rank), 12).size();
@@ -84,7 +84,7 @@ TEST(TreeSum, ThreeRanksHoldSevenTermsOfTwelve) {  // the figure of NUMERICS.md
   EXPECT_EQ(terms, 7u);
 }
 
-// Any split into nodes, met in any order, ends in the root with the bits of the definition.
+// Any split into nodes, merged in any order, gives the root with the bits of the definition.
 TEST(TreeSum, MergesGiveTheRecursiveSum) {
   std::mt19937 random(11);
   for (int round = 0; round < 500; ++round) {

@@ -27,7 +27,7 @@ std::chrono::system_clock::time_point after(Duration duration) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
 }
 
-// One connection, which nothing replaces: a rank whose coordinator is lost is lost too.
+// One connection, without reconnecting: a rank that loses its coordinator is lost too.
 std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options) {
   require_room_for_grpc();
   try {
@@ -69,8 +69,8 @@ struct CoordinatorClient::Impl {
   std::mutex mutex;
   std::optional<grpc::ClientContext> watching;  // guarded by mutex
   bool stopping = false;
-  std::optional<Event> begun;  // the stream has
-  std::uint32_t streams = 0;   // of news, that were begun
+  std::optional<Event> begun;  // set when the stream has begun
+  std::uint32_t streams = 0;   // number of news streams begun so far
   std::thread watcher;
 };
 

@@ -1,8 +1,8 @@
 // CoordinatorClient: a rank's side of the control plane.
 //
-// The constructor connects (mutual proof of the job's secret), joins, and throws RefusedError on a
-// wrong secret (11), version or identity (10), TimeoutError where no coordinator answers. Thread
-// safe; every call has a deadline.
+// The constructor connects (both ends prove the job's secret) and joins. It throws RefusedError for
+// a wrong secret (exit code 11), version or identity (10), and TimeoutError if no coordinator
+// answers. Thread safe; every call has a deadline.
 #pragma once
 
 #include <functional>
@@ -41,17 +41,17 @@ class CoordinatorClient {
   ~CoordinatorClient();
   CoordinatorClient(const CoordinatorClient&) = delete;
 
-  /// Collective: everybody's value under `key`, by rank. TimeoutError when not all have come within
-  /// `timeout` (the call may be repeated), PeerLost when a rank has failed or left instead.
+  /// Collective: returns every rank's value under `key`, by rank. Throws TimeoutError if not all
+  /// ranks called within `timeout` (the call may be repeated), PeerLost if one failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
                                     Duration timeout);
-  /// Sends what this rank does, returns what all do. TimeoutError, PeerLost.
+  /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
-  /// Starts a thread that calls `on_news`; stop_watching() joins it. One at a time. When it returns
-  /// the coordinator has the stream, whose end it takes for this rank's. TimeoutError.
+  /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When
+  /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);
   void stop_watching() noexcept;
-  /// These two wait at most 1 s and never fail.
+  /// These two wait at most 1 s and do not throw.
   void report(const Failure& failure) noexcept;
   void leave() noexcept;
 

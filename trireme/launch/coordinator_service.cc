@@ -59,7 +59,7 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
-    // Everybody should read why.
+    // Record it, so that all ranks print the reason.
     if (rank < tokens_.size()) {
       record({static_cast<int>(rank), request->host(), -1, "join",
               "rank " + std::to_string(rank) + " on host " + request->host() +
@@ -86,7 +86,7 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   PendingExchange& pending = exchanges_[request->key()];
   pending.values[rank] = request->value();
   ServerUnaryReactor* reactor = context->DefaultReactor();
-  // A rank that repeats a call whose deadline passed: nobody reads the earlier answer.
+  // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
   if (const auto old = pending.waiting.find(rank); old != pending.waiting.end()) {
     old->second.first->Finish(Status::CANCELLED);
   }
@@ -158,11 +158,11 @@ ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
   const int rank = rank_of(request->session());
   if (rank < 0) return answer(context, kNoSession);
   watches_[rank] = false;
-  next_stream_[rank] = request->stream() + 1;  // that Watch may be still on its way
+  next_stream_[rank] = request->stream() + 1;  // its Watch may still arrive
   return answer(context, Status::OK);
 }
 
-// A process that ends takes its connections with it, wherever it ran.
+// The end of a process closes its connections, on any host.
 void Service::on_stream_end(int rank, std::uint32_t stream) {
   if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
   if (stream < next_stream_[rank]) return;
@@ -205,7 +205,7 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
   return answer(context, Status::OK);
 }
 
-// An exchange can only fail by a rank that has not yet given its value.
+// Fails only those exchanges to which the rank has not yet given its value.
 void Service::gone(int rank, const std::string& why) {
   broken_ = why;
   for (auto& [key, pending] : exchanges_) {

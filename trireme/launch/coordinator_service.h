@@ -1,5 +1,5 @@
-// The coordinator's gRPC service: one method per call of coordinator.proto, one lock over all
-// state. Only for launch's own .cc (gRPC's headers cost 2.7 s a file).
+// The coordinator's gRPC service: one method per call of coordinator.proto, one lock for all state.
+// Only for .cc files of launch (gRPC's headers cost 2.7 s per file).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -68,18 +68,18 @@ class Service final : public wire::Coordinator::CallbackService {
   Membership members_;
 
  private:
-  // The rank that `session` proves to be, or -1.
+  // The rank that `session` authenticates, or -1.
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
   void fail_exchanges(const std::string& why);
   void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
-  std::vector<bool> watches_;               // by rank: the end of its stream would be news
-  std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not said to stop
+  std::vector<bool> watches_;               // by rank: the end of its stream means its end
+  std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
   std::map<std::string, PendingExchange> exchanges_;  // by key
   std::set<Watcher*> watchers_;
-  std::string broken_;  // why later exchanges cannot complete
+  std::string broken_;  // why later exchanges fail; empty: they work
   int stop_signal_ = 0;
   bool announced_ = false;
 };

@@ -45,14 +45,14 @@ ErrorReport error_of(F&& call) {
   return {0, "no error", {}};
 }
 
-// Through the door, and nothing more.
+// Only passes the door; does not join.
 std::unique_ptr<wire::Coordinator::Stub> stub_for(const Coordinator& coordinator) {
   net::Descriptor socket = enter(coordinator.endpoint(), kSecret, seconds(5));
   return wire::Coordinator::NewStub(
       grpc::CreateInsecureChannelFromFd("coordinator", socket.release()));
 }
 
-// Joins as `rank` without a CoordinatorClient; its token.
+// Joins as `rank` without a CoordinatorClient; returns its token.
 std::string join_by_hand(wire::Coordinator::Stub& stub, std::uint32_t rank) {
   wire::JoinRequest join;
   join.set_version(std::string(kWireVersion));
@@ -113,11 +113,11 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
   EXPECT_FALSE(coordinator.has_joined(0));
 }
 
-// A process that ends without a word takes its stream with it, as this one is taken.
+// If a process ends without a message, its stream ends. Here the stream is cancelled instead.
 TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
   for (const bool seen : {false, true}) {
     Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = !seen});
-    Event arrived;  // outlives the thread that watches
+    Event arrived;  // outlives the watching thread
     News got;
     CoordinatorClient zero(client_options(coordinator, 0));
     const auto stub = stub_for(coordinator);
@@ -153,7 +153,7 @@ TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
     client->heartbeat({}, seconds(5));
     client->stop_watching();
   }
-  // A stop may overtake the watch that it ends.
+  // StopWatching may arrive before the Watch that it ends.
   for (int i = 0; i < 200; ++i) {
     zero.watch([](const News&) {});
     zero.stop_watching();
@@ -182,7 +182,7 @@ TEST(Coordinator, RefusesCallsWithoutASession) {
   EXPECT_FALSE(stub->Exchange(&contexts[1], large, &reply).ok());
 }
 
-// gRPC would hold whatever it says, up to the largest message of each of any number of calls.
+// gRPC would buffer a stranger's data: up to the largest message for each of any number of calls.
 TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
   const auto stub = wire::Coordinator::NewStub(
@@ -245,7 +245,7 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
   std::atomic<int> told{0};
   Coordinator coordinator(
       {.size = 2, .secret = kSecret, .on_failure = [&](const Failure&) { ++told; }});
-  Event arrived;  // outlives the thread that watches
+  Event arrived;  // outlives the watching thread
   News got;
   CoordinatorClient zero(client_options(coordinator, 0));
   CoordinatorClient one(client_options(coordinator, 1));
@@ -271,7 +271,7 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
 
 TEST(Coordinator, TellsAFailureWhoseTextIsNoUtf8) {
   Coordinator coordinator({.size = 2, .secret = kSecret});
-  Event arrived;  // outlives the thread that watches
+  Event arrived;  // outlives the watching thread
   News got;
   CoordinatorClient zero(client_options(coordinator, 0));
   CoordinatorClient one(client_options(coordinator, 1));
@@ -288,7 +288,7 @@ TEST(Coordinator, TellsAFailureWhoseTextIsNoUtf8) {
 
 TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
   Coordinator coordinator({.size = 2, .secret = kSecret});
-  Event arrived;  // outlives the thread that watches
+  Event arrived;  // outlives the watching thread
   std::atomic<int> code{0};
   CoordinatorClient zero(client_options(coordinator, 0));
   zero.watch([&](const News& news) {
@@ -305,7 +305,7 @@ TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
 TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
   coordinator.request_stop(15);
-  Event arrived;  // outlives the thread that watches
+  Event arrived;  // outlives the watching thread
   std::atomic<int> signal{0};
   CoordinatorClient zero(client_options(coordinator, 0));
   zero.watch([&](const News& news) {
@@ -319,7 +319,7 @@ TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
 TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
   auto coordinator =
       std::make_unique<Coordinator>(CoordinatorOptions{.size = 1, .secret = kSecret});
-  Event arrived;  // outlives the thread that watches
+  Event arrived;  // outlives the watching thread
   std::atomic<bool> lost{false};
   CoordinatorClient zero(client_options(*coordinator, 0));
   zero.watch([&](const News& news) {

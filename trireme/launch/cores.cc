@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-// "0-3,8,10-11"
+// Parses a list such as "0-3,8,10-11".
 std::vector<int> parse_list(const std::string& text) {
   std::vector<int> cores;
   std::istringstream in(text);

@@ -1,6 +1,5 @@
-// Which cores each rank of this host gets: affinity mask ∩ cgroup quota, divided among the ranks.
-//
-// Pure but for the two readers; thread safe.
+// The cores of each rank on this host: the affinity mask limited by the cgroup quota, divided among
+// the ranks. Pure except the two readers; thread safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ enum class Bind : std::uint8_t { Core, Numa, None };
 
 /// The cores of this process's affinity mask, ascending.
 std::vector<int> affinity_cores();
-/// Cores per NUMA node; one node of all cores where the kernel tells none.
+/// The cores of each NUMA node; one node with all cores if the kernel does not tell.
 std::vector<std::vector<int>> numa_nodes();
 
 struct CoreShare {
@@ -22,8 +21,7 @@ struct CoreShare {
   bool overcommitted = false;            // more ranks than cores
   std::vector<std::vector<int>> pinned;  // by rank; empty: not pinned
 };
-/// `usable`: how many of `cores` the cgroup quota lets run. More ranks than cores: nobody is
-/// pinned.
+/// `usable`: how many of `cores` the cgroup quota allows to run. More ranks than cores: not pinned.
 CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
                       const std::vector<std::vector<int>>& nodes);
 

@@ -19,10 +19,10 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-// The rank joins behind the door: here only the kind of connection is compared.
+// Compares only the kind of connection; the rank joins after the handshake.
 constexpr net::Identity kIdentity{.purpose = 0x636f6f72};  // "coor"
 constexpr Duration kAgain = std::chrono::milliseconds(20);
-// A network may be away for a while: whether a rank is lost is judged by its heartbeats.
+// A network may be interrupted for a while; heartbeats decide whether a rank is lost.
 constexpr Duration kPatience = std::chrono::minutes(15);
 
 net::Listener listen(const std::string& address, std::uint16_t port) {
@@ -38,7 +38,7 @@ net::Listener listen(const std::string& address, std::uint16_t port) {
   }
 }
 
-// "tcp 10.0.0.1:4000", for net::dial(); none where the name is not known (yet).
+// Addresses for net::dial() ("tcp 10.0.0.1:4000"); none if the name is not known (yet).
 std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -62,7 +62,7 @@ std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
   return addresses;
 }
 
-// Nothing where nobody is there, or somebody who has no time.
+// nullopt if nobody listens there, or the listener closes the connection.
 std::optional<net::Descriptor> try_address(Waiter& waiter, const std::string& address,
                                            const std::string& secret, TimePoint deadline) {
   try {
@@ -88,7 +88,7 @@ void Door::open(std::function<void(net::Descriptor)> on_guest) {
   thread_ = std::thread([this, on_guest = std::move(on_guest)] { let_in(on_guest); });
 }
 
-// A listener that is shut down takes nobody any more, and says so to whoever waits at it.
+// shutdown() on a listening socket refuses new callers and wakes the thread that waits for one.
 void Door::close() noexcept {
   closing_ = true;
   closed_.set();
@@ -116,7 +116,7 @@ bool is_coordinator(const std::string& endpoint, const std::string& secret) {
     for (const std::string& address : addresses_of(there.value())) {
       if (try_address(*waiter, address, secret, deadline)) return true;
     }
-  } catch (const Error&) {  // somebody else is there
+  } catch (const Error&) {  // something else listens there
   }
   return false;
 }
@@ -142,7 +142,7 @@ net::Descriptor enter(const std::string& endpoint, const std::string& secret, Du
       if (waiter->now() >= deadline) break;
       waiter->sleep(kAgain);
     }
-  } catch (const TimeoutError&) {  // said below
+  } catch (const TimeoutError&) {  // reported below
   }
   throw TimeoutError("the coordinator at " + endpoint + " did not answer in time",
                      {.operation = "join", .advice = "See whether the launcher still runs."});

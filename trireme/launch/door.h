@@ -1,9 +1,9 @@
-// Door: the port of a coordinator. Whoever comes first proves to know the job's secret
-// (net/handshake.h); only then is the connection given on, to gRPC. A stranger therefore never
-// speaks to gRPC, which would take any number of connections and any message below its limit.
+// Door: the listening port of a coordinator. A caller must prove that it knows the job's secret
+// (net/handshake.h) before its connection is passed to gRPC. So strangers never reach gRPC, which
+// would accept any number of connections and messages.
 //
-// A thread of its own lets callers in. The bounds on strangers are those of net/reception.h. Throws
-// ResourceError where the port or a thread is refused.
+// A thread of its own accepts callers. net/reception.h limits what strangers can cost. Throws
+// ResourceError if the port or the thread is not available.
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@ namespace launch {
 
 class Door {
  public:
-  /// Port 0: the system's choice. Nobody is let in before open().
+  /// Port 0: the system picks one. Accepts no caller before open().
   Door(const std::string& address, std::uint16_t port, std::string secret);
   ~Door();
   Door(const Door&) = delete;
   /// "127.0.0.1:40123", "[::1]:40123".
   const std::string& endpoint() const noexcept { return endpoint_; }
-  /// `on_guest` takes each connection over, on the door's thread. Call it once.
+  /// `on_guest` takes ownership of each connection, on the door's thread. Call it once.
   void open(std::function<void(net::Descriptor)> on_guest);
-  /// Ends the thread; nobody is let in afterwards.
+  /// Ends the thread; no caller is accepted afterwards.
   void close() noexcept;
 
  private:
@@ -41,17 +41,17 @@ class Door {
   const std::shared_ptr<Waiter> waiter_;
   const net::Listener listener_;
   const std::string endpoint_;
-  net::Reception reception_;  // from open() on its thread's
+  net::Reception reception_;  // used by the thread from open() on
   std::atomic<bool> closing_{false};
-  Event closed_;  // ends a pause
+  Event closed_;  // wakes the thread out of a pause
   std::thread thread_;
 };
 
-/// The other side: connects to the coordinator at `endpoint` ("host:port"), tries again while
-/// nobody answers, and proves to know the secret. ConfigError for a malformed endpoint,
-/// TimeoutError, RefusedError (11) where the other end does not know the secret, ResourceError.
+/// The caller's side: connects to the coordinator at `endpoint` ("host:port"), retries while nobody
+/// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
+/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError.
 net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout);
-/// Whether a coordinator that knows the secret is there now. Waits a second at most.
+/// True if a coordinator that knows the secret answers now. Waits at most a second.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 
 }  // namespace launch

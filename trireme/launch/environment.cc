@@ -50,7 +50,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get) {
   return rank;
 }
 
-// Each MPI's launcher by the variables that it gives to every process.
+// Recognises each MPI's mpirun by the variables that it sets for every process.
 std::optional<RankEnvironment> from_mpirun(const Getenv& get) {
   struct Mpirun {
     const char *name, *size, *rank, *local_size, *local_rank;
@@ -80,14 +80,14 @@ void check_rank(const RankEnvironment& rank) {
                     {.operation = "join", .advice = "Start ranks by `trireme launch`."});
 }
 
-// torch.distributed's variables (env://), which torchrun gives to every process.
+// Reads torch.distributed's variables (env://), which torchrun sets for every process.
 std::optional<RankEnvironment> from_torchrun(const Getenv& get) {
   RankEnvironment rank;
   rank.size = number(get, "WORLD_SIZE", 1);
   if (rank.size < 2 || !get("RANK")) return std::nullopt;
   rank.launcher = "torchrun";
   rank.rank = number(get, "RANK", 0);
-  const int local_size = number(get, "LOCAL_WORLD_SIZE", 0);  // not where ranks are started by hand
+  const int local_size = number(get, "LOCAL_WORLD_SIZE", 0);  // 0: ranks started by hand
   rank.local_size = local_size > 0 ? local_size : rank.size;
   rank.local_rank = number(get, "LOCAL_RANK", rank.rank);
   rank.host = get("TRIREME_HOST").value_or("");
@@ -109,7 +109,7 @@ std::optional<RankEnvironment> from_torchrun(const Getenv& get) {
   return rank;
 }
 
-// "2(x3),1": how many tasks node number `node` of a step has; 0 if it is not said.
+// The number of tasks on node `node` in a list such as "2(x3),1"; 0 if it is not stated.
 int tasks_of_node(const std::string& list, int node) {
   std::size_t at = 0;
   while (at < list.size()) {
@@ -127,14 +127,14 @@ int slurm_tasks(const Getenv& get) {
   return number(get, "SLURM_STEP_NUM_TASKS", number(get, "SLURM_NTASKS", 1));
 }
 
-// Slurm numbers the steps of srun from 0. Its last numbers stand for what is none: the batch script
-// and the shell of an allocation.
+// Slurm numbers the steps of srun from 0. Its highest numbers mean no step of srun: the batch
+// script and the allocation's shell.
 bool in_srun_step(const Getenv& get) {
   const auto step = get("SLURM_STEP_ID");
   return get("SLURM_JOB_ID") && step && std::strtoull(step->c_str(), nullptr, 10) < 0xfffffff0u;
 }
 
-// What srun gives to every task of a step.
+// Reads the variables that srun sets for every task of a step.
 std::optional<RankEnvironment> from_srun(const Getenv& get) {
   RankEnvironment rank;
   rank.size = slurm_tasks(get);

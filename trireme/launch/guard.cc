@@ -21,12 +21,12 @@ namespace {
 
 constexpr int kMostGroups = 4096;
 
-// Everything here is a bare system call: the copy has one thread, and whatever the others held when
-// it was made is held for ever. It takes no memory, and keeps no descriptor but the pipe's.
+// Uses bare system calls only: the copy has one thread, and locks that other threads held at the
+// copy are never released. It allocates nothing and keeps only the pipe's descriptor open.
 [[noreturn]] void guard(int pipe) {
   static pid_t groups[kMostGroups];
   int number = 0;
-  syscall(SYS_setsid);  // a Ctrl-C is not for it
+  syscall(SYS_setsid);  // so that Ctrl-C does not reach it
   sigset_t all;
   std::memset(&all, 0xff, sizeof all);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, 8);
@@ -51,11 +51,11 @@ constexpr int kMostGroups = 4096;
 Guard::Guard() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) == 0) {
-    // Not fork(): what libraries want to do around it is for a copy that goes on computing.
+    // Not fork(), whose handlers in libraries are for copies that continue the program.
     pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
     if (pid_ == 0) guard(ends[0]);
     std::tie(read_end_, pipe_) = std::tie(ends[0], ends[1]);
-    if (pid_ > 0) fcntl(pipe_, F_SETFL, O_NONBLOCK);  // nobody may read any more
+    if (pid_ > 0) fcntl(pipe_, F_SETFL, O_NONBLOCK);  // a killed guard does not read
   }
   if (pid_ > 0) return;
   const std::string why = std::strerror(errno);
@@ -77,7 +77,7 @@ void Guard::watch(pid_t group) noexcept { tell(group); }
 void Guard::forget(pid_t group) noexcept { tell(-group); }
 
 void Guard::tell(pid_t news) const noexcept {
-  [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // a pipe's writes are whole
+  [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // atomic: a small write
 }
 
 }  // namespace launch

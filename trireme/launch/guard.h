@@ -1,10 +1,9 @@
-// Guard: a small process that ends the process groups of a launcher's ranks when the launcher dies,
-// however it dies. The kernel kills the ranks themselves (spawn.h), but not what they have started.
+// Guard: a small process that kills the process groups of the ranks when the launcher dies for any
+// reason. The kernel kills the ranks themselves (spawn.h), but not the processes that they started.
 //
-// It is a copy of this process that only reads a pipe: the pipe's end tells it of the launcher's.
-// What a rank's children put into a group or session of their own is out of its reach. Whoever
-// kills it takes that protection away and disturbs nothing else. Not thread safe. Throws
-// ResourceError where the system refuses.
+// It is a copy of this process that only reads a pipe; the pipe's end tells it that the launcher
+// has died. It cannot reach processes that moved to another group or session. Killing the guard
+// only removes this protection. Not thread safe. Throws ResourceError if the system refuses.
 #pragma once
 
 #include <sys/types.h>
@@ -16,18 +15,18 @@ namespace launch {
 class Guard {
  public:
   Guard();
-  /// Ends it, and with it the groups that it still watches.
+  /// Ends the guard, which kills the groups that it still watches.
   ~Guard();
   Guard(const Guard&) = delete;
   void watch(pid_t group) noexcept;
-  /// Before the number of an ended group may be given to another.
+  /// Call it before the number of an ended group can be reused.
   void forget(pid_t group) noexcept;
 
  private:
   void tell(pid_t news) const noexcept;
   pid_t pid_ = -1;
   int pipe_ = -1;
-  int read_end_ = -1;  // open here too: writing to a guard that was killed is no SIGPIPE
+  int read_end_ = -1;  // kept open here too: writing to a killed guard raises no SIGPIPE
 };
 
 }  // namespace launch

@@ -41,7 +41,7 @@ std::string waiters_text(const Table& table, const std::string& operation, int s
   return std::to_string(waiting.size()) + " ranks wait in " + operation;
 }
 
-// "every rank waits: rank 0, 2 in all_reduce bucket 2; rank 1 in recv": what each does instead.
+// For example "every rank waits: rank 0, 2 in all_reduce bucket 2; rank 1 in recv".
 std::string deadlock_text(const Table& table, const std::string& operation, int self) {
   std::vector<std::pair<std::string, std::string>> waits;  // operation, ranks
   for (const PeerState& peer : table.peers) {
@@ -63,7 +63,7 @@ bool works(const PeerState& peer) {
          (peer.phase == Phase::Joined && !peer.activity.waiting);
 }
 
-// A rank that nobody can be waiting for any more; says why.
+// Says why nobody should wait for this rank any more; nullopt if it is alive.
 std::optional<std::string> lost(const PeerState& peer, Duration timeout) {
   const std::string who = "rank " + std::to_string(peer.rank);
   if (peer.phase == Phase::Ended) return who + " has ended";
@@ -78,9 +78,9 @@ std::optional<std::string> lost(const PeerState& peer, Duration timeout) {
 
 char process_state(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;  // getline: a stream iterator throws where the process vanishes meanwhile
+  std::string text;  // getline: a stream iterator throws if the process ends meanwhile
   std::getline(file, text, '\0');
-  const std::size_t end = text.rfind(')');  // the name before it may hold anything
+  const std::size_t end = text.rfind(')');  // the name before it may contain anything
   return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
 }
 
@@ -134,7 +134,7 @@ void Membership::leave(int rank) {
 
 void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 
-// A process that a debugger holds sends nothing; one that has just spoken is not stopped.
+// A stopped process sends nothing, so one that was just heard is not stopped.
 bool Membership::stopped(Row& row, TimePoint now) const {
   if (row.pid <= 0 || row.phase == Phase::Ended || now - row.seen < kJustHeard) return false;
   const char state = state_of_(row.pid);
@@ -144,7 +144,7 @@ bool Membership::stopped(Row& row, TimePoint now) const {
 }
 
 void Membership::note_work(TimePoint now) {
-  for (Row& row : rows_) {  // all of them: stopped() also notes the time
+  for (Row& row : rows_) {  // for all rows, because stopped() also records the time
     const bool held = stopped(row, now);
     if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
         held) {
@@ -217,8 +217,7 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
     verdict.speak = first_waiting == options.self;
     return verdict;
   }
-  // Everybody waits. That is no deadlock right after somebody came back from work, or while bytes
-  // move between some of them.
+  // All ranks wait. That is no deadlock shortly after a rank was working, or while bytes move.
   verdict.keep_waiting = table.quiet < options.timeout * 9 / 10;
   verdict.explanation = deadlock_text(table, operation, options.self);
   return verdict;

@@ -1,8 +1,8 @@
 // Membership: who belongs to the job, what each rank does, who failed first.
 //
-// The coordinator's table, without any network: every method takes the time. Not thread safe (the
-// coordinator holds its lock). `judge` is what a rank asks when a wait ran out (DESIGN 7: `timeout`
-// bounds silence, not work).
+// The coordinator's table, without a network: every method takes the time. Not thread safe (the
+// coordinator holds its lock). A rank calls judge() when a wait has expired: `timeout` bounds
+// silence, not work (docs/architecture.md).
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ namespace trireme {
 inline namespace v0 {
 namespace launch {
 
-/// What ended a rank. The job's exit code and last line come from the first one.
+/// Why a rank ended. The job's exit code and last line come from the first failure.
 struct Failure {
   int rank = -1;
   std::string host;
@@ -28,7 +28,7 @@ struct Failure {
   std::string operation;
   std::string sentence;
   int exit_code = 1;
-  /// Its cause is another rank's failure: it lost a peer or the coordinator (160-169).
+  /// True if another rank's failure caused it: a peer or the coordinator was lost (160-169).
   bool secondary() const noexcept { return exit_code >= 160 && exit_code < 170; }
 };
 
@@ -38,7 +38,7 @@ struct PeerState {
   int rank = 0;
   std::string host;
   Phase phase = Phase::Absent;
-  bool stopped = false;  // state t or T: a debugger or SIGSTOP
+  bool stopped = false;  // process state t or T: debugger or SIGSTOP
   Activity activity;
   Duration silent{};       // since its last heartbeat, or since it was last seen stopped
   Duration stopped_for{};  // since its last heartbeat
@@ -46,11 +46,11 @@ struct PeerState {
 
 struct Table {
   std::vector<PeerState> peers;
-  /// For how long every rank has been waiting and no bytes moved (zero: somebody works).
+  /// How long every rank has waited without any bytes moving (zero: some rank works).
   Duration quiet{};
 };
 
-/// 'R', 'S', 'T', 't' ... of /proc/PID/stat; 0 where there is no such process.
+/// The state letter in /proc/PID/stat ('R', 'S', 'T', 't', ...); 0 if there is no such process.
 char process_state(pid_t pid);
 
 class Membership {
@@ -59,19 +59,19 @@ class Membership {
 
   int size() const noexcept { return static_cast<int>(rows_.size()); }
   void set_process(int rank, pid_t pid, TimePoint now);
-  /// The reason why `rank` may not join, if any.
+  /// Returns why `rank` may not join, or nullopt.
   std::optional<std::string> join(int rank, std::string host, std::string identity, TimePoint now);
   void beat(int rank, Activity activity, TimePoint now);
-  /// The launcher itself was stopped: nobody could be heard meanwhile.
+  /// The launcher itself was stopped, so it could not hear any rank meanwhile.
   void forgive(TimePoint now);
   void leave(int rank);
   void end(int rank);
   Phase phase(int rank) const { return rows_[rank].phase; }
   const std::string& host(int rank) const { return rows_[rank].host; }
 
-  /// Records it, once per rank. True if it is that rank's first.
+  /// Records a rank's first failure. False if that rank has already failed.
   bool fail(Failure failure);
-  /// The first one that is not the consequence of another; else the first.
+  /// The first failure that no other failure caused; if there is none, the first failure.
   std::optional<Failure> first_failure() const;
 
   Table table(TimePoint now);
@@ -90,7 +90,7 @@ class Membership {
 
   std::vector<Row> rows_;
   std::function<char(pid_t)> state_of_;
-  TimePoint busy_{};               // when somebody was last seen working or stopped
+  TimePoint busy_{};               // when a rank was last seen working or stopped
   std::vector<Failure> failures_;  // in order of arrival
 };
 
@@ -103,7 +103,7 @@ struct Verdict {
   bool keep_waiting = false;
   std::string explanation;
   int lost_rank = -1;
-  bool speak = false;  // of the ranks that wait, this one is to print the explanation
+  bool speak = false;  // this rank should print the explanation for all waiting ranks
 };
 Verdict judge(const Table& table, const std::string& operation, Duration waited,
               const JudgeOptions& options);

@@ -70,7 +70,7 @@ TEST_F(MembershipTest, WaitsForAStoppedRankThoughItIsSilent) {
   Verdict verdict = ask(0, seconds(60));
   EXPECT_TRUE(verdict.keep_waiting);
   EXPECT_THAT(verdict.explanation, HasSubstr("rank 1 is stopped (debugger or SIGSTOP) since 60 s"));
-  // It goes on, but its heartbeats have not come yet: it has the timeout for them.
+  // Rank 1 continues, but its heartbeats have not come yet: it has the timeout to send them.
   states[101] = 'S';
   for (const int rank : {0, 2, 3}) wait(rank, "all_reduce bucket 2", seconds(61));
   EXPECT_TRUE(ask(0, seconds(61)).keep_waiting);
@@ -85,7 +85,7 @@ TEST_F(MembershipTest, ARankIsNotBlamedForTheTimeInWhichItWasStopped) {
   states[101] = 't';
   members.table(at(seconds(60)));
   states[101] = 'R';
-  // Rank 1 asks right after it goes on: everybody waits since long, but somebody was busy just now.
+  // Rank 1 asks right after it continues. All ranks wait for long, but one was busy just now.
   wait(1, "all_reduce bucket 2", seconds(61));
   EXPECT_TRUE(ask(1, seconds(61)).keep_waiting);
 }
@@ -163,7 +163,7 @@ TEST(ProcessState, ReadsTheKernelsLetter) {
   EXPECT_EQ(process_state(1 << 30), '\0');
 }
 
-// The kernel has no such file any more when one that was opened in time is read.
+// The kernel removes the file of a process that has ended, even if the file was opened before.
 TEST(ProcessState, OfAProcessThatVanishesMeanwhileIsNone) {
   for (int i = 0; i < 300; ++i) {
     const pid_t pid = fork();

@@ -20,11 +20,11 @@ void write_all(int descriptor, std::string_view text) noexcept {
     const ssize_t put = write(descriptor, text.data(), text.size());
     if (put > 0) {
       text.remove_prefix(static_cast<std::size_t>(put));
-    } else if (put < 0 && errno == EAGAIN) {  // somebody made our terminal non-blocking
+    } else if (put < 0 && errno == EAGAIN) {  // another process made the terminal non-blocking
       pollfd ready{descriptor, POLLOUT, 0};
       ::poll(&ready, 1, 1000);
     } else if (put < 0 && errno != EINTR) {
-      return;  // nobody reads any more: the ranks go on
+      return;  // nobody reads any more, but the ranks continue
     }
   }
 }
@@ -33,7 +33,7 @@ bool write_until(int interrupt, int descriptor, std::string_view text) noexcept 
   while (!text.empty()) {
     pollfd either[2] = {{descriptor, POLLOUT, 0}, {interrupt, POLLIN, 0}};
     if (::poll(either, 2, -1) > 0 && either[0].revents == 0) return false;
-    const std::string_view part = text.substr(0, PIPE_BUF);  // a ready pipe takes as much at once
+    const std::string_view part = text.substr(0, PIPE_BUF);  // a writable pipe takes this
     write_all(descriptor, part);
     text.remove_prefix(part.size());
   }

@@ -1,5 +1,5 @@
-// Output: where the ranks' lines go: this process's stdout and stderr with a prefix, one file per
-// rank, or a callback. Called from one thread at a time.
+// Output: writes the ranks' lines to this process's stdout and stderr with a prefix, to one file
+// per rank, or to a callback. Called by one thread at a time.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace launch {
 
 class Output {
  public:
-  /// Makes log_dir; ResourceError where it cannot.
+  /// Creates log_dir; throws ResourceError if it cannot.
   explicit Output(const LaunchOptions& options);
   ~Output();
   Output(const Output&) = delete;
   void line(int rank, bool error, std::string_view text);
-  /// A reader that takes nothing is waited for only until `signals` is readable: whoever wants to
-  /// stop the job need not read it. What does not fit at once is dropped from then on.
+  /// Waits for a slow reader only until `signals` is readable, so that a job can be stopped
+  /// although nobody reads. From then on, output that does not fit at once is dropped.
   void give_up_at(int signals) noexcept { signals_ = signals; }
 
  private:
@@ -30,9 +30,9 @@ class Output {
   std::vector<int> files_;  // by rank, with log_dir
 };
 
-/// All of it, whatever write() takes at once.
+/// Writes all of `text`, in as many calls of write() as needed.
 void write_all(int descriptor, std::string_view text) noexcept;
-/// The same, but no further once it would block and `interrupt` is readable; false then.
+/// The same, but stops and returns false when it would block while `interrupt` is readable.
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept;
 
 }  // namespace launch

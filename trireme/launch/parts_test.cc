@@ -65,7 +65,7 @@ TEST(Secret, AFileMustBeItsOwnersAlone) {
   EXPECT_THROW(read_secret_file(path), RefusedError);
 }
 
-// Nobody ever writes to it: a reader that waits for one waits for ever.
+// Nobody writes to the pipe, so a reader that waited for a writer would wait for ever.
 TEST(Secret, ANamedPipeIsNoSecretFile) {
   const std::string path = ::testing::TempDir() + "/secret-pipe." + std::to_string(getpid());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -203,7 +203,7 @@ TEST(Environment, RefusesWhatItCannotJoinInsteadOfTrainingCopies) {
     }
     return std::string("no error");
   };
-  // A batch script, which Slurm has started once.
+  // A batch script, which Slurm has started only once.
   EXPECT_THAT(text_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}),
               AllOf(HasSubstr("4 tasks (SLURM_NTASKS), but srun has not started this process"),
                     HasSubstr("srun -n 4 PROGRAM"), HasSubstr("trireme train --ranks 4")));

@@ -1,4 +1,4 @@
-// What is said of a rank whose process has ended. Only for launch's own .cc.
+// Describes the end of a rank's process. Only for .cc files of launch.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace launch {
 
 /// "SIGTERM".
 std::string name_of(int signal);
-/// The rank's own last words, or where it was and what its exit says.
+/// A rank's failure: its own last words, or its activity and exit status.
 Failure failure_of(int rank, const std::string& host, const Exit& exit, const StatusPage& status);
 
 }  // namespace launch

@@ -36,8 +36,8 @@ struct Visit {
   std::latch end{1};
 };
 
-// The C library maps 64 MB of address space for a new thread's first allocation, keeps them for
-// later threads, and does without where there is none left: stacks must fit beside.
+// On a new thread's first allocation the C library maps 64 MB of address space and keeps them for
+// later threads; it does without if there is no room. The thread stacks must fit in addition.
 void* stay(void* argument) {
   auto& visit = *static_cast<Visit*>(argument);
   void* volatile some = std::malloc(64);

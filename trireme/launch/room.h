@@ -1,13 +1,13 @@
-// Whether this process may have what gRPC wants, asked before gRPC starts: where threads are
-// refused, it goes on without them, answers nobody and never ends; without descriptors it aborts.
+// Checks for resources before gRPC starts. If gRPC cannot start threads, it never answers and never
+// ends; without descriptors it aborts.
 #pragma once
 
 namespace trireme {
 inline namespace v0 {
 namespace launch {
 
-/// Throws ResourceError unless this process may have as many threads and descriptors more as gRPC
-/// takes for one server or client on a machine of any size, and some to spare.
+/// Throws ResourceError unless this process may have as many more threads and descriptors as one
+/// gRPC server or client needs on a machine of any size, and some more.
 void require_room_for_grpc();
 
 }  // namespace launch

@@ -23,7 +23,7 @@ namespace {
   throw RefusedError(ExitCode::Unauthenticated, what, {.operation = "join", .advice = advice});
 }
 
-// Up to 4 KiB; longer secrets make no sense.
+// Reads up to 4 KiB; no secret is longer.
 std::string read_all(int descriptor) {
   std::string bytes(4096, '\0');
   std::size_t size = 0;
@@ -76,7 +76,7 @@ std::string read_secret_descriptor(int descriptor) {
 }
 
 std::string read_secret_file(const std::string& path) {
-  // Not to wait for a pipe's other end.
+  // O_NONBLOCK: open() must not wait for the other end of a named pipe.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0) {
     refuse("could not open the secret file " + path + ": " + std::strerror(errno),

@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-constexpr std::size_t kLongestLine = 1 << 16;  // a longer one is cut
+constexpr std::size_t kLongestLine = 1 << 16;  // longer lines are cut
 constexpr int kReadsAtOnce = 16;
 
 bool is_ignored(int signal) {
@@ -46,7 +46,7 @@ LineSource::LineSource(int descriptor, std::function<void(std::string_view)> on_
 bool LineSource::poll() {
   bool moved = false;
   char bytes[4096];
-  // Whoever writes without end keeps neither the other ranks nor a signal waiting.
+  // Limited, so that a rank that writes without end does not delay other ranks or signals.
   for (int reads = 0; reads < kReadsAtOnce && !finished_; ++reads) {
     const ssize_t got = read(descriptor_, bytes, sizeof bytes);
     if (got > 0) {
@@ -96,7 +96,7 @@ bool ExitSource::poll() {
       info.si_pid == 0) {
     return false;
   }
-  kill(-pid_, SIGKILL);  // while the zombie still holds the number
+  kill(-pid_, SIGKILL);  // while the zombie still reserves the number
   on_group_end_(pid_);
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
   finish();

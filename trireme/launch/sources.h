@@ -1,5 +1,5 @@
-// What the launcher waits for, as ProgressSources of its Waiter: the lines that ranks write, the
-// end of their processes, and signals. Callbacks run in the progress context.
+// The launcher's ProgressSources: the lines that ranks write, the ends of their processes, and
+// signals. Callbacks run in the progress context.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace trireme {
 inline namespace v0 {
 namespace launch {
 
-/// A descriptor whose readiness ends in a callback; closes it.
+/// Owns a descriptor and waits until it is readable.
 class DescriptorSource : public ProgressSource {
  public:
   explicit DescriptorSource(int descriptor) : descriptor_(descriptor) {}
@@ -26,7 +26,7 @@ class DescriptorSource : public ProgressSource {
   int descriptor() const noexcept override { return descriptor_; }
   void arm(bool) noexcept override {}
   bool finished() const noexcept { return finished_; }
-  /// Called once in the progress context; take the source away from its Waiter there.
+  /// Called once, in the progress context. Remove the source from its Waiter there.
   void when_finished(std::function<void()> next) { when_finished_ = std::move(next); }
 
  protected:
@@ -41,7 +41,7 @@ class DescriptorSource : public ProgressSource {
   std::function<void()> when_finished_;
 };
 
-/// Cuts a pipe's bytes into lines (without the newline; a last one without newline counts too).
+/// Splits a pipe's bytes into lines, without the newline. A last line without one counts too.
 class LineSource final : public DescriptorSource {
  public:
   LineSource(int descriptor, std::function<void(std::string_view line)> on_line);
@@ -54,11 +54,11 @@ class LineSource final : public DescriptorSource {
 };
 
 struct Exit {
-  int code = 0;  // 128+n where a signal ended it
+  int code = 0;  // 128+n if signal n ended it
   int signal = 0;
 };
-/// Calls once, when the process has ended; what is left of its process group is killed first.
-/// `on_group_end`: its number is about to become free.
+/// Calls `on_exit` once, when the process has ended. Before that it kills the rest of the process
+/// group and calls `on_group_end`, because the group's number can be reused from then on.
 class ExitSource final : public DescriptorSource {
  public:
   ExitSource(pid_t pid, int descriptor, std::function<void(pid_t)> on_group_end,
@@ -71,9 +71,9 @@ class ExitSource final : public DescriptorSource {
   std::function<void(Exit)> on_exit_;
 };
 
-/// Keeps the launcher's signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP) for a SignalSource
-/// while it lives; make it before any thread, and destroy it on the same thread. What nobody has
-/// read by then does what it does in any program. SIGHUP stays ignored where it was (nohup).
+/// Blocks the launcher's signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP) for a SignalSource
+/// while it lives. Make it before any thread, and destroy it on the same thread. Signals that
+/// nobody has read by then have their usual effect. SIGHUP stays ignored if it was (nohup).
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -85,7 +85,7 @@ class BlockedSignals {
   sigset_t which_, before_;
 };
 
-/// Those signals, as they come.
+/// Calls `on_signal` for each signal that BlockedSignals blocks.
 class SignalSource final : public DescriptorSource {
  public:
   SignalSource(const BlockedSignals& signals, std::function<void(int signal)> on_signal);
@@ -96,9 +96,9 @@ class SignalSource final : public DescriptorSource {
   std::function<void(int)> on_signal_;
 };
 
-/// What the ranks are asked by: SIGINT by itself, SIGTERM by every other one.
+/// The signal sent to the ranks: SIGINT for SIGINT, SIGTERM for all others.
 int stop_signal_for(int signal) noexcept;
-/// Ends this process by `signal`, whatever is blocked or handled.
+/// Ends this process by `signal`, even if it is blocked or handled.
 [[noreturn]] void end_by(int signal) noexcept;
 
 }  // namespace launch

@@ -42,8 +42,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// Everything that the child needs, made before: between vfork and execve it may only make system
-// calls, since it borrows this process's memory.
+// Everything that the child needs, prepared before vfork: between vfork and execve the child shares
+// this process's memory and may only make system calls.
 struct Plan {
   const char* path;
   char* const* arguments;
@@ -53,12 +53,12 @@ struct Plan {
   std::size_t num_inherit;
   const cpu_set_t* cores;  // null: not pinned
   pid_t parent;
-  int failed;  // takes errno where execve fails; closed by it where not
+  int failed;  // gets errno if execve fails; closed by a successful execve
 };
 
 [[noreturn]] void become(const Plan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);  // it died before the line above
+  if (getppid() != plan.parent) _exit(127);  // the parent has died before prctl()
   setpgid(0, 0);
   if (plan.cores) sched_setaffinity(0, sizeof *plan.cores, plan.cores);
   for (int target = 0; target < 3; ++target) {
@@ -68,7 +68,7 @@ struct Plan {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (const int one : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) {
-    sigaction(one, &standard, nullptr);  // SIGHUP stays as it is: nohup is for the children too
+    sigaction(one, &standard, nullptr);  // SIGHUP is kept, so that nohup applies to children too
   }
   sigset_t none;
   sigemptyset(&none);
@@ -79,15 +79,14 @@ struct Plan {
   _exit(127);
 }
 
-// vfork returns twice: kept apart, so that no local of the caller lives across it.
+// vfork returns twice; noinline, so that no local variable of the caller lives across it.
 __attribute__((noinline)) pid_t start(const Plan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) become(plan);
   return pid;
 }
 
-// Where a parent had it ignored, ended children would vanish before anybody could ask how they
-// ended.
+// If a parent has ignored SIGCHLD, ended children would disappear before their exit status is read.
 void keep_ended_children() {
   struct sigaction now {};
   if (sigaction(SIGCHLD, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) signal(SIGCHLD, SIG_DFL);

@@ -38,7 +38,7 @@ std::string get(const Words<N>& text) {
   return {bytes, strnlen(bytes, sizeof words)};
 }
 
-// Odd while inside, so that a reader tries again.
+// The sequence number is odd while it lives, so that readers try again.
 class Writing {
  public:
   explicit Writing(StatusWords& words) noexcept : words_(words) {
@@ -82,7 +82,7 @@ StatusPage::StatusPage(int descriptor) {
     throw ResourceError(std::string("could not map the status page: ") + std::strerror(errno));
   }
   words_ = static_cast<StatusWords*>(page);
-  // Zeroed memory is a valid page but for the step: "none" is -1. The launcher maps it first.
+  // Zeroed memory is a valid page except for the step ("none" is -1). The launcher maps it first.
   if (words_->sequence.load() == 0) {
     new (words_) StatusWords;
     words_->sequence.store(2);
@@ -123,7 +123,7 @@ std::string StatusPage::last_words() const { return get(words_->last_words); }
 
 Activity StatusPage::read(TimePoint now) const {
   Activity activity;
-  // A rank killed in the middle of a write leaves the sequence odd for ever: take what is there.
+  // A rank killed during a write leaves the sequence odd for ever: then take what is there.
   for (int attempt = 0; attempt < 100; ++attempt) {
     const std::uint32_t before = words_->sequence.load(std::memory_order_acquire);
     activity.waiting = words_->waiting.load(std::memory_order_relaxed) != 0;
@@ -132,7 +132,7 @@ Activity StatusPage::read(TimePoint now) const {
     const std::int64_t since = words_->since.load(std::memory_order_relaxed);
     activity.since = since == 0 ? Duration::zero() : Duration(nanoseconds(now) - since);
     activity.step = static_cast<long>(words_->step.load(std::memory_order_relaxed));
-    // A read-modify-write, so that the loads above cannot sink below it (TSan knows no fences).
+    // A read-modify-write, so that no load above moves after it (TSan does not know fences).
     if (before % 2 == 0 && words_->sequence.fetch_add(0, std::memory_order_acq_rel) == before) {
       break;
     }

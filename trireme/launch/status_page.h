@@ -1,9 +1,9 @@
-// StatusPage: what a rank does right now, in one page of shared memory.
+// StatusPage: what a rank does now, in one page of shared memory.
 //
-// The rank writes it at every wait (some 30 ns) and the launcher, which made the page and passed it
-// by descriptor, can still read it after the rank was killed: so an error names the step and the
-// operation in which the rank died, or the sentence with which it ended. Writers of one process
-// take turns by a mutex outside of the page; readers use the sequence number and never block.
+// The rank writes it at every wait (about 30 ns). The launcher made the page and passed it by
+// descriptor, so it can read it even after the rank was killed: an error can name the step and the
+// operation in which the rank died, or the message with which it ended. Writers within the process
+// use a mutex outside of the page; readers use the sequence number and never block.
 #pragma once
 
 #include <array>
@@ -24,45 +24,45 @@ class Transport;
 }
 namespace launch {
 
-/// A rank is either in user code or waits in an operation; `since` says how long already.
+/// A rank is in user code or waits in an operation; `since` is the time since it changed.
 struct Activity {
   bool waiting = false;
-  std::string operation;  // the wait it is in
+  std::string operation;  // the operation that it waits in
   std::string last_call;  // the last operation or activity before
   Duration since{};
   long step = -1;
-  std::optional<Duration> moved = {};  // how long ago bytes went to or came from a peer
+  std::optional<Duration> moved = {};  // time since bytes last moved to or from a peer
 };
 
 struct StatusWords {
-  static constexpr std::size_t kTextWords = 8;  // 64 bytes of text, cut
+  static constexpr std::size_t kTextWords = 8;  // 64 bytes of text; longer texts are cut
   using Text = std::array<std::atomic<std::uint64_t>, kTextWords>;
-  std::atomic<std::uint32_t> sequence{0};  // odd while it is being written
+  std::atomic<std::uint32_t> sequence{0};  // odd during a write
   std::atomic<std::uint32_t> waiting{0};
-  std::atomic<std::int64_t> since{0};  // steady clock, ns: one clock for all of a host
+  std::atomic<std::int64_t> since{0};  // steady clock, ns; one clock for the whole host
   std::atomic<std::int64_t> step{-1};
   Text operation{}, last_call{};
-  std::array<std::atomic<std::uint64_t>, 128> last_words{};  // of a rank that fails, and why
+  std::array<std::atomic<std::uint64_t>, 128> last_words{};  // the message of a failed rank
 };
 
 class StatusPage {
  public:
-  /// Private memory where `descriptor` is -1; takes the descriptor over otherwise.
+  /// Takes ownership of `descriptor`; -1: uses private memory.
   explicit StatusPage(int descriptor = -1);
   ~StatusPage();
   StatusPage(const StatusPage&) = delete;
 
-  /// A new memory file for one page, close-on-exec. The caller closes it.
+  /// Makes a memory file for one page, close-on-exec. The caller closes it.
   static int make_descriptor();
 
   void set_wait(std::string_view operation, bool waiting, TimePoint now) noexcept;
   void set_activity(std::string_view what, TimePoint now) noexcept;
   void set_step(long step) noexcept;
-  /// What moves this rank's bytes, by the steady clock: read() asks it from now on, while it lives.
-  /// Not in the page: a launcher does not see it.
+  /// Sets the transport that read() asks when bytes last moved, while it lives. It is not in the
+  /// page, so the launcher does not see it.
   void set_transport(std::weak_ptr<const net::Transport> transport);
   Activity read(TimePoint now) const;
-  /// The sentence that this rank ends with; cut at 1 KiB.
+  /// The message that this rank ends with; cut at 1 KiB.
   void set_last_words(std::string_view sentence) noexcept;
   std::string last_words() const;
 

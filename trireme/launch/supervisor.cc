@@ -25,12 +25,12 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-// A failure is told at once; the rest of the 2 s is for the others to end by themselves.
+// A failure is announced at once. The other ranks have the rest of the 2 s to end by themselves.
 constexpr Duration kTermAfter = std::chrono::milliseconds(1000);
 constexpr Duration kKillAfter = std::chrono::milliseconds(1600);
-// A rank that lost a peer may speak before that peer's end is seen.
+// A rank that lost a peer may report it before that peer's end is seen.
 constexpr Duration kCauseAfter = std::chrono::milliseconds(300);
-// A child of a rank may hold its pipe open.
+// A child process of a rank may keep its pipe open.
 constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
 
 struct Pipe {
@@ -85,7 +85,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
   output_ = std::make_unique<Output>(options);
   if (options.handle_signals) blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
-  if (blocked_) {  // at once: whatever happens below, a signal is seen
+  if (blocked_) {  // at once, so that signals are handled during everything below
     signals_ = std::make_shared<SignalSource>(*blocked_, [this](int one) { on_signal(one); });
     output_->give_up_at(signals_->descriptor());
     waiter_->add(signals_);
@@ -104,23 +104,23 @@ Supervisor::Supervisor(const LaunchOptions& options)
 }
 
 Supervisor::~Supervisor() {
-  // Only where starting failed half-way is anybody left.
+  // Ranks are left only if starting has failed half-way.
   waiter_->run([this] { kill_all(SIGKILL); });
   waiter_->wait_until([this] { return all_ended(); }, waiter_->now() + std::chrono::seconds(5));
   if (signals_) waiter_->remove(signals_.get());
   blocked_.reset();       // from here on a signal ends this process
   coordinator_->close();  // its callbacks use the waiter
-  waiter_.reset();        // its sources and timers use everything else, the coordinator too
+  waiter_.reset();        // its sources and timers use all other members
 }
 
-// On loopback the ranks inherit a fresh one; elsewhere it must be the user's.
+// On loopback the ranks inherit a new secret; otherwise the user must provide one.
 std::string Supervisor::make_secret() const {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
   if (file && *file != '\0') return read_secret_file(file);
   return net::is_loopback(options_.listen) ? random_bytes(kSecretBytes) : std::string();
 }
 
-// Runs `task` in the progress context and waits for its end.
+// Runs `task` in the progress context and waits until it has ended.
 void Supervisor::in_context(const std::function<void()>& task) {
   std::atomic<bool> done{false};
   waiter_->run([&] {
@@ -197,8 +197,8 @@ std::vector<std::string> Supervisor::environment_of(int rank, int status) const 
   put("TRIREME_STATUS_FD", std::to_string(status));
   put("TRIREME_CORES", std::to_string(share_.per_rank));
   put("TRIREME_SHARED_CORES", share_.overcommitted ? "1" : "0");
-  // Weights and activations on huge pages: matrix products walk rows that are pages apart, and a
-  // GPT step is 4-7 % faster. The C library reads this at a process's start only.
+  // Puts weights and activations on huge pages: matrix products access rows that are pages apart,
+  // and a GPT step is 4-7 % faster. The C library reads this only when a process starts.
   if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
   for (char** variable = environ; *variable; ++variable) {
     const std::string text = *variable;
@@ -223,7 +223,7 @@ void Supervisor::start_rank(int rank) {
   }
   const net::Descriptor status(StatusPage::make_descriptor());
   ranks_[rank].status = std::make_unique<StatusPage>(copy_of(status.get()).release());
-  // A rank in its own process group may not read the terminal; rank 0 may read a pipe or a file.
+  // A rank in its own process group may not read the terminal; rank 0 may read from a pipe or file.
   const bool reads = rank == 0 && isatty(STDIN_FILENO) == 0;
   const net::Descriptor nothing = reads ? net::Descriptor() : empty_input();
   std::vector<int> inherit = options_.inherit;
@@ -249,7 +249,7 @@ void Supervisor::supervise(int rank, const Process& process) {
     add(std::make_shared<ExitSource>(
         process.pid, process.descriptor, [this](pid_t group) { guard_.forget(group); },
         [this, rank](Exit exit) { on_exit(rank, exit); }));
-  } catch (...) {  // nobody would see its end
+  } catch (...) {  // without the source its end would not be noticed
     kill(-process.pid, SIGKILL);
     guard_.forget(process.pid);
     waitpid(process.pid, nullptr, 0);
@@ -277,7 +277,7 @@ void Supervisor::on_exit(int rank, Exit exit) {
   if (exit.code != 0 && !stopped_as_asked(exit)) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
     const Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
-    if (!by_us) coordinator_->fail(failure);  // kept only if the rank had not reported itself
+    if (!by_us) coordinator_->fail(failure);  // ignored if the rank has reported a failure itself
     end_all(failure.secondary());
   }
   coordinator_->end(rank);
@@ -286,8 +286,8 @@ void Supervisor::on_exit(int rank, Exit exit) {
   waiter_->wake();
 }
 
-// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that somebody else's
-// signal has ended answered nothing, and is missed by the others.
+// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
+// signal has killed gave no answer; it is lost to the others.
 bool Supervisor::stopped_as_asked(const Exit& exit) const {
   if (ending_) return false;
   if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
@@ -319,16 +319,16 @@ void Supervisor::kill_all(int signal) {
     if (rank.pid <= 0 || rank.exit) continue;
     if (signal == SIGTERM || signal == SIGKILL) rank.killed = true;
     kill(-rank.pid, signal);
-    if (signal != SIGKILL) kill(-rank.pid, SIGCONT);  // a stopped one could not react
+    if (signal != SIGKILL) kill(-rank.pid, SIGCONT);  // a stopped process cannot react
   }
 }
 
-// A terminal that is closed, and service managers, send SIGHUP beside SIGTERM: only SIGINT and
-// SIGTERM are taken for impatience.
+// A closed terminal and service managers send SIGHUP together with SIGTERM, so only SIGINT and
+// SIGTERM count as repeated requests.
 void Supervisor::on_signal(int signal) {
   if (signal == SIGTSTP) return suspend();
   if (signal == SIGINT || signal == SIGTERM) ++insisted_;
-  if (insisted_ > 2) end_by(signal);  // a rank that cannot even be killed, or gRPC, holds us
+  if (insisted_ > 2) end_by(signal);  // a rank that cannot be killed, or gRPC, blocks us
   if (insisted_ == 2) return kill_all(SIGKILL);
   if (first_signal_ != 0) return;
   first_signal_ = signal;
@@ -340,7 +340,7 @@ void Supervisor::on_signal(int signal) {
   kill_after(options_.stop_grace, SIGKILL);
 }
 
-// Ctrl-Z: the ranks, which are in groups of their own, stop and go on with us.
+// Ctrl-Z: the ranks are in their own groups, so stop and continue them with this process.
 void Supervisor::suspend() {
   kill_all(SIGSTOP);
   raise(SIGSTOP);
@@ -359,7 +359,7 @@ LaunchResult Supervisor::result() const {
   result.out_of_time = out_of_time_;
   result.failure = coordinator_->first_failure();
   int stopped = first_signal_ != 0 && num_started_ < options_.ranks ? 128 + stop_signal_ : 0;
-  int by = -1;  // a rank that stopped without a kill of ours
+  int by = -1;  // a rank that stopped without being killed by us
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);

@@ -1,7 +1,7 @@
-// Supervisor: one launch from the first process to the last; see launch.h for what it promises.
+// Supervisor: runs one launch from the first process to the last. launch.h describes its behaviour.
 //
-// Everything but the constructor and run() happens in its Waiter's progress context; so does the
-// starting of ranks, one at a step, between which signals and ended ranks are seen.
+// Everything except the constructor and run() runs in its Waiter's progress context. Ranks are
+// started there one per step, so signals and ended ranks are noticed in between.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class Supervisor {
 
   std::string make_secret() const;
   CoreShare share_of_cores() const;
-  /// The next rank, unless the job ends already; false once no more are to come.
+  /// Starts the next rank unless the job is ending. False if no more ranks are to be started.
   bool start_next();
   void start_rank(int rank);
   void supervise(int rank, const Process& process);
@@ -57,7 +57,7 @@ class Supervisor {
   void on_signal(int signal);
   void suspend();
   bool stopped_as_asked(const Exit& exit) const;
-  /// The job is lost: the others are told, then asked, then killed.
+  /// The job has failed: tells the other ranks, then asks them to end, then kills them.
   void end_all(bool secondary);
   void kill_after(Duration delay, int signal);
   void kill_all(int signal);
@@ -67,26 +67,26 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const std::string host_;
-  Guard guard_;                            // the first: the less there is, the smaller its copy
+  Guard guard_;                            // made first, when the process to copy is smallest
   std::optional<BlockedSignals> blocked_;  // before any thread
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<Output> output_;
   const std::string secret_;
-  net::Descriptor secret_file_;  // that the ranks inherit
+  net::Descriptor secret_file_;  // inherited by the ranks
   CoreShare share_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<Rank> ranks_;  // never resized
   int num_started_ = 0;
   std::atomic<bool> starting_{false};
-  std::atomic<int> running_{0};  // ranks whose end was not dealt with
+  std::atomic<int> running_{0};  // ranks whose end has not been handled
   std::exception_ptr start_error_;
   std::vector<std::shared_ptr<LineSource>> pipes_;
-  int first_signal_ = 0;  // that asked this process to stop
-  int stop_signal_ = 0;   // that the ranks were asked by
-  int insisted_ = 0;      // SIGINT and SIGTERM so far
+  int first_signal_ = 0;  // the one that asked this process to stop
+  int stop_signal_ = 0;   // the one that asked the ranks to stop
+  int insisted_ = 0;      // number of SIGINT and SIGTERM so far
   bool out_of_time_ = false;
   bool ending_ = false;                 // end_all() was called
-  std::shared_ptr<RealWaiter> waiter_;  // the last: its thread uses all the others
+  std::shared_ptr<RealWaiter> waiter_;  // last, because its thread uses all others
 };
 
 }  // namespace launch

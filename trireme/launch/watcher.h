@@ -1,10 +1,8 @@
-// Watcher: one rank's open stream of news, on the coordinator's side.
+// Watcher: the coordinator's side of one rank's news stream.
 //
-// Every call comes under the lock of the service that owns it; gRPC's reactions take that lock
-// themselves. Deletes itself when gRPC is done with it. Only for launch's own .cc.
-//
-// `on_end` is called, under the lock, when the rank's side of the stream has ended: cancelled, or
-// its connection is gone.
+// Call its methods under the lock of the service that owns it; gRPC's reactions take that lock
+// themselves. Deletes itself when gRPC is done with it. Only for .cc files of launch. `on_end` is
+// called under the lock when the rank has cancelled the stream or its connection is gone.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

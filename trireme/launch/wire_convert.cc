@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace launch {
 namespace {
 
-// As many as any of ours can be: more would overflow.
+// Clamped, because larger values would overflow.
 Duration passed(std::int64_t count) {
   constexpr std::int64_t kTenYears = 315'360'000'000;
   return std::chrono::milliseconds(std::clamp<std::int64_t>(count, 0, kTenYears));

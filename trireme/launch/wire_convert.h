@@ -1,4 +1,4 @@
-// Between the control plane's messages and the types of membership.h. Only for launch's own .cc.
+// Converts messages from and to membership.h's types. Only for .cc files of launch.
 #pragma once
 
 #include "trireme/launch/coordinator.pb.h"

@@ -23,16 +23,16 @@ inline namespace v0 {
 namespace memory {
 namespace {
 
-constexpr std::size_t kSmallest = 16 << 10;  // bytes; below, a page and a lock are most of the work
+constexpr std::size_t kSmallest = 16 << 10;  // bytes; for less, paging and locks cost too much
 
 using Storage = c10::intrusive_ptr<c10::StorageImpl>;
 
-// Bytes that are in memory: saved and not written; fetched, or about to be.
+// Bytes in memory: saved and not yet written; fetched or about to be.
 struct Levels {
   std::atomic<std::int64_t> waiting{0}, fetched{0};
 };
 
-// One tensor's memory in the file. Under the store's mutex, but for `region`.
+// The region of one storage in the file. The store's mutex guards the members that change.
 struct Slot {
   Slot(std::shared_ptr<MappedFile> own_file, std::shared_ptr<Levels> own_levels,
        Storage own_storage)
@@ -57,7 +57,7 @@ struct Slot {
     storage.reset();
     levels->waiting -= bytes;
   }
-  /// Pages of the region are this process's from here on; false: they are already.
+  /// Counts the region's pages as this process's memory; false if they are counted already.
   bool map() {
     if (mapped) return false;
     levels->fetched += bytes;
@@ -68,23 +68,23 @@ struct Slot {
   const std::shared_ptr<Levels> levels;
   const MappedFile::Region region;
   const std::int64_t bytes;
-  Storage storage;      // the original; none once it is written
-  bool wanted = false;  // backward has come before it was written: it stays as it is
+  Storage storage;      // the original; null once it has been written
+  bool wanted = false;  // backward needs it; a storage that is still here stays in memory
   bool mapped = false;
 };
 
-// What one block saves in one forward pass.
+// The tensors that one block saves in one forward pass.
 struct Parcel {
-  std::weak_ptr<Parcel> before;  // of the same pass; backward comes to it next
+  std::weak_ptr<Parcel> before;  // the block before in the same pass; backward needs it next
   std::vector<std::weak_ptr<Slot>> slots;
   std::atomic<int> unwritten{0};
   std::atomic<bool> read{false};
-  // Who counts the allocations of the thread that saved it is told what another thread frees.
+  // Memory counters of the saving thread must also see what the background thread frees.
   std::shared_ptr<c10::ThreadLocalDebugInfo> counter = c10::ThreadLocalDebugInfo::current();
 };
 
-// A tensor over a slot's memory, and which version of it was saved: LibTorch leaves that check to
-// whoever keeps a tensor.
+// How to rebuild a tensor from a slot, and the version that was saved. With saved-tensor hooks,
+// LibTorch does not check for in-place changes itself.
 struct View {
   explicit View(const at::Tensor& tensor)
       : sizes(tensor.sizes().vec()),
@@ -108,7 +108,7 @@ struct View {
   std::uint32_t version = 0;
 };
 
-// Parameters stay: they are in memory anyway, and their memory may be another by then (ZeRO-3).
+// Parameters are not written: they are in memory anyway, and ZeRO-3 may have moved them by then.
 bool is_parameter(const at::Tensor& tensor) {
   const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
   return base.is_leaf() && base.requires_grad();
@@ -120,8 +120,8 @@ bool suits(const at::Tensor& tensor) {
          tensor.storage().nbytes() >= kSmallest && !is_parameter(tensor);
 }
 
-// The queue between the threads that compute and the one that writes and fetches. Graphs hold it
-// through what they saved, so it may outlive the thread.
+// The queue between the computing threads and the background thread. Saved tensors in graphs hold a
+// reference, so it may outlive the background thread.
 class Store : public std::enable_shared_from_this<Store> {
  public:
   explicit Store(const std::string& folder) : file(std::make_shared<MappedFile>(folder)) {}
@@ -148,7 +148,7 @@ class Store : public std::enable_shared_from_this<Store> {
             view = View(tensor)] { return self->read(slot, *parcel, view); };
   }
 
-  // The thread's.
+  // Body of the background thread.
   void work() {
     while (!stop_) {
       const std::uint32_t heard = bell_.load();
@@ -168,7 +168,7 @@ class Store : public std::enable_shared_from_this<Store> {
     std::weak_ptr<Slot> slot;
     std::shared_ptr<Parcel> parcel;
   };
-  // A storage that is in the file already, as long as somebody else holds it, too.
+  // A storage that already has a slot; valid as long as the storage lives.
   struct Recent {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     std::uint32_t version = 0;
@@ -264,7 +264,7 @@ class Store : public std::enable_shared_from_this<Store> {
     if (storage) {
       const std::lock_guard lock(mutex_);
       if (fault != 0) fault_ = fault;
-      if (fault == 0 && !slot->wanted) slot->let_go();  // `storage` frees it, without the mutex
+      if (fault == 0 && !slot->wanted) slot->let_go();  // `storage` frees it, after the unlock
     }
     {
       const c10::DebugInfoGuard counts(write.parcel->counter);
@@ -274,7 +274,7 @@ class Store : public std::enable_shared_from_this<Store> {
     ring(written_);
   }
 
-  // Brings back what backward needs next; what is not written yet need not be any more.
+  // Fetches what backward needs next. Storages that are not written yet stay in memory.
   void fetch(const std::shared_ptr<Parcel>& parcel) {
     if (!parcel) return;
     std::vector<std::shared_ptr<Slot>> due;
@@ -296,7 +296,7 @@ class Store : public std::enable_shared_from_this<Store> {
   int fault_ = 0;  // errno of the first write that failed
   std::atomic<std::uint32_t> bell_{0}, written_{0};
   std::atomic<bool> stop_{false};
-  // Of the thread that runs forward.
+  // Used by the thread that runs forward.
   std::shared_ptr<Parcel> last_, before_last_;
   std::weak_ptr<Parcel> chain_;
   std::unordered_map<const c10::StorageImpl*, Recent> recent_;

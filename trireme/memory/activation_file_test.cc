@@ -33,8 +33,8 @@ at::Tensor filled(at::IntArrayRef sizes, const std::string& name) {
   return tensor;
 }
 
-// Dropout, a batch norm that writes its statistics, a ReLU in place, a transposed and a narrowed
-// view, integers.
+// Has dropout, a batch norm that updates its statistics, an in-place ReLU, a transposed and a
+// narrowed view, and integers.
 struct Net {
   torch::nn::Conv2d conv{torch::nn::Conv2dOptions(4, 4, 3).padding(1).bias(false)};
   torch::nn::BatchNorm2d norm{4};
@@ -68,7 +68,7 @@ struct Net {
 
 at::Tensor input() { return filled({64, 4, 8, 64}, "x"); }
 
-// What two steps give: losses, gradients, statistics. `around` runs a block.
+// Results of two steps: losses, gradients, statistics. `around` runs a block.
 std::vector<at::Tensor> train(
     const std::function<at::Tensor(const Function& block, const at::Tensor& in)>& around,
     const std::function<void()>& between = [] {}) {
@@ -103,14 +103,14 @@ void wait_until_written(const ActivationFile& file) {
   while (file.bytes_waiting() > 0) std::this_thread::yield();
 }
 
-// The graphs are gone, so nothing is held, once the thread has put down what it was at.
+// Call when the graphs are gone; the background thread may still hold its last slot for a moment.
 void wait_until_empty(const ActivationFile& file) {
   while (file.bytes_waiting() + file.bytes_fetched() > 0) std::this_thread::yield();
 }
 
 TEST(ActivationFile, ChangesNoBit) {
   const auto wanted = train(plainly);
-  // Backward comes while the file is still being written, and after.
+  // Backward starts while the file is still being written, and after.
   for (const bool waits : {false, true}) {
     ActivationFile file(kFolder);
     const auto got =
@@ -134,7 +134,7 @@ TEST(ActivationFile, ChangesNoBitWithRecomputation) {
                }));
 }
 
-// What a block saves is freed, and comes back from the file.
+// The memory of saved tensors is freed, and they come back from the file.
 TEST(ActivationFile, KeepsNothingInMemory) {
   using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
   std::optional<Weak> saved;
@@ -191,7 +191,7 @@ TEST(ActivationFile, ReadsTwiceAndFromOtherThreadsAndWithoutTheFileObject) {
   EXPECT_TRUE(at::equal(x.grad(), 2 * once));
 }
 
-// As LibTorch says where it keeps the tensor itself.
+// The error is the one of LibTorch without the file.
 TEST(ActivationFile, WhatIsChangedInPlaceAfterItWasSavedIsRefused) {
   const auto run = [](const std::function<at::Tensor(const Function&, const at::Tensor&)>& around) {
     const at::Tensor x = filled({64, 1024}, "x").requires_grad_(true);
@@ -241,7 +241,7 @@ TEST(ActivationFile, SaysWhereItCannotBe) {
                         "folder"));
 }
 
-// A file may not grow beyond what the process may write: as a full disk.
+// The limit RLIMIT_FSIZE stands for a full disk.
 TEST(ActivationFile, SaysThatTheDiskIsFull) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

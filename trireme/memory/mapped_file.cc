@@ -37,7 +37,7 @@ MappedFile::Region MappedFile::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t page = page_bytes();
   const std::size_t whole = (bytes + page - 1) / page * page;
-  // One that is much larger waits for a tensor of its size.
+  // Much larger regions are left for larger tensors.
   if (const auto found = free_.lower_bound(whole);
       found != free_.end() && found->first <= whole + whole / 8) {
     const Region region = found->second;
@@ -77,7 +77,7 @@ void MappedFile::fetch(const Region& region) const noexcept {
 #ifdef MADV_POPULATE_READ
   if (::madvise(region.data, region.bytes, MADV_POPULATE_READ) == 0) return;
 #endif
-  // A system before Linux 5.14: touch every page.
+  // Before Linux 5.14: touch every page.
   const auto* bytes = static_cast<const volatile char*>(region.data);
   for (std::size_t at = 0; at < region.bytes; at += page_bytes()) (void)bytes[at];
 }

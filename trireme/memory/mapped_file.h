@@ -1,7 +1,7 @@
-// MappedFile: parts of a file in this process's address space, given out and taken back. The file
-// has no name as soon as it is open, so nothing is left. Thread safe.
+// MappedFile: allocates regions of a mapped file. The file is unlinked as soon as it is open, so
+// nothing is left behind. Thread safe.
 //
-// Its blocks are taken when it grows: a full disk is a ResourceError then, and no SIGBUS later.
+// Growing the file allocates disk blocks: a full disk is a ResourceError then, not a SIGBUS later.
 #pragma once
 
 #include <sys/types.h>
@@ -19,25 +19,27 @@ namespace memory {
 class MappedFile {
  public:
   struct Region {
-    void* data = nullptr;  // mapped; on a page's beginning
+    void* data = nullptr;  // mapped; page aligned
     off_t offset = 0;      // in the file
     std::size_t bytes = 0;
   };
 
-  /// A file in `folder`. ResourceError where none can be made.
+  /// A file in `folder`. Throws ConfigError if `folder` is missing or cannot be written to, and
+  /// ResourceError if no file can be made.
   explicit MappedFile(std::string folder);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
 
-  /// At least so many bytes: a part that was given back, or the file grows (ResourceError).
+  /// A region of at least `bytes` bytes: one that was given back, or a new one at the end of the
+  /// file. Throws ResourceError if the file cannot grow.
   Region take(std::size_t bytes);
   void give_back(const Region& region) noexcept;
-  /// Into the region, past the mapping, so that its pages are the system's and not this process's.
-  /// errno, or 0.
+  /// Writes through the file and not through the mapping, so that the pages do not count as this
+  /// process's memory. Returns errno, or 0.
   int write(const Region& region, const void* data, std::size_t bytes) const noexcept;
-  /// Its pages become this process's: what is not in memory is read now and not at the first touch.
+  /// Brings the region's pages into this process's memory now, not at the first access.
   void fetch(const Region& region) const noexcept;
-  /// They are the system's again. The content stays.
+  /// Removes the pages from this process's memory. The content stays in the file.
   void drop_pages(const Region& region) const noexcept;
 
   std::int64_t bytes() const;
@@ -49,7 +51,7 @@ class MappedFile {
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;
   std::multimap<std::size_t, Region> free_;  // by bytes
-  std::map<off_t, Region> mapped_;           // all there are
+  std::map<off_t, Region> mapped_;           // all regions
 };
 
 }  // namespace memory

@@ -1,5 +1,5 @@
-// Whether a folder can take what memory.offload and memory.offload_activations put into files: one
-// check for the files and for whoever plans a job. Makes nothing.
+// Checks a folder for memory.offload and memory.offload_activations, when files are made and
+// already when a job is planned. Makes nothing.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace trireme {
 inline namespace v0 {
 namespace memory {
 
-/// Throws ConfigError where `folder`, which `key` names, is no folder or cannot be written to.
+/// Throws ConfigError if `folder`, the value of `key`, is missing or cannot be written to.
 void check_offload_folder(const std::string& key, const std::string& folder);
 
 }  // namespace memory

@@ -25,7 +25,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// LibTorch's default generator as it was at a moment.
+// A saved state of LibTorch's default generator.
 class GeneratorState {
  public:
   GeneratorState()
@@ -37,7 +37,7 @@ class GeneratorState {
   at::Tensor state_;
 };
 
-// What the second run needs of the first.
+// What the second run needs from the first.
 struct Rerun final : torch::CustomClassHolder {
   Forward forward;
   std::optional<GeneratorState> generator;
@@ -66,8 +66,8 @@ variable_list detached(const variable_list& inputs) {
 
 class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
  public:
-  // `anchor` requires grad, so that there is a backward where the inputs alone would ask for none:
-  // the leaves that `forward` uses are not among them.
+  // `anchor` requires grad, so that backward runs even if no input requires grad: `forward` may use
+  // leaves that are not inputs.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& anchor,
                                const c10::intrusive_ptr<Rerun>& rerun, at::TensorList inputs) {
     (void)anchor;
@@ -88,7 +88,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
       root_gradients.push_back(gradients[i]);
     }
     if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
-    variable_list result = {Variable(), Variable()};  // of the anchor and of `rerun`
+    variable_list result = {Variable(), Variable()};  // no gradients for `anchor` and `rerun`
     for (const at::Tensor& leaf : leaves)
       result.push_back(leaf.defined() && leaf.requires_grad() ? leaf.grad() : at::Tensor());
     return result;
@@ -137,7 +137,7 @@ std::optional<Recompute> kind_of(std::string_view word) {
   return std::nullopt;
 }
 
-// All of it a number above 0.
+// Parses the whole text as a number above 0.
 std::optional<std::size_t> count_of(std::string_view digits) {
   std::size_t count = 0;
   const char* const end = digits.data() + digits.size();
@@ -152,7 +152,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// "full*3, none"; empty where it is no such list.
+// Parses "full*3, none"; empty if the text is not such a list.
 std::vector<Recompute> list_of(std::string_view text) {
   constexpr std::size_t kMostBlocks = 1'000'000;
   std::vector<Recompute> of_block;
@@ -213,7 +213,7 @@ std::string to_text(const std::vector<Recompute>& of_block) {
   return text;
 }
 
-// The last block's go first in the backward pass, before any other comes back.
+// The last block runs back first, so its bytes are gone before other blocks need `once`.
 BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool last) {
   const std::int64_t whole = block.kept - (kind == Recompute::Selective ? block.probabilities : 0);
   const double scores = kind == Recompute::Selective ? block.scores_work : 0;

@@ -1,6 +1,6 @@
-// Recomputation: forward passes that keep their inputs alone, and run again when backward comes to
-// them (Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174). Same
-// kernels, same inputs: no bit changes. Usable alone, on any LibTorch code. Thread safe.
+// Recomputation: a forward pass keeps only its inputs, and runs again when backward needs it (Chen
+// et al. 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174). Same kernels,
+// same inputs: no bit changes. Works on any LibTorch code. Thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,64 +19,64 @@ namespace memory {
 
 using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-/// LibTorch's default generator gives the second run what it gave the first; false: `forward` seeds
-/// what it draws from itself.
+/// How the second run gets the random numbers of the first. Again: LibTorch's default generator is
+/// reset to its earlier state. OwnSeed: `forward` seeds its own generator.
 enum class Draws { Again, OwnSeed };
 
-/// forward(inputs). What `forward` saves for backward is let go of at once; backward runs it a
-/// second time, under the autocast of the first, and then back, calling the hooks of the leaves it
-/// uses as ever. `forward` lives until then and must not change what it reads. With gradients off
-/// it simply runs.
+/// Returns forward(inputs) without keeping what `forward` saves for backward. Backward runs
+/// `forward` a second time, with the first run's autocast state, and then its backward; hooks of
+/// leaves run as usual. A copy of `forward` is kept until then; it must not change what it reads.
+/// With gradients off, just runs `forward`.
 std::vector<at::Tensor> recompute(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                   Draws draws = Draws::Again);
 /// The same for a module or function of one tensor.
 at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward,
                      const at::Tensor& input);
 
-/// Of one block. Selective: attention keeps no probabilities (tensor/functions.h), whatever the
-/// length.
+/// The policy of one block. None keeps everything. Selective: attention keeps no probabilities
+/// (tensor/functions.h), whatever the length. Full keeps only the block's input.
 enum class Recompute : std::uint8_t { None, Selective, Full };
 
-/// What is computed again of each block of a list: memory.recompute.
+/// What each block of a model computes again: memory.recompute.
 struct RecomputePolicy {
   Recompute kind = Recompute::None;
-  std::size_t every = 1;                 // Full: of every so-manyth block
-  std::vector<Recompute> of_block = {};  // in the place of both: of each
-  /// The last block is not run again: its backward comes at once.
+  std::size_t every = 1;                 // `Full` applies to every `every`-th block
+  std::vector<Recompute> of_block = {};  // if not empty, overrides both: one policy per block
+  /// The policy of block `block`. The last block is never `Full`, since its backward comes at once.
   Recompute of(std::size_t block, std::size_t blocks) const;
 };
-/// none | selective | full | every-K (full is every-1), or a list, a word a block: "full*3, none*2,
-/// selective". ConfigError for others.
+/// Parses none | selective | full | every-K (full is every-1), or a list with one word per block:
+/// "full*3, none*2, selective". Throws ConfigError for anything else.
 RecomputePolicy parse_recompute(const std::string& text);
-/// The same for a model of so many blocks: ConfigError where a list is of another length.
+/// The same for a model of `blocks` blocks. Throws ConfigError if a list has another length.
 RecomputePolicy parse_recompute(const std::string& text, std::size_t blocks);
 /// "none", "selective", "full".
 std::string name_of(Recompute kind);
 /// A list as parse_recompute() reads it.
 std::string to_text(const std::vector<Recompute>& of_block);
 
-/// What a block takes of memory and time, one way or another.
+/// What a block costs in memory and time under a policy.
 struct BlockCost {
   std::int64_t stays = 0;  // bytes from its forward pass to its backward pass
-  std::int64_t once = 0;   // bytes while its backward pass runs, when no other block has such
-  double again = 0;        // work that is done a second time
+  std::int64_t once = 0;   // bytes during its backward pass alone; one block at a time has these
+  double again = 0;        // recomputed work
 };
-/// `last`: its backward comes at once, before any other block's bytes come back.
+/// `last`: the block is the model's last, so its backward comes at once.
 BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool last);
 
-/// The most bytes of activations at a time in a forward and a backward pass: what stays, and of the
-/// blocks that run again the inputs, and one of them whole.
+/// Peak bytes of activations over a forward and a backward pass: `stays` of all blocks and the
+/// largest `once`.
 std::int64_t peak_activations(const std::vector<models::BlockActivations>& blocks,
                               const RecomputePolicy& policy);
-/// The same where what blocks save goes to a file (activation_file.h): of the block that runs, of
-/// the one before it, which is written or fetched, and what is there once.
+/// The same when an ActivationFile keeps what blocks save: memory holds the bytes of the block that
+/// runs and of the block before it, which is being written or fetched.
 std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& blocks,
                                const RecomputePolicy& policy);
-/// What the file then holds: all that stays of all blocks but the last.
+/// Bytes in that file: `stays` of all blocks except the last.
 std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blocks,
                                 const RecomputePolicy& policy);
-/// What is computed a second time, over the work of forward and backward (twice a forward pass);
-/// 0 where the work is not known.
+/// Recomputed work as a share of the work of forward and backward (three forward passes); 0 if the
+/// work is not known.
 double share_again(const std::vector<models::BlockActivations>& blocks,
                    const RecomputePolicy& policy);
 

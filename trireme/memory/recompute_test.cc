@@ -45,7 +45,7 @@ at::Tensor input() {
 }
 
 struct Outcome {
-  std::vector<at::Tensor> tensors;  // loss, gradients, and the next number drawn
+  std::vector<at::Tensor> tensors;  // loss, gradients, and the next random number
   int runs = 0;
 };
 
@@ -59,7 +59,8 @@ Outcome train(bool again, bool autocast = false) {
     const Autocast casts(at::kCPU, at::kBFloat16, autocast);
     const auto forward = [&](const at::Tensor& in) { return net.forward(in); };
     const at::Tensor middle = again ? recompute(forward, x * 2) : forward(x * 2);
-    // Autocast casts a leaf once for both its uses, and then adds their gradients in bf16.
+    // Without recomputation, autocast casts a leaf once for two uses and adds their gradients in
+    // bf16. So under autocast each leaf is used once.
     const at::Tensor last = autocast ? middle
                             : again  ? recompute(forward, middle)
                                      : forward(middle);
@@ -106,7 +107,7 @@ TEST(Recompute, PassesIntegersAndUnusedValues) {
 
 TEST(Recompute, KeepsNothingBetween) {
   using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
-  std::vector<Weak> saved;  // what each run saves for backward
+  std::vector<Weak> saved;  // the tensor that each run saves for backward
   const auto forward = [&](const at::Tensor& in) {
     const at::Tensor square = in * in;
     saved.emplace_back(square.getIntrusivePtr());

@@ -22,14 +22,14 @@ class Hooks final : public SavedVariableHooks {
   void call_pack_hook(const at::Tensor& tensor) override {
     give_back_ = keeper_.keep(tensor);
     if (give_back_) return;
-    // A leaf itself: its memory may be another by then (ZeRO-3). Else what it reads, without the
-    // node that made it, which may be the one that saves.
+    // Keep a leaf itself, since ZeRO-3 may move its memory. Detach other tensors: their node may be
+    // the one that saves, which would be a cycle.
     kept_ = tensor.is_leaf() ? tensor : tensor.detach();
   }
   at::Tensor call_unpack_hook() override { return give_back_ ? give_back_() : kept_; }
 
  private:
-  TensorKeeper& keeper_;  // used while it lives alone
+  TensorKeeper& keeper_;  // used only while its scope lives
   TensorKeeper::Return give_back_;
   at::Tensor kept_;
 };

@@ -1,9 +1,9 @@
-// What autograd saves for backward, handed to somebody else to keep: the C++ side of Python's
-// torch.autograd.graph.saved_tensors_hooks.
+// Hands the tensors that autograd saves for backward to a TensorKeeper: for C++, what
+// torch.autograd.graph.saved_tensors_hooks is in Python.
 //
-// LibTorch asks its engine for hooks whenever a node saves a tensor; a program of C++ alone has
-// none. The first scope installs an engine that answers with this thread's keeper, where a scope
-// lives, and is LibTorch's own in everything else. Scopes nest; they are a thread's own.
+// LibTorch asks its engine for hooks whenever a node saves a tensor; without Python there are none.
+// The first scope installs an engine that returns hooks for the keeper of this thread's innermost
+// scope, and otherwise behaves as LibTorch's own. Scopes nest and hold for one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,15 +17,16 @@ namespace memory {
 class TensorKeeper {
  public:
   virtual ~TensorKeeper() = default;
-  /// Gives the tensor back: same values, sizes and strides. Called on a thread that runs backward,
-  /// as often as a node reads what it saved; destroyed when the node is done.
+  /// Returns the tensor with the same values, sizes and strides. A thread that runs backward calls
+  /// it each time that a node reads the tensor. Destroyed when the node releases the tensor.
   using Return = std::function<at::Tensor()>;
-  /// `tensor` is not held by the graph from here on. Empty: the graph keeps it after all. What it
-  /// throws, the operation throws.
+  /// Takes over `tensor`, which the graph then does not hold. Returns an empty function to leave it
+  /// to the graph. The operation that saves passes exceptions on.
   virtual Return keep(const at::Tensor& tensor) = 0;
 };
 
-/// While it lives, what this thread's operations save goes to `keeper`, which outlives it.
+/// While it lives, tensors that this thread's operations save go to `keeper`, which must outlive
+/// it.
 class SavedTensorsScope {
  public:
   explicit SavedTensorsScope(TensorKeeper& keeper);

@@ -1,5 +1,5 @@
-// What a model's blocks hold in memory from their forward pass to their backward pass, and what it
-// takes to compute that again.
+// BlockActivations: the memory that each block of a model keeps between its forward and its
+// backward pass, and the work of recomputing it.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
-/// Bytes of one block over one micro-batch, and work: floating-point operations, or seconds where
-/// no formula is known, the same for all blocks of a model; 0: not known.
+/// For one block and one micro-batch. Sizes are in bytes. Work is in floating-point operations, or
+/// in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
 struct BlockActivations {
   std::int64_t kept = 0;
-  std::int64_t probabilities = 0;  // of it, attention's, which it can do without
-  std::int64_t inputs = 0;         // what it needs to run its forward pass again
+  std::int64_t probabilities = 0;  // attention's share of `kept`, which recomputation can avoid
+  std::int64_t inputs = 0;         // what the forward pass needs to run again
   double forward_work = 0;         // of a forward pass
-  double scores_work = 0;          // of it, to have the probabilities again
-  /// Of `kept`, what lies between layers that are cut among tensor-parallel ranks: each has it,
-  /// unless it is cut along the sequence.
+  double scores_work = 0;          // of recomputing the probabilities
+  /// The share of `kept` between layers that tensor parallelism cuts. Every tensor-parallel rank
+  /// keeps all of it, unless sequence parallelism cuts it too.
   std::int64_t whole = 0;
 };
 

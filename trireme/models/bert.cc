@@ -14,7 +14,7 @@ namespace models {
 namespace {
 
 using SharedLayers = std::shared_ptr<const LayerFactory>;
-constexpr double kBertStddev = 0.02, kBertEpsilon = 1e-12;  // as BERT's own code has them
+constexpr double kBertStddev = 0.02, kBertEpsilon = 1e-12;  // as in BERT's own code
 
 class BertBlock : public Block {
  public:
@@ -122,7 +122,7 @@ class BertLayer final : public BertBlock {
 
 class BertHead final : public BertBlock {
  public:
-  // Its table has the embedding's name, so that it starts with the embedding's values.
+  // The table has the embedding's name, so that it starts with the embedding's values.
   BertHead(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers), norm_(norm()) {
     transform_ = linear("transform", config.width, config.width, Cut::None);
@@ -155,7 +155,7 @@ std::int64_t layer_parameters(const BertConfig& config) {
 std::int64_t embed_parameters(const BertConfig& config) {
   return (config.vocab + config.block + 2) * config.width;
 }
-// Without its tied table.
+// Without the tied table.
 std::int64_t head_parameters(const BertConfig& config) {
   return config.width * config.width + 3 * config.width + config.vocab;
 }
@@ -185,7 +185,7 @@ double training_flops(const BertConfig& config, std::int64_t tokens) {
   const auto width = static_cast<double>(config.width);
   const double matrices = 12.0 * config.layers * width * width + width * width +
                           static_cast<double>(config.vocab) * width;
-  // Scores and values of all T x T, 2 operations each, per layer.
+  // Scores and values over all T x T positions, 2 operations each, per layer.
   const double attention = 4.0 * config.layers * width * static_cast<double>(config.block);
   return 3.0 * static_cast<double>(tokens) * (2.0 * matrices + attention);
 }
@@ -194,9 +194,9 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
   const std::int64_t tokens = sequences * config.block;
   const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
-  // Per layer and token: what enters the two norms and what leaves them (4 C of the stream); qkv
-  // (3 C), attention (C), MLP before and after GELU (8 C), the roundings that linear layers keep
-  // where the stream is wider (2 C), and a row of probabilities a head; statistics; masks.
+  // Kept per layer and token: inputs and outputs of the two norms (4 C of the stream); qkv (3 C),
+  // attention (C), the MLP before and after GELU (8 C), the rounded copies that linear layers keep
+  // if the stream is wider (2 C), a row of probabilities per head; statistics; masks.
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
   const std::int64_t masks = config.dropout > 0 ? 2 : 0;

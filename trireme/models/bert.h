@@ -24,25 +24,25 @@ struct BertConfig {
   std::int64_t width = 768;
   std::int64_t block = 128;  // sequence length
   std::int64_t vocab = 30522;
-  /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
+  /// Dropout of the embeddings and of the outputs of attention and MLP; active in training only.
   double dropout = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   std::uint64_t seed = 1;
 };
 
-/// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
+/// Throws ConfigError if the numbers do not fit (width not divisible by heads, something below 1).
 /// Null `layers`: current_layers() when a block is built.
 Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> layers = nullptr);
 
 /// Parameters of that model; the tied output counts once.
 std::int64_t num_parameters(const BertConfig& config);
-/// Of the two neighbouring blocks that have most together; the head's counts its tied embedding.
+/// Parameters of the pair of neighbouring blocks that has most. The head counts its tied embedding.
 std::int64_t largest_neighbours(const BertConfig& config);
 /// Channels inside the MLP.
 std::int64_t feed_forward_width(const BertConfig& config);
 /// Floating-point operations of one training step over `tokens` tokens.
 double training_flops(const BertConfig& config, std::int64_t tokens);
-/// Of a micro-batch of `sequences`, block by block.
+/// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const BertConfig& config, std::int64_t sequences);
 
 }  // namespace models

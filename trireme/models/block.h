@@ -1,4 +1,4 @@
-// Block and Blocks: a model is a list of blocks in topological order (DESIGN 5).
+// Block and Blocks: a model is a list of blocks in topological order (docs/architecture.md).
 //
 // Each block names the values it reads and writes (default: it reads the previous block's output
 // and writes its own name). Batch fields ("tokens", "targets") are values too. A value is a short
@@ -22,10 +22,11 @@ namespace models {
 
 using Value = std::vector<at::Tensor>;
 
-/// What a rank has of a tensor, which is `whole` long along `dim`, where ranks share layers. Of
-/// `of` tensor-parallel ranks it has, of each of `sections` equal sections there, the elements n
-/// index / of ... n (index + 1) / of - 1 of n. Of `places` expert-parallel ranks the one at place
-/// `holder` has that, and this one, where its `place` is another, nothing: no element along `dim`.
+/// The shard of a tensor that this rank holds, where ranks share a layer. The tensor is `whole`
+/// long along `dim`, which is cut into `sections` equal sections (three for a fused QKV).
+/// Tensor-parallel rank `index` of `of` holds the `index`-th slice of each section. Of `places`
+/// expert-parallel ranks, only the one whose `place` is `holder` has that shard; on the others the
+/// tensor has no element along `dim`.
 struct Part {
   int dim = 0, index = 0, of = 1, sections = 1;
   std::int64_t whole = 0;
@@ -76,12 +77,12 @@ class Blocks {
   const std::vector<BlockSpec>& specs() const noexcept { return specs_; }
   const std::vector<Tie>& ties() const noexcept { return ties_; }
 
-  /// Door (b) of API.md: `factory` returns a torch module, its holder, or a Block
-  /// (models/module_block.h has the adapters).
+  /// `factory` returns a torch module, its holder, a Block or a lambda. Include
+  /// models/module_block.h, which has the adapters, where this is called.
   template <class Factory>
   Blocks& add(std::string name, Factory factory);
-  /// The same for a block that reads these values, in this order: fields of the batch ("images"),
-  /// outputs of blocks before it, by their names.
+  /// The same for a block that reads the values `reads`, in this order: batch fields ("images") or
+  /// the names of earlier blocks' outputs.
   template <class Factory>
   Blocks& add(std::string name, std::vector<std::string> reads, Factory factory);
 

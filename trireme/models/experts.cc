@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 thread_local RoutingCounts* counts_of_thread = nullptr;
 
-// y[tokens[i]] += gates[i] rows[i], in the gates' type; keeps the rows as they are.
+// y[tokens[i]] += gates[i] rows[i], in the gates' type; saves the rows in their own type.
 class Combine : public torch::autograd::Function<Combine> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& gates,
@@ -93,7 +93,8 @@ class MixtureOfExperts final : public Experts {
   }
 
  private:
-  // Of all experts, in their order. Other ranks' are like this rank's first one's, but empty.
+  // Lists all experts' parameters in order. Other ranks' are like this rank's first, without
+  // elements.
   void list_parameters() {
     std::vector<std::vector<NamedTensor>> own(experts_.size());
     for (std::size_t i = 0; i < experts_.size(); ++i) experts_[i].append_parameters(own[i]);
@@ -107,7 +108,7 @@ class MixtureOfExperts final : public Experts {
           of_experts_.push_back(std::move(one));
           continue;
         }
-        if (one.part.of == 1) one.part.whole = one.tensor.size(0);  // by dim 0
+        if (one.part.of == 1) one.part.whole = one.tensor.size(0);  // its shard is along dim 0
         one.part.place = place;
         one.part.holder = holder;
         one.part.places = spec_.experts / count;
@@ -132,9 +133,8 @@ class MixtureOfExperts final : public Experts {
     return here.back(by_experts(here.rows, here.counts));
   }
 
-  // Each with rows of zeros behind its own, which are left out again. One without rows computes
-  // zeros alone: other ranks wait for its layers' sums. Backward comes to `rows` all the same, and
-  // after those sums: they wait for that, too.
+  // Pads each expert's rows with zeros and cuts the padding off again. An expert without rows still
+  // computes zeros, because other ranks wait for its layers' collectives, forward and backward.
   at::Tensor by_experts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const {
     std::vector<at::Tensor> outputs;
     std::int64_t begin = 0;
@@ -146,7 +146,8 @@ class MixtureOfExperts final : public Experts {
       outputs.push_back(experts_[i].forward(own).narrow(0, 0, count));
       begin += count;
     }
-    // No rows: so that buckets of gradients do not wait for them until the end of backward.
+    // Zero rows: they give these parameters a gradient, so that gradient buckets need not wait for
+    // them until the end of backward.
     for (const at::Tensor& none : elsewhere_) outputs.push_back(none.view({0, spec_.expert.width}));
     return at::cat(outputs);
   }

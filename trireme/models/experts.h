@@ -1,13 +1,13 @@
-// A mixture of experts in the place of a transformer's MLP (Shazeer et al. 2017, arXiv:1701.06538;
-// GShard, Lepikhin et al. 2020, arXiv:2006.16668; Switch, Fedus et al. 2021, arXiv:2101.03961): a
-// router gives each token probabilities over the experts, its top_k most probable ones compute it
-// (models/routing.h says which have a place), and their outputs are added up, each times its
-// probability (top_k > 1: divided by the sum of the chosen ones'). A choice without a place adds
+// A mixture of experts that replaces a transformer's MLP (Shazeer et al. 2017, arXiv:1701.06538;
+// GShard, Lepikhin et al. 2020, arXiv:2006.16668; Switch, Fedus et al. 2021, arXiv:2101.03961). A
+// router gives each token probabilities over the experts. The token's top_k most probable experts
+// compute it, within their capacity (models/routing.h). Their outputs are added, each times its
+// probability (for top_k > 1 divided by the sum of the chosen probabilities). A dropped choice adds
 // nothing.
 //
-// Where a group of ranks shares the experts, each has some, and tokens travel: an ExpertExchange
-// moves them (parallel/expert/). Router and probabilities are fp32 (fp64 under fp64). One thread at
-// a time.
+// If a group of ranks shares the experts, each rank holds some of them and an ExpertExchange moves
+// the tokens (parallel/expert/). Router and probabilities are fp32 (fp64 under fp64). Use from one
+// thread at a time.
 // Legend: B sequences, T positions, C width, E experts.
 #pragma once
 
@@ -26,46 +26,47 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
-/// Rows for the experts of this rank: counts[i] for its i-th, one behind the other, each expert's
-/// in the order of the ranks that they come from.
+/// The rows that this rank's experts compute: counts[i] rows for its i-th expert, expert after
+/// expert; within an expert, in the order of the source ranks.
 struct Exchanged {
   at::Tensor rows;
   std::vector<std::int64_t> counts;
-  /// What the experts made of `rows`, row by row, back to where the rows came from, in their order.
+  /// Sends the experts' outputs, one per row of `rows`, back to the ranks of their tokens and
+  /// returns this rank's, in the order in which it gave its rows.
   std::function<at::Tensor(const at::Tensor& rows)> back;
 };
-/// Of rows [R, C], counts[e] for expert e, one behind the other. Under autograd.
+/// Exchanges rows [R, C], counts[e] of them for expert e, expert after expert. Under autograd.
 using ExpertExchange =
     std::function<Exchanged(const at::Tensor& rows, const std::vector<std::int64_t>& counts)>;
 
-/// Where a group of ranks shares the experts: what this rank has of them, all ranks as many, in
-/// rank order.
+/// The experts [first, first + count) that this rank holds. All ranks of the group hold the same
+/// number, in rank order.
 struct ExpertShare {
   int first = 0, count = 0;
   ExpertExchange exchange;
-  /// The router, which all ranks have, as it is used (as LayerContext::use).
+  /// The router's parameter as it is used; every rank has it whole (see LayerContext::use).
   std::function<at::Tensor(const at::Tensor& parameter)> router;
 };
 
 struct ExpertsSpec {
-  FeedForwardSpec expert;  // each one; its name is not asked for. The router's stddev is up's.
+  FeedForwardSpec expert;  // each one; its name is ignored. The router's stddev is up's.
   int experts = 1, top_k = 1;
   double capacity_factor = 1.25;  // an expert takes factor top_k T / E choices of a sequence
-  std::optional<ExpertShare> share = {};  // none: this rank has all of them
+  std::optional<ExpertShare> share = {};  // none: this rank holds all experts
 };
 
 struct Mixed {
   at::Tensor y;  // [B, T, C], fp32 (fp64 under fp64)
-  /// The loss that grows where some experts are chosen more than others, summed over tokens under
-  /// autograd: of each sequence T E sum_e f_e P_e, with f_e the part of its choices that are e and
-  /// P_e its mean probability (Switch, eq. 4). B T where all are chosen alike.
+  /// The load-balancing loss, summed over tokens, under autograd. Each sequence adds T E sum_e f_e
+  /// P_e, where f_e is the fraction of its choices that are expert e and P_e the mean probability
+  /// of e (Switch, eq. 4). The value is B T if all experts are chosen equally often.
   at::Tensor balance;
 };
 
-/// Parameters "router.weight" [E, C] and, of every expert, "experts.3.up.weight" [hidden, C]
+/// Parameters "router.weight" [E, C] and, for each expert, "experts.3.up.weight" [hidden, C]
 /// (gated: [2 hidden, C]) and "experts.3.down.weight" [C, hidden], with biases of those names.
-/// Those of other ranks' experts are here, too, without an element (Part), so that a list of
-/// parameters is the same everywhere; backward gives them a gradient when it gives this rank's one.
+/// Other ranks' experts are listed too, as tensors without elements (Part), so that the list of
+/// parameters is the same on every rank. Backward gives them gradients along with this rank's own.
 class Experts {
  public:
   virtual ~Experts() = default;
@@ -74,20 +75,20 @@ class Experts {
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
-/// ConfigError where the numbers do not fit.
+/// Throws ConfigError if the numbers do not fit.
 void check_experts(const ExpertsSpec& spec);
-/// Out of `layers`' linear layers. Throws as check_experts() does.
+/// Builds the experts from the linear layers of `layers`. Throws as check_experts() does.
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 
-/// x, through which `loss`, a scalar, gets a gradient of tensor::loss_gradient(), 1 unless losses
-/// are scaled, in backward, as if it had been added to the sum that backward begins at. Its value
-/// shows nowhere.
+/// Returns x, and adds `loss`, a scalar, to the loss that backward starts from: in backward `loss`
+/// gets the gradient tensor::loss_gradient(), which is 1 unless losses are scaled. The reported
+/// loss does not change.
 at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss);
 
-/// What routers did while a RoutingScope of their thread stood; recomputed blocks count twice.
+/// Counts of this thread's routers during a RoutingScope. Recomputed blocks count twice.
 struct RoutingCounts {
-  std::int64_t choices = 0, dropped = 0;  // tokens times top_k, and those of them without a place
+  std::int64_t choices = 0, dropped = 0;  // `choices`: tokens times top_k
 };
 class RoutingScope {
  public:

@@ -1,4 +1,4 @@
-// A mixture of experts against a loop over tokens, against differences, and out of balance.
+// A mixture of experts against a loop over tokens, against finite differences, and out of balance.
 #include "trireme/models/experts.h"
 
 #include <ATen/ATen.h>
@@ -42,7 +42,7 @@ ExpertsSpec small(int experts, int top_k, double capacity_factor, bool bias = fa
           .capacity_factor = capacity_factor};
 }
 
-// The definition, token by token and choice by choice, out of the same leaves.
+// The definition, token by token and choice by choice, from the same leaves.
 struct Naive {
   at::Tensor y, balance;
   std::int64_t dropped = 0;
@@ -154,7 +154,7 @@ TEST_F(MixtureOfExperts, IsTheLoopOverTokens) {
   }
 }
 
-// Expert 0 is everybody's: a sequence of 12 has 3 places there (top 1 of 4, factor 1).
+// All tokens choose expert 0, which accepts 3 of a sequence of 12 (top 1 of 4, factor 1).
 TEST_F(MixtureOfExperts, CountsWhatHasNoPlaceWhereAllWantOneExpert) {
   for (const bool tie : {false, true}) {
     const auto ours = make(small(4, 1, 1.0));
@@ -173,7 +173,7 @@ TEST_F(MixtureOfExperts, CountsWhatHasNoPlaceWhereAllWantOneExpert) {
     const Mixed mixed = ours->forward(x);
     EXPECT_EQ(counts.choices, 60);
     EXPECT_EQ(counts.dropped, 5 * (12 - 3));
-    // The first three of each sequence are computed, the others get nothing.
+    // The first three tokens of each sequence are computed, the others are dropped.
     EXPECT_EQ(mixed.y.narrow(1, 3, 9).abs().max().item<double>(), 0);
     EXPECT_GT(mixed.y.narrow(1, 0, 3).abs().sum(2).min().item<double>(), 0);
     mixed.y.sum().backward();
@@ -181,7 +181,7 @@ TEST_F(MixtureOfExperts, CountsWhatHasNoPlaceWhereAllWantOneExpert) {
       if (!name.starts_with("experts.")) continue;
       EXPECT_EQ(leaf.grad().abs().max().item<double>() > 0, name.starts_with(favourite)) << name;
     }
-    // All choices at one expert cost up to E times as much as even ones.
+    // If all choices fall on one expert, the balance loss is up to E times that of even choices.
     const double even = 60, most = tie ? even : 4 * even;
     EXPECT_NEAR(mixed.balance.item<double>(), most, 1) << "tie " << tie;
   }
@@ -224,7 +224,7 @@ TEST_F(MixtureOfExperts, InOtherPrecisionsIsThatOfFp64) {
   for (const auto& [type, tolerance] :
        {std::pair{at::kFloat, 2e-6}, {at::kBFloat16, 2e-2}, {at::kHalf, 2e-2}}) {
     const auto ours = make(spec, type);
-    // The router's weight is drawn in fp32 for all; the experts' are those of fp64, rounded.
+    // The router's weight is drawn in fp32 for all types; the experts' are fp64's, rounded.
     const Mixed mixed = ours->forward(values.to(type));
     EXPECT_EQ(mixed.y.scalar_type(), at::kFloat);
     EXPECT_EQ(leaves_of(*ours).at("router.weight").scalar_type(), at::kFloat);
@@ -243,7 +243,7 @@ TEST_F(MixtureOfExperts, HasALossThatOnlyGradientsShow) {
   EXPECT_EQ(y.grad().item<double>(), 20) << "5 y y, as if it had been added to the sum";
 }
 
-// A loss scale is that of the whole loss.
+// The loss scale applies to this loss as to the others.
 TEST_F(MixtureOfExperts, HasALossThatIsScaledAsTheOthersAre) {
   at::Tensor x = at::ones({3}, at::kDouble).set_requires_grad(true),
              y = at::full({}, 2.0, at::kDouble).set_requires_grad(true);

@@ -1,4 +1,4 @@
-// ResNet and BERT as lists of blocks: names, counts, initial values, and that they learn.
+// ResNet and BERT as lists of blocks: names, counts, initial values, and learning.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ struct Plain {
     for (const auto& block : blocks) value = block->forward(std::vector<Value>{value});
     return value[0];
   }
-  // Plain gradient descent on the mean loss; the first and the last.
+  // Plain gradient descent on the mean loss; returns the first and the last loss.
   std::pair<double, double> descend(const at::Tensor& input, const at::Tensor& targets,
                                     double count_of_targets, double rate) {
     tensor::set_up_process({.kernel_threads = 1});
@@ -66,7 +66,7 @@ struct Plain {
   }
 };
 
-// torchvision's resnet18 has 11,689,512, with a head of 1,000 classes and a stem of 7 x 7.
+// torchvision's resnet18 has 11,689,512 parameters, with a head of 1,000 classes and a 7 x 7 stem.
 TEST(Resnet, HasTheParametersOfTorchvisions) {
   EXPECT_EQ(num_parameters(ResnetConfig{}), 11'689'512 - 3 * 64 * 40 - 513 * 990);
 }
@@ -132,7 +132,7 @@ TEST(Bert, NamesAndFigures) {
             109'482'240 - 2 * 768 - 768 * 769 + 769 * 768 + 2 * 768 + 30'522);
 }
 
-// What a token becomes depends on those after it, too.
+// A token's output also depends on later tokens.
 TEST(Bert, SeesBothSides) {
   Plain plain(make_bert({.layers = 1, .heads = 2, .width = 16, .block = 8, .vocab = 20}));
   const at::Tensor tokens = at::arange(8, at::kLong).view({1, 8});

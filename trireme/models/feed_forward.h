@@ -1,8 +1,8 @@
-// The MLP of a transformer's layer, and of an expert: width -> hidden -> width, with GELU between
+// The MLP of a transformer's layer and of an expert: width -> hidden -> width, with GELU in between
 // or gated (Shazeer 2020, arXiv:2002.05202).
 //
-// A gated one's first layer is fused: rows 0 ... hidden - 1 of "up" are the gate, those behind what
-// is gated. Tensor-parallel ranks have the same columns of both.
+// The first layer of a gated MLP is fused: rows 0 ... hidden - 1 of "up" are the gate, the other
+// `hidden` rows are the gated values. A tensor-parallel rank holds the same columns of both.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,15 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
-/// W2 gelu(W1 x); W2 (silu(W1 x) * W3 x); W2 (gelu(W1 x) * W3 x). GELU in its tanh form.
+/// W2 gelu(W1 x); W2 (silu(W1 x) * W3 x); W2 (gelu(W1 x) * W3 x). GELU is the tanh form.
 enum class Activation : std::uint8_t { Gelu, Swiglu, Geglu };
 
 /// "gelu", "swiglu", "geglu"; ConfigError for any other.
 Activation activation_of(const std::string& name);
 
-/// `hidden`, or where it is 0: 4 x width; where gated 8/3 x width, rounded up to a multiple of 64,
-/// so that as many parameters belong to it (LLaMA, Touvron et al. 2023, arXiv:2302.13971).
+/// Returns `hidden` if it is not 0. Otherwise 4 x width, or, if gated, 8/3 x width rounded up to a
+/// multiple of 64, which has about as many parameters (LLaMA, Touvron et al. 2023,
+/// arXiv:2302.13971).
 std::int64_t hidden_width(std::int64_t width, std::int64_t hidden, Activation activation);
 
 struct FeedForwardSpec {
@@ -30,22 +31,22 @@ struct FeedForwardSpec {
   std::int64_t width = 0, hidden = 0;
   Activation activation = Activation::Gelu;
   bool bias = false;
-  double stddev = 0.02, stddev_down = 0.02;  // initial: of up, and of down
+  double stddev = 0.02, stddev_down = 0.02;  // of the initial weights of up and of down
 
   bool is_gated() const { return activation != Activation::Gelu; }
-  /// What `up` gives: hidden, or twice as much where it is gated.
+  /// Output width of `up`: hidden, or twice that if gated.
   std::int64_t middle() const { return (is_gated() ? 2 : 1) * hidden; }
   std::int64_t parameters() const {
     return width * (middle() + hidden) + (bias ? middle() + width : 0);
   }
-  /// Values a row that backward needs: what up gives, and what down takes.
+  /// Values per row that are kept for backward: up's output and down's input.
   std::int64_t kept() const { return middle() + hidden; }
 };
 
 class FeedForward {
  public:
   FeedForward(const LayerFactory& layers, const LayerContext& context, const FeedForwardSpec& spec);
-  /// x [..., width], any rows.
+  /// x [..., width].
   at::Tensor forward(const at::Tensor& x) const;
   void append_parameters(std::vector<NamedTensor>& out) const;
 

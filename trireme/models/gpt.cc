@@ -20,7 +20,7 @@ namespace {
 constexpr double kGptStddev = 0.02;
 using SharedLayers = std::shared_ptr<const LayerFactory>;
 
-// Of what adds to the residual stream.
+// Initial stddev of layers whose output is added to the residual stream.
 double residual_stddev(const GptConfig& config) {
   return kGptStddev / std::sqrt(2.0 * config.layers);
 }
@@ -143,13 +143,13 @@ class Layer final : public GptBlock {
   double balance_;
   Norm norm1_, norm2_;
   std::unique_ptr<Linear> qkv_, out_;
-  std::optional<FeedForward> mlp_;  // or
+  std::optional<FeedForward> mlp_;  // or experts_
   std::unique_ptr<Experts> experts_;
 };
 
 class Head final : public GptBlock {
  public:
-  // Its table has the embedding's name, so that it starts with the embedding's values.
+  // The table has the embedding's name, so that it starts with the embedding's values.
   Head(const GptConfig& config, LayerContext context, const SharedLayers& layers)
       : GptBlock(layers, 0), norm_(layers, config.width, config.bias, context.type) {
     context.block = "embed";
@@ -224,7 +224,7 @@ int largest_neighbouring_layers(const GptConfig& config) {
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
-  // As if every choice of an expert had a place.
+  // As if no choice were dropped.
   const FeedForwardSpec spec = mlp_spec(config);
   const double one = width * static_cast<double>(spec.middle() + spec.hidden);
   const double mlp = config.experts > 0 ? config.top_k * one + config.experts * width : one;
@@ -239,8 +239,8 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   const std::int64_t tokens = sequences * config.block;
   const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
   const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
-  // Per layer and token: 2 streams; norms' outputs (2 C), qkv (3 C), attention (C), the MLP before
-  // and after its activation and attention's probabilities (a row a head) in the compute type;
+  // Kept per layer and token: 2 streams; in the compute type norms' outputs (2 C), qkv (3 C),
+  // attention (C), the MLP before and after its activation, and a row of probabilities per head;
   // statistics; dropout's masks.
   const std::int64_t row =
       config.block <= tensor::kKeptProbabilities ? config.heads * config.block : 0;
@@ -251,8 +251,8 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   // Streams, norms' outputs and masks.
   std::int64_t whole = config.width * (2 * stream + (2 + 2 * masks) * compute) + 4 * stream;
   if (config.experts > 0) {
-    // Per choice its row, and what an expert made of it; the router's input, where that is another
-    // type, and its probabilities. The MLP's values come once per choice.
+    // Per choice: its row and the expert's output. Also the router's input if its type differs, and
+    // its probabilities. The MLP's values are kept once per choice.
     const std::int64_t routed = config.top_k * config.width * 2 * compute +
                                 (compute < stream ? config.width : 0) * stream +
                                 config.experts * stream;

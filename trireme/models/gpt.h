@@ -25,39 +25,38 @@ struct GptConfig {
   std::int64_t block = 64;  // sequence length
   std::int64_t vocab = 256;
   bool bias = false;  // in linear layers and norms
-  /// gelu | swiglu | geglu (models/feed_forward.h), and the MLP's width; 0: as hidden_width() says.
+  /// gelu | swiglu | geglu (models/feed_forward.h), and the MLP's width; 0: see hidden_width().
   std::string activation = "gelu";
   std::int64_t hidden = 0;
-  /// In each layer, in the MLP's place (models/experts.h): each as wide as it; 0: the MLP. A token
-  /// goes to `top_k` of them, and each takes capacity_factor top_k T / experts choices of a
-  /// sequence. `balance` times Mixed::balance is added to what gradients are of; the loss that is
-  /// reported stays the model's own.
+  /// Experts in each layer in place of the MLP, each as wide as it (models/experts.h); 0: an MLP. A
+  /// token goes to `top_k` experts; each takes capacity_factor top_k T / experts choices of a
+  /// sequence. `balance` times Mixed::balance is added for gradients, but not to the reported loss.
   int experts = 0, top_k = 2;
   double capacity_factor = 1.25, balance = 0.01;
-  /// Of the embeddings and of what each attention and MLP adds to the stream; in training alone.
+  /// Dropout of the embeddings and of the outputs of attention and MLP; active in training only.
   double dropout = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   std::uint64_t seed = 1;
 };
 
-/// ConfigError where the numbers do not fit (width not divisible by heads, something below 1).
+/// Throws ConfigError if the numbers do not fit (width not divisible by heads, something below 1).
 /// Null `layers`: current_layers() when a block is built.
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers = nullptr);
 
 /// Parameters of that model; the tied head counts once.
 std::int64_t num_parameters(const GptConfig& config);
-/// Of the two neighbouring blocks that have most together: ZeRO-3 keeps so many whole at a time.
-/// The head's block counts its tied embedding.
+/// Parameters of the pair of neighbouring blocks that has most; ZeRO-3 holds that many whole at a
+/// time. The head's block counts its tied embedding.
 std::int64_t largest_neighbours(const GptConfig& config);
 /// Channels inside the MLP, and inside each expert.
 std::int64_t feed_forward_width(const GptConfig& config);
-/// Of one layer's experts together; 0 without.
+/// Parameters of all experts of one layer; 0 without experts.
 std::int64_t expert_parameters(const GptConfig& config);
 /// How many of the two blocks of largest_neighbours() are layers.
 int largest_neighbouring_layers(const GptConfig& config);
 /// Floating-point operations of one training step (forward and backward) over `tokens` tokens.
 double training_flops(const GptConfig& config, std::int64_t tokens);
-/// Of a micro-batch of `sequences`, block by block.
+/// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const GptConfig& config, std::int64_t sequences);
 
 }  // namespace models

@@ -1,5 +1,5 @@
-// LayerFactory: where blocks get their layers, so that tensor parallelism is another factory and no
-// change of a model (DESIGN 5). The local factory builds whole layers on this rank.
+// LayerFactory: creates the layers of blocks, so that tensor parallelism is another factory and no
+// change of a model (docs/architecture.md). The local factory builds whole layers on this rank.
 //
 // A layer owns leaf parameters; the runtime may re-point their storage between steps.
 #pragma once
@@ -27,12 +27,12 @@ struct LinearSpec {
   bool bias = false;
   double stddev = 0.02;  // of the initial weight; biases start at 0
   Cut cut = Cut::None;
-  /// Under Cut::Columns: equal parts side by side in `out`, each cut by itself (query, key, value).
+  /// With Cut::Columns: equal sections side by side in `out`, each cut alone (query, key, value).
   int parts = 1;
 };
 
 struct VocabularySpec {
-  std::string name;  // of the table [rows, width]; where it has a bias [rows], that is "bias"
+  std::string name;  // of the table [rows, width]; a bias [rows] is named "bias"
   std::int64_t rows = 0, width = 0;
   double stddev = 0.02;
   bool bias = false;
@@ -47,27 +47,26 @@ class Linear {
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
-/// The table of tokens: looked up at a model's beginning, multiplied with at its end. What may be
-/// cut among tensor-parallel ranks by its rows.
+/// The table of tokens: input embedding or output projection. Tensor parallelism may cut its rows.
 class Vocabulary {
  public:
   virtual ~Vocabulary() = default;
   /// tensor::embedding(tokens, table, position).
   virtual at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) = 0;
-  /// x [..., width] times the table transposed, plus the bias: [..., rows]. Of a table that is cut,
-  /// where gradients are on: this rank's columns, for LayerFactory::cross_entropy_sum.
+  /// x [..., width] times the table transposed, plus the bias: [..., rows]. If the table is cut and
+  /// gradients are on, returns this rank's columns only, for LayerFactory::cross_entropy_sum.
   virtual at::Tensor logits(const at::Tensor& x) = 0;
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
 
-/// What a layer needs to make its parameters: the block's name makes them global names, by which
-/// initial values are drawn.
+/// The data that a layer needs to make its parameters. A parameter's global name is the block's
+/// name and its own; its initial values are keyed by that name.
 struct LayerContext {
   std::string block;  // "layer.0"
   std::uint64_t seed = 1;
   at::ScalarType type = at::kFloat;  // of matrices; vectors of norms are fp32 (fp64 under fp64)
-  /// A parameter as its layer uses it, where ranks of a further axis have it, too, and its gradient
-  /// is to be summed over them (context and expert parallelism). Empty: the parameter itself.
+  /// Wraps a parameter where its layer uses it, if ranks of another axis (context or expert
+  /// parallelism) have it too and its gradient must be summed over them. Empty: used as it is.
   std::function<at::Tensor(const at::Tensor& parameter)> use = {};
   at::Tensor used(const at::Tensor& parameter) const {
     return use && parameter.defined() ? use(parameter) : parameter;
@@ -87,18 +86,19 @@ class LayerFactory {
                            std::int64_t width, double stddev) const = 0;
   virtual std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                                  const VocabularySpec& spec) const = 0;
-  /// Of `heads` attention heads, this rank's, whose query, key and value a Cut::Columns of three
-  /// parts gives. ConfigError with the arithmetic where they cannot be dealt out evenly.
+  /// The number of this rank's attention heads, of `heads` in all: those whose query, key and value
+  /// a Cut::Columns layer of three parts gives. ConfigError with the arithmetic if they cannot be
+  /// divided evenly.
   virtual std::int64_t heads(std::int64_t heads) const = 0;
-  /// Of `heads` heads over qkv as a Cut::Columns of three parts gives them:
-  /// tensor::causal_attention, or bidirectional_attention; no other masks.
+  /// Attention of `heads` heads over the output `qkv` of such a layer: tensor::causal_attention or
+  /// bidirectional_attention; there are no other masks.
   virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const = 0;
-  /// A mixture of experts in an MLP's place (models/experts.h).
+  /// A mixture of experts that replaces an MLP (models/experts.h).
   virtual std::unique_ptr<Experts> experts(const LayerContext& context,
                                            const ExpertsSpec& spec) const = 0;
-  /// A parameter that every rank has whole, as norms and what comes after a Cut::Rows use it.
+  /// A parameter that every rank has whole, as norms and layers after a Cut::Rows use it.
   virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
-  /// tensor::dropout of a block's residual stream, whichever part of it this rank has.
+  /// tensor::dropout of a block's residual stream, or of the shard of it that this rank has.
   virtual at::Tensor dropout(const at::Tensor& x, double p) const = 0;
   /// tensor::cross_entropy_sum of Vocabulary::logits().
   virtual at::Tensor cross_entropy_sum(const at::Tensor& logits,
@@ -107,8 +107,8 @@ class LayerFactory {
 /// Whole layers on this rank. A constant, thread safe.
 std::shared_ptr<const LayerFactory> local_layers();
 
-/// What this thread's blocks are built from where nobody says: local_layers(), or the innermost
-/// LayersScope's.
+/// The factory of blocks that this thread builds without one: the innermost LayersScope's, or
+/// local_layers().
 std::shared_ptr<const LayerFactory> current_layers();
 class LayersScope {
  public:

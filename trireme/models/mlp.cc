@@ -45,7 +45,7 @@ Blocks make_mlp(const MlpConfig& config) {
   for (std::size_t i = 0; i + 1 < config.widths.size(); ++i) {
     const LayerContext context{
         .block = "layer." + std::to_string(i), .seed = config.seed, .type = type};
-    // In pairs: what a first layer gives in columns, a second one takes in rows.
+    // In pairs: the first layer is cut by columns, the second takes that shard by rows.
     const bool first = i % 2 == 0, has_second = i + 2 < config.widths.size();
     const LinearSpec spec{.name = "linear",
                           .in = config.widths[i],

@@ -184,7 +184,7 @@ TEST(Gpt, InitialValuesAreKeyedBySeedAndName) {
   EXPECT_FALSE(at::equal(a.parameters[name].tensor, c.parameters[name].tensor));
   EXPECT_FALSE(
       at::equal(a.parameters[name].tensor, a.parameters["layer.0.mlp.down.weight"].tensor));
-  // A block alone has the values it has in the whole model, and the head starts as the embedding.
+  // A block built alone has its values in the whole model, and the head starts as the embedding.
   const auto alone = make_gpt(tiny("fp32")).specs()[3].make()->parameters();
   EXPECT_TRUE(at::equal(alone.back().tensor,
                         Plain(make_gpt(tiny("fp32"))).parameters["embed.weight"].tensor));

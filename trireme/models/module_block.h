@@ -1,9 +1,10 @@
-// Adapters: torch modules, holders, torch::nn::Sequential and lambdas as Blocks (DESIGN 5), and the
-// body of Blocks::add. Include it where blocks are added; it costs torch/nn/module.h.
+// Adapters: torch modules, holders, torch::nn::Sequential and lambdas as Blocks, and the body of
+// Blocks::add (docs/architecture.md). Include it where blocks are added; it costs
+// torch/nn/module.h.
 //
 // A module's initial values come from LibTorch's default generator, which the runtime seeds by
-// (seed, block name) before it calls the factory; so does dropout, seeded by (seed, step,
-// micro-batch, block). Matrices (2 dims and more) get weight decay, the others do not.
+// (seed, block name) before it calls the factory. Dropout draws from it too, seeded by (seed, step,
+// micro-batch, block). Tensors of 2 dims and more get weight decay, others do not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,18 +31,18 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
-/// The tensors of all values it reads, in order -> the tensors it writes.
+/// Takes the tensors of all values that the block reads, in order; returns those that it writes.
 using ForwardFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> inputs)>;
 
 /// A module and how to call it. Without a module: a block without parameters.
 std::shared_ptr<Block> make_block(std::shared_ptr<torch::nn::Module> module,
                                   ForwardFunction forward);
 
-/// The torch module inside a block that make_block() or an adapter below has made; nullptr for
-/// others, and for blocks without one.
+/// The torch module inside a block made by make_block() or an adapter below; nullptr for other
+/// blocks and for blocks without a module.
 std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<Block>& block);
 
-/// ConfigError saying how many tensors block code takes and got.
+/// Throws ConfigError that says how many tensors a block's code takes and how many it got.
 [[noreturn]] void throw_wrong_inputs(std::size_t takes, std::size_t got);
 
 /// Each child of the Sequential becomes one block named by its index ("0", "1", ...). The blocks
@@ -62,7 +63,7 @@ std::vector<at::Tensor> as_value(T&& result) {
   }
 }
 
-// Calls `call` with as many tensors as it takes: the first arity of 1 ... 4 that compiles.
+// Calls `call` with one to four tensors: the lowest number for which the call compiles.
 template <class Call>
 ForwardFunction adapt(Call call) {
   using T = at::Tensor;
@@ -126,7 +127,7 @@ requires std::derived_from<
     std::shared_ptr<Block> as_block(const H& holder) {
   return detail::module_block(holder.ptr());
 }
-/// A lambda from one to four tensors to a tensor: a block without parameters.
+/// A lambda from one to three tensors to a tensor: a block without parameters.
 template <class Call>
 requires(std::is_invocable_v<Call&, at::Tensor> ||
          std::is_invocable_v<Call&, at::Tensor, at::Tensor> ||

@@ -1,5 +1,4 @@
-// The layer norm of a transformer's block: its two leaves and how it is called. Internal to
-// models/.
+// The layer norm of a transformer's block: its two parameters and its calls. Internal to models/.
 #pragma once
 
 #include <memory>
@@ -31,15 +30,15 @@ struct Norm {
     weight = constant_leaf({width}, 1.0, stream_type(compute));
     if (with_bias) bias = constant_leaf({width}, 0.0, stream_type(compute));
   }
-  /// In the compute type.
+  /// Result in the compute type.
   at::Tensor forward(const at::Tensor& x) const {
     return tensor::layer_norm(x, used(weight), used(bias), epsilon, out_type);
   }
-  /// In the stream's type.
+  /// Result in the stream's type.
   at::Tensor forward_stream(const at::Tensor& x) const {
     return tensor::layer_norm(x, used(weight), used(bias), epsilon, stream_type(out_type));
   }
-  /// x + update, and its norm.
+  /// Returns x + update, and its norm.
   std::pair<at::Tensor, at::Tensor> add_forward(const at::Tensor& x,
                                                 const at::Tensor& update) const {
     return tensor::add_layer_norm(x, update, used(weight), used(bias), epsilon);

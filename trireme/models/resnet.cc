@@ -28,10 +28,10 @@ struct ConvShape {
   std::int64_t inputs() const { return in * side * stride * side * stride; }
 };
 
-// One block as numbers: what it is built from, and what the figures are computed from.
+// One block as numbers: its layers are built from them, and its sizes and flops computed.
 struct BlockShape {
   std::string name;
-  std::vector<ConvShape> convs;  // a third one is the short cut's
+  std::vector<ConvShape> convs;  // a third one is the shortcut's
   std::int64_t parameters() const {
     std::int64_t sum = 0;
     for (const ConvShape& conv : convs) sum += conv.weights() + 2 * conv.out;
@@ -63,7 +63,7 @@ std::int64_t head_parameters(const ResnetConfig& config) {
   return (features(config) + 1) * config.classes;
 }
 
-// Where a layer stands, by which its values are drawn.
+// A layer's name and type; its initial values are keyed by the name.
 struct Place {
   std::string block;
   std::uint64_t seed = 1;
@@ -71,7 +71,7 @@ struct Place {
 };
 
 struct Conv : torch::nn::Module {
-  // Kaiming normal over what leaves (He et al. 2015, arXiv:1502.01852), as torchvision's.
+  // Kaiming normal with fan-out (He et al. 2015, arXiv:1502.01852), as torchvision's.
   Conv(const Place& place, const std::string& name, const ConvShape& own) : shape(own) {
     const auto fan_out = static_cast<double>(shape.out * shape.kernel * shape.kernel);
     weight =
@@ -83,7 +83,7 @@ struct Conv : torch::nn::Module {
     const auto type = x.scalar_type();
     const std::int64_t padding = (shape.kernel - 1) / 2;
     if (type != at::kHalf) return at::conv2d(x, weight, {}, shape.stride, padding);
-    // As linear layers in fp16 (tensor/gemm.h): the products of the fp32 values, rounded once.
+    // As linear layers do in fp16 (tensor/gemm.h): fp32 products, rounded once.
     return at::conv2d(x.to(at::kFloat), weight.to(at::kFloat), {}, shape.stride, padding).to(type);
   }
   ConvShape shape;
@@ -208,8 +208,8 @@ double training_flops(const ResnetConfig& config, std::int64_t images) {
   return 3 * 2 * products * static_cast<double>(images);
 }
 
-// Every convolution's output is kept for its norm, and every ReLU's output for the layers after it;
-// in fp16 its input in fp32, too.
+// Kept are every convolution's output, for its norm, and every ReLU's output, for the next layers;
+// in fp16 also the convolution's input in fp32.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images) {
   const std::int64_t bytes = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   std::vector<BlockActivations> blocks;

@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace models {
 namespace {
 
-// The most probable experts that are not in `chosen` yet, of equal ones the first.
+// Appends the most probable experts that are not in `chosen` yet; ties go to the lower number.
 void choose(const double* probability, std::int64_t experts, std::int64_t* chosen,
             std::int64_t top_k) {
   for (std::int64_t k = 0; k < top_k; ++k) {
@@ -65,7 +65,7 @@ Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity)
 }
 
 std::int64_t capacity_of(std::int64_t length, int experts, int top_k, double factor) {
-  // Less a rounding error of the product: 1.2 x 2 x 10 / 8 is 3.
+  // Reduced by the product's rounding error: 1.2 x 2 x 10 / 8 must give 3.
   const double exact = factor * top_k * static_cast<double>(length) / experts;
   return std::min(length, static_cast<std::int64_t>(std::ceil(exact * (1 - 1e-12))));
 }

@@ -23,13 +23,13 @@ TEST(Routing, TakesTheMostProbableAndOfEqualOnesTheFirst) {
   EXPECT_EQ(numbers(routing.load), (Numbers{1, 2, 2, 1}));
   EXPECT_EQ(routing.dropped, 0);
   EXPECT_EQ(routing.counts, (Numbers{1, 2, 2, 1}));
-  // Expert 0: token 1's first; 1: token 0's first, token 1's second; 2: token 0's and 2's second;
-  // 3: token 2's first.
+  // Expert 0: token 1's first choice; 1: token 0's first, token 1's second; 2: token 0's and 2's
+  // second; 3: token 2's first.
   EXPECT_EQ(numbers(routing.places), (Numbers{2, 0, 3, 1, 5, 4}));
 }
 
 TEST(Routing, FirstChoicesHavePlacesBeforeSecondOnes) {
-  // Tokens 0 and 1 have expert 1 second, token 2 has it first; it takes two.
+  // Expert 1 is the second choice of tokens 0 and 1 and the first of token 2; its capacity is two.
   const at::Tensor probabilities = at::tensor({0.6, 0.4, 0.6, 0.4, 0.3, 0.7}).view({1, 3, 2});
   const Routing routing = route(probabilities, 2, 2);
   EXPECT_EQ(routing.counts, (Numbers{2, 2}));

@@ -1,5 +1,5 @@
-// What transformers have in common: the numbers they need, and the list of their blocks.
-// Internal to models.
+// Shared by transformers: their configuration's check and their list of blocks. Internal to
+// models/.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace trireme {
 inline namespace v0 {
 namespace models {
 
-/// ConfigError where a number is below 1, dropout no probability, or heads do not divide width;
-/// `name` as "a GPT".
+/// Throws ConfigError if a number is below 1, dropout is not a probability below 1, or heads do not
+/// divide width. `name` is the model's, as "a GPT".
 template <class Config>
 void check_transformer(const Config& config, const std::string& name) {
   const auto refuse = [](const std::string& what, const std::string& advice) {
@@ -35,8 +35,8 @@ void check_transformer(const Config& config, const std::string& name) {
            "Every head takes width / heads channels.");
 }
 
-/// "embed", "layer.0" ..., "head", whose table is the embedding's. Each is made from (config,
-/// context, layers); null layers: those that are current when it is made.
+/// Blocks "embed", "layer.0" ..., "head", whose table is tied to the embedding's. Each is made from
+/// (config, context, layers). Null `layers`: current_layers() when the block is made.
 template <class Embed, class Layer, class Head, class Config>
 Blocks transformer_blocks(const Config& config, const std::shared_ptr<const LayerFactory>& layers) {
   const auto type = tensor::compute_type(config.precision);

@@ -62,7 +62,7 @@ struct Channel::Core final : ProgressSource {
     return moved;
   }
 
-  // Readable and writable only while somebody waits for it: level-triggered epoll would spin.
+  // Watch for an event only while a Work waits for it: level-triggered epoll would spin otherwise.
   void listen_for_more() {
     const std::uint32_t events = (incoming.empty() ? 0u : std::uint32_t{EPOLLIN}) |
                                  (outgoing.empty() ? 0u : std::uint32_t{EPOLLOUT});

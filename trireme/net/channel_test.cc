@@ -90,7 +90,7 @@ TEST(Channel, AFrameThatIsTooLongIsRefusedBeforeAllocation) {
   EXPECT_TRUE(in.empty());
   try {
     sent.wait(kSoon);
-  } catch (const PeerLost&) {  // depends on what the system had taken
+  } catch (const PeerLost&) {  // depends on how much the system had taken
   }
 }
 

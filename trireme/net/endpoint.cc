@@ -32,7 +32,7 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   return endpoint;
 }
 
-// A name that only begins with "127." may be anywhere.
+// Only addresses count: a host name such as "127.example.com" may be anywhere.
 bool is_loopback(const std::string& host) {
   const std::string plain = without_brackets(host);
   in_addr v4{};

@@ -1,4 +1,4 @@
-// Endpoints as they are written: "10.0.0.1:4000", "host:4000", "[fd00::1]:4000". Pure functions.
+// Text form of endpoints: "10.0.0.1:4000", "host:4000", "[fd00::1]:4000". Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// IPv6 addresses in brackets, whether they come with them or not.
+/// Writes an IPv6 address in brackets, whether or not `endpoint.host` has them.
 std::string to_string(const Endpoint& endpoint);
-/// Nothing where there is no host, no port from 1 to 65535, or an IPv6 address without brackets.
+/// nullopt if the host is missing, the port is not 1-65535, or an IPv6 address has no brackets.
 std::optional<Endpoint> parse_endpoint(const std::string& text);
-/// "::1" of "[::1]".
+/// Turns "[::1]" into "::1".
 std::string without_brackets(const std::string& host);
-/// 127.x.x.x, ::1 or localhost, with or without brackets.
+/// True for 127.x.x.x, ::1 and localhost, with or without brackets.
 bool is_loopback(const std::string& host);
 
 }  // namespace net

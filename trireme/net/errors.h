@@ -1,4 +1,4 @@
-// The sentences of the transports' errors, in one place so that every transport says the same.
+// The texts of errors that all transports share.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace net {
 /// PeerLost: `rank` found that `peer` is gone while doing `operation`.
 std::exception_ptr peer_lost(int rank, int peer, std::string_view operation,
                              std::string_view detail = {});
-/// MismatchError: `rank` expected `expected` bytes from `peer`, which sent `sent`.
+/// MismatchError: `rank` expected `expected` bytes from `peer`, but `peer` sent `sent` bytes.
 std::exception_ptr length_mismatch(int rank, int peer, Tag tag, std::size_t expected,
                                    std::size_t sent);
-/// PeerLost: this rank's own transport was closed under an operation.
+/// PeerLost: this rank's own transport was closed during an operation.
 std::exception_ptr closed(int rank);
 /// CheckFailure unless 0 <= peer < size.
 void check_peer(int peer, int size);

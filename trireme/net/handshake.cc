@@ -112,7 +112,7 @@ void HandshakeState::feed(std::span<const std::byte> bytes) {
 void HandshakeState::verify(std::span<const std::byte> proof) {
   const Proof expected = prove(dialler_ ? "accept" : "dial");
   if (CRYPTO_memcmp(proof.data(), expected.data(), expected.size()) != 0) {
-    if (!dialler_) put(Proof{});  // so that the dialler hears why it is turned away
+    if (!dialler_) put(Proof{});  // tells the dialler why it is refused
     throw RefusedError(
         ExitCode::Unauthenticated, "the other end does not know the job's secret",
         {.operation = "handshake", .advice = "Give every rank the same TRIREME_JOB_SECRET_FILE."});

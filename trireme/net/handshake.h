@@ -1,12 +1,14 @@
-// Handshake: two ends of a connection prove to each other that they know one secret.
+// Handshake: both ends of a connection prove to each other that they know one secret.
 //
-//   dialler  -> Hello{magic, version, epoch, rank, size, purpose, nonce}
-//   acceptor -> the same of its own
-//   dialler  -> HMAC-SHA256(secret, "dial"   | both hellos)
-//   acceptor -> HMAC-SHA256(secret, "accept" | both hellos)
+//   dialler                                                                           acceptor
+//      |  ---- Hello{magic, version, epoch, rank, size, purpose, nonce} ---------------->  |
+//      |  <--- Hello{...} of the acceptor -----------------------------------------------  |
+//      |  ---- HMAC-SHA256(secret, "dial"   | both hellos) ----------------------------->  |
+//      |  <--- HMAC-SHA256(secret, "accept" | both hellos) ------------------------------  |
 //
-// The hellos are inside the proofs, so nothing in them can be changed on the way. A wrong version
-// or epoch is RefusedError with exit code 10, a wrong proof 11; an end that closes is PeerLost.
+// The proofs cover both hellos, so these cannot be changed in transit. A wrong version or epoch is
+// RefusedError with exit code 10, a wrong proof RefusedError with exit code 11. An end that closes
+// is PeerLost.
 #pragma once
 
 #include <array>
@@ -30,22 +32,22 @@ struct Identity {
   std::uint32_t epoch = 0;
   std::int32_t rank = 0;
   std::int32_t size = 1;
-  std::uint32_t purpose = 0;  // which kind of connection; both ends must agree
+  std::uint32_t purpose = 0;  // kind of connection; both ends must agree
 };
 
-/// One end's part of it without any socket: bytes in, bytes out, nothing blocks. What it keeps of
-/// the other end has a fixed size.
+/// One end of the handshake without a socket: it takes and returns bytes and never blocks. It keeps
+/// a fixed amount of data about the other end.
 class HandshakeState {
  public:
   HandshakeState(bool dialler, const Identity& mine, std::string secret);
 
-  /// What is to be sent now; also after feed() has thrown.
+  /// The bytes to send now. Call it also after feed() has thrown.
   std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
-  /// How many bytes the next feed() takes; 0 when the other end has proved itself.
+  /// Number of bytes that the next feed() takes; 0 once the other end has proved itself.
   std::size_t wanted() const noexcept { return wanted_; }
   /// Throws RefusedError.
   void feed(std::span<const std::byte> bytes);
-  /// Who proved itself. Only when wanted() is 0.
+  /// Identity of the other end. Valid only when wanted() is 0.
   Identity other() const noexcept;
 
  private:
@@ -63,7 +65,7 @@ class HandshakeState {
   bool greeted_ = false;
 };
 
-/// Returns the other end's identity. Blocks through `waiter`.
+/// Runs the handshake over `socket`; returns the other end's identity. Blocks through `waiter`.
 Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& mine,
                    const std::string& secret, TimePoint deadline);
 

@@ -21,7 +21,7 @@ namespace {
 
 struct Bits {
   std::array<unsigned char, 16> bytes{};
-  int count = 0;  // 32, 128; 0: no address
+  int count = 0;  // 32 or 128; 0: not an address
 };
 
 Bits bits_of(const std::string& address) {

@@ -1,7 +1,7 @@
-// This host's network interfaces, and the choice of an address of one of them.
+// This host's network interfaces, and how an address of one of them is chosen.
 //
-// A choice is the name of an interface ("eth0") or a subnet ("10.0.0.0/8", "fd00::/8"), which may
-// be the same on hosts whose interfaces have different names. Values; pure but for interfaces().
+// A choice is an interface's name ("eth0") or a subnet ("10.0.0.0/8", "fd00::/8"). A subnet can be
+// the same on hosts whose interfaces have different names. Pure except interfaces().
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ struct InterfaceAddress {
   std::string address;  // "10.0.0.1", "fd00::1"
 };
 
-/// Of those that are up, as the system lists them. Without link-local IPv6 addresses, which other
-/// hosts cannot use as they are.
+/// The addresses of interfaces that are up, in the system's order. Leaves out link-local IPv6
+/// addresses, because other hosts cannot use them without a scope.
 std::vector<InterfaceAddress> interfaces();
 
-/// The address among `all` that `choice` names; where it has one of each kind, the IPv6 one if
-/// `ipv6`. Throws ConfigError that lists what there is.
+/// Returns the address in `all` that `choice` names. If both an IPv4 and an IPv6 address match,
+/// `ipv6` decides. Throws ConfigError with a list of the available addresses.
 std::string choose_address(const std::vector<InterfaceAddress>& all, const std::string& choice,
                            bool ipv6);
 

@@ -1,4 +1,4 @@
-// Which address a rank listens on, and how endpoints are written.
+// Which address a rank listens on, and the text form of endpoints.
 #include "trireme/net/interfaces.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ TEST(Interfaces, AreChosenByName) {
   EXPECT_EQ(choose_address(kHost, "ib0", false), "192.168.7.9");
   EXPECT_EQ(choose_address(kHost, "eth0", false), "10.1.2.3");
   EXPECT_EQ(choose_address(kHost, "eth0", true), "fd00:1::3");
-  EXPECT_EQ(choose_address(kHost, "ib0", true), "192.168.7.9");  // the only one it has
+  EXPECT_EQ(choose_address(kHost, "ib0", true), "192.168.7.9");  // ib0 has only this one
   EXPECT_EQ(choose_address(kHost, "wg0", false), "fd77::5");
 }
 

@@ -1,4 +1,4 @@
-// Shared memory: what one mapping writes the other reads, and where large ones begin.
+// Shared memory: two mappings of it, and where large mappings begin.
 #include "trireme/net/shm/memory.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ TEST(SharedMemory, TwoMappingsAreOneMemory) {
   }
 }
 
-// Mappings that are a multiple of 256 MiB apart collide in caches: here none is even one of 1 MiB,
-// whatever the size.
+// Mappings that are a multiple of 256 MiB apart collide in caches. Here no distance is even a
+// multiple of 1 MiB, for any size.
 TEST(SharedMemory, LargeMappingsDoNotBeginAtEqualPlaces) {
   for (const std::size_t bytes : {4 * kMiB, 128 * kMiB, 256 * kMiB, 256 * kMiB - (68 << 10)}) {
     const CreatedMemory own = create_memory(bytes);

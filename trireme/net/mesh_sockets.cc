@@ -44,7 +44,7 @@ std::string missing(const ConnectOptions& options, const Sockets& sockets) {
   }
 }
 
-// One after the other, so that both ends number a pair's sockets alike.
+// Dials one socket after the other, so that both ends number a pair's sockets alike.
 void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                 const std::vector<std::string>& addresses, TimePoint deadline, Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
@@ -65,7 +65,7 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
   }
 }
 
-// Strangers are dropped; only the deadline ends the search for the real ones.
+// Drops callers that do not belong to the group; only the deadline ends the wait for those that do.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                    const Listener& listener, TimePoint deadline, Sockets& sockets) {
   Reception reception(waiter, listener, mine, options.secret);
@@ -83,7 +83,7 @@ void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity
   }
 }
 
-// An address is followed by the number of sockets that its rank means to have with every other.
+// Each address is followed by the number of sockets per pair that its rank uses.
 void check_counts(const ConnectOptions& options, const std::vector<std::string>& addresses) {
   for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
     const std::string count = addresses[peer].substr(addresses[peer].rfind(' ') + 1);

@@ -1,5 +1,4 @@
-// Authenticated sockets from every rank to every other, as many a pair as the options say.
-// Collective.
+// Connects every pair of ranks by authenticated sockets; `options.sockets` per pair.
 #pragma once
 
 #include <vector>
@@ -13,7 +12,8 @@ namespace net {
 
 enum class SocketKind : std::uint32_t { Unix = 1, Tcp = 2 };
 
-/// result[peer][i] leads to what is result[rank][i] at `peer`; result[rank] is empty.
+/// Collective. result[peer][i] on this rank and result[rank][i] on `peer` are the two ends of one
+/// connection; result[rank] is empty.
 std::vector<std::vector<Descriptor>> connect_all(Waiter& waiter, const ConnectOptions& options,
                                                  const Exchange& exchange, SocketKind kind);
 

@@ -15,7 +15,7 @@ constexpr std::size_t cost_of(std::size_t bytes) { return bytes + kMessageCost; 
 
 }  // namespace
 
-// What a rank sends to itself arrives at once.
+// The link to this rank itself; frames arrive at once.
 class Messenger::Local final : public Link {
  public:
   explicit Local(Messenger& messenger) : messenger_(messenger) {}
@@ -55,7 +55,7 @@ void Messenger::attach(int peer, Link* link, std::size_t num_lanes) {
   at(peer).lanes.resize(num_lanes);
 }
 
-// Changes in the context only; other threads just read it.
+// Only the progress context writes it; other threads may read it.
 void Messenger::count(int change) {
   pending_.store(pending_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
 }
@@ -115,7 +115,7 @@ void Messenger::take(int peer, Unexpected message, const Posted& posted) {
   deliver(peer, message.bytes, posted);
 }
 
-// The eager message of a receive; its place is free again.
+// Completes a receive with its eager message and accounts for the room that it frees.
 void Messenger::deliver(int peer, std::span<const std::byte> bytes, const Posted& posted) {
   if (bytes.size() != posted.bytes.size()) {
     end(posted.source, length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), bytes.size()));
@@ -139,7 +139,7 @@ void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, cons
     return end(posted.source,
                length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
   }
-  if (length == 0) {  // no data will come: the sender is done
+  if (length == 0) {  // no data will follow; Refuse completes the send
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
     return end(posted.source);
   }
@@ -150,7 +150,7 @@ void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, cons
 }
 
 void Messenger::queue(int peer, const Frame& frame) {
-  count(+1);  // somebody must keep polling until it is out
+  count(+1);  // keeps poll() going until the frame has left
   at(peer).queue.push_back({frame, {}, nullptr});
   pump(peer);
 }
@@ -167,7 +167,7 @@ bool Messenger::pump(int peer) {
 
 bool Messenger::pump_once(Peer& to) {
   if (!to.queue.empty()) {
-    // The local link calls back before it returns, so the frame leaves the queue first.
+    // The local link calls back before it returns, so the frame must leave the queue first.
     Queued first = std::move(to.queue.front());
     to.queue.pop_front();
     if (to.link->try_send(first.frame, first.bytes)) {
@@ -199,7 +199,7 @@ bool Messenger::pump_lane(Peer& to, std::size_t number) {
   return true;
 }
 
-// The next piece for an idle lane: of the oldest message that still has one.
+// Assigns an idle lane the next piece of the oldest message that has one.
 bool Messenger::claim(Peer& to, Lane& lane) {
   for (Stream& stream : to.streams) {
     Piece& rest = stream.unclaimed;
@@ -256,7 +256,7 @@ void Messenger::on_control(int peer, const Frame& frame) {
   if (sending == from.sending.end()) return lose(peer, "it answered a message that was not sent");
   const Sending sent = std::move(sending->second);
   from.sending.erase(sending);
-  if (frame.kind == FrameKind::Refuse) return end(sent.source);  // the receiver has the error
+  if (frame.kind == FrameKind::Refuse) return end(sent.source);  // the receiver reports the error
   from.streams.push_back(
       {{static_cast<std::uint32_t>(frame.tag), 0, sent.bytes}, sent.bytes.size(), sent.source});
   pump(peer);
@@ -320,7 +320,7 @@ void Messenger::lose(int peer, std::string_view detail) {
   if (one.gone) return;
   one.gone = true;
   one.detail = detail;
-  if (failure_) return;  // all that was pending has failed already
+  if (failure_) return;  // abort() has failed everything that was pending
   std::erase_if(one.unexpected, [](const auto& message) { return !message.whole; });
   fail_all(peer, peer_lost(rank_, peer, "send", detail), peer_lost(rank_, peer, "recv", detail));
 }

@@ -1,21 +1,26 @@
-// Messenger: matches sends with receives over one Link per peer; shm and tcp share it.
-//
-//   send <= 16 KiB   Eager(tag, bytes) ->             buffered at the receiver if unexpected
-//   larger           Rts(tag, length, send id) ->
-//                    <- Cts(send id, receive id)      once a receive of that length is posted
-//                    Data(receive id, chunk) ... ->   straight into the receiver's buffer
-//
-// A rank has at most 64 MiB of eager messages under way to a peer that the peer's user has not
-// taken. The receiver says what its user took, by and by:
-//                    <- Room(bytes)
-// Beyond these 64 MiB a small message goes as a large one does and its bytes stay with the sender,
-// so buffers are bounded and nothing ever stands in the way of the message that is awaited.
-//
-// Eager and Rts frames of a pair travel in one queue, so messages of one tag are matched in order;
-// Data chunks travel between them, so a large message holds nobody up. Where a link has several
-// lanes, its first one carries that queue and all of them share the large messages, piece by piece.
-// Used in the progress context only, except pending(). Continuations may call back into send() and
+// Messenger: matches sends with receives over one Link per peer. shm, tcp and mpi share it. Used in
+// the progress context only, except pending() and last_moved(). Continuations may call send() and
 // recv().
+//
+//   sender                                          receiver
+//
+//   up to 16 KiB
+//      |  ---- Eager(tag, bytes) ------------------>  |  buffered if no receive is posted
+//      |  <--- Room(cost) --------------------------  |  now and then: cost of messages taken
+//
+//   larger, or more than 64 MiB of Eager messages are not taken yet
+//      |  ---- Rts(tag, length, send id) ---------->  |
+//      |  <--- Cts(send id, receive id) ------------  |  when a receive of that length is posted
+//      |  ---- Data(receive id, chunk) ------------>  |  into the receiver's memory; repeated
+//   or:
+//      |  <--- Refuse(send id) ---------------------  |  the lengths differ, or both are 0: no Data
+//
+// The limit of 64 MiB per pair bounds the receiver's buffers. Beyond it the bytes stay with the
+// sender, so buffered messages never block the message that the receiver waits for.
+//
+// The Eager and Rts frames of a pair share one queue, so messages with one tag are matched in
+// order. Data chunks are sent between them, so a large message does not delay small ones. If a link
+// has several lanes, the first one carries the queue, and all lanes share the large messages.
 #pragma once
 
 #include <atomic>
@@ -39,32 +44,32 @@ namespace net {
 enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room };
 struct Frame {
   FrameKind kind = FrameKind::Eager;
-  std::uint32_t id = 0;      // Rts, Cts, Refuse: the send's; Data: the receive's
-  std::uint64_t tag = 0;     // Cts: the receive's id
-  std::uint64_t length = 0;  // Eager, Rts: of the message; Data: of the chunk; Room: bytes taken
+  std::uint32_t id = 0;      // Rts, Cts, Refuse: send id; Data: receive id
+  std::uint64_t tag = 0;     // Eager, Rts: tag; Cts: receive id
+  std::uint64_t length = 0;  // Eager, Rts: message bytes; Data: chunk bytes; Room: cost
 };
 
-/// Messages up to this size are sent without asking while there is room for them.
+/// Messages up to this size are sent as Eager frames while the limit below allows it.
 inline constexpr std::size_t kEagerLimit = 16384;
-/// The most eager messages of one peer that wait for their receives, each with what it costs to
-/// keep it.
+/// Limit of the eager messages from one peer that are not taken yet. The cost of a message is its
+/// bytes plus kMessageCost for bookkeeping.
 inline constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
 inline constexpr std::size_t kMessageCost = 64;
 
-/// What is left of a large message's part that travels on one lane.
+/// The unsent rest of the part of a large message that one lane carries.
 struct Piece {
-  std::uint32_t id = 0;    // the receive's
-  std::size_t offset = 0;  // of `rest` in the message
+  std::uint32_t id = 0;    // receive id
+  std::size_t offset = 0;  // where `rest` begins in the message
   std::span<const std::byte> rest;
 };
 
-/// The way to one peer.
+/// The outgoing connection to one peer.
 class Link {
  public:
   virtual ~Link() = default;
-  /// Takes the whole frame and payload (at most kEagerLimit) or nothing.
+  /// Takes the whole frame and its payload (at most kEagerLimit bytes), or nothing.
   virtual bool try_send(const Frame& frame, std::span<const std::byte> payload) = 0;
-  /// Takes what fits of a piece; 0 if nothing does now. A lane is given one piece after the other.
+  /// Takes what fits of a piece; returns the bytes taken. A lane gets one piece after the other.
   virtual std::size_t try_stream(std::size_t lane, const Piece& piece) = 0;
 };
 
@@ -76,33 +81,33 @@ class Messenger {
   void attach(int peer, Link* link, std::size_t num_lanes = 1);
   Work send(int peer, Tag tag, std::span<const std::byte> bytes);
   Work recv(int peer, Tag tag, std::span<std::byte> bytes);
-  /// Every pending and later Work fails with `error`.
+  /// Fails every pending and later Work with `error`.
   void abort(const std::exception_ptr& error) noexcept;
-  /// `peer` is gone: what is pending with it fails with PeerLost; what it sent whole stays.
+  /// Marks `peer` as lost: Works pending with it fail with PeerLost. Eager messages that arrived
+  /// from it can still be received.
   void lose(int peer, std::string_view detail);
   bool aborted() const noexcept { return failure_ != nullptr; }
   bool lost(int peer) const { return at(peer).gone; }
   bool pending() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
-  /// Something waits for the link to `peer` to take it.
+  /// True if frames or pieces wait for the link to `peer`.
   bool has_output(int peer) const { return !at(peer).queue.empty() || !at(peer).streams.empty(); }
-  /// When bytes last went to `peer` or came from it, as far as its link told note_move(); any
-  /// thread.
+  /// The last time that bytes moved to or from `peer`, as reported through note_move(). Any thread.
   TimePoint last_moved(int peer) const noexcept;
   void note_move(int peer) noexcept;
 
-  // Called by links, when something came or may go again.
+  // Called by links, when a frame has arrived or the link can send again.
   bool pump(int peer);
   void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
   void on_control(int peer, const Frame& frame);
-  /// Where the receive's `length` bytes at `offset` go; nullptr if the peer may not send them.
+  /// Address for `length` bytes at `offset` of receive `id`; nullptr if the peer may not send them.
   std::byte* destination(int peer, std::uint32_t id, std::size_t offset, std::size_t length);
-  /// The same for a link of one lane, where bytes come in order.
+  /// The same for a link with one lane, where bytes arrive in order.
   std::byte* destination(int peer, std::uint32_t id, std::size_t length);
   void on_data(int peer, std::uint32_t id, std::size_t length);
 
  private:
-  static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;     // told at once
-  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // where lanes share
+  static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;     // cost taken per Room frame
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // a lane's share
 
   struct Posted {
     Tag tag;
@@ -111,7 +116,7 @@ class Messenger {
   };
   struct Unexpected {
     Tag tag;
-    bool whole = true;  // the bytes are here; otherwise the sender waits for our Cts
+    bool whole = true;  // true: `bytes` has the message; false: the sender waits for Cts
     std::uint32_t id = 0;
     std::size_t length = 0;
     std::vector<std::byte> bytes;
@@ -119,20 +124,20 @@ class Messenger {
   struct Queued {
     Frame frame;
     std::span<const std::byte> bytes;
-    std::shared_ptr<WorkSource> source;  // of an eager send that found the link full
+    std::shared_ptr<WorkSource> source;  // of an eager send that could not leave at once
   };
   struct Sending {
     std::span<const std::byte> bytes;
     WorkSource source;
   };
   struct Stream {
-    Piece unclaimed;   // what no lane has taken on yet
-    std::size_t left;  // to be written
+    Piece unclaimed;   // not assigned to a lane yet
+    std::size_t left;  // bytes not written yet
     WorkSource source;
   };
   struct Lane {
     Piece piece;
-    Stream* stream = nullptr;  // whose piece it is; null: idle
+    Stream* stream = nullptr;  // the stream of `piece`; null: the lane is idle
   };
   struct Receiving {
     std::span<std::byte> bytes;
@@ -146,9 +151,9 @@ class Messenger {
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;
-    std::size_t unexpected_cost = 0;  // of its eager messages among them
-    std::size_t untold = 0;           // cost of those that were taken since it was told
-    std::size_t under_way = 0;        // cost of eager messages to it that it may still have
+    std::size_t unexpected_cost = 0;  // of the eager messages in `unexpected`
+    std::size_t untold = 0;           // cost taken and not yet reported by a Room frame
+    std::size_t under_way = 0;        // cost of eager messages to it, not reported as taken
     std::atomic<Duration::rep> moved{TimePoint::min().time_since_epoch().count()};
     std::deque<Queued> queue;
     std::list<Stream> streams;
@@ -157,7 +162,7 @@ class Messenger {
     std::unordered_map<std::uint32_t, Receiving> receiving;
     std::uint32_t next_id = 0;
   };
-  class Local;  // the link to oneself
+  class Local;  // the link to this rank itself
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }

@@ -1,5 +1,5 @@
-// What a Messenger keeps of messages that nobody has asked for yet: bounded, and never in the way
-// of the one that is awaited. Two of them, over links that carry every frame at once.
+// What a Messenger stores of messages that nobody has received yet is bounded and does not block
+// the message that is awaited. Two messengers, over links that deliver every frame at once.
 #include "trireme/net/messenger.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using net::Messenger;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
-// Frames to the other messenger, which takes them at once.
+// Delivers frames to the other messenger at once.
 class Wire final : public net::Link {
  public:
   Wire(Messenger& to, int sender) : to_(to), sender_(sender) {}
@@ -52,7 +52,7 @@ class MessengerTest : public ::testing::Test {
     sender.attach(1, &there);
     receiver.attach(0, &back);
   }
-  // Sends copies of `bytes` until one has to wait for its receive.
+  // Sends copies of `bytes` until one has to wait for its receive; returns how many did not.
   std::size_t fill(const Bytes& bytes) {
     std::size_t count = 0;
     for (last = sender.send(1, {1}, bytes); last.done(); last = sender.send(1, {1}, bytes)) ++count;
@@ -104,7 +104,7 @@ TEST_F(MessengerTest, WhatIsTakenMakesRoom) {
   std::size_t more = 0;
   while (sender.send(1, {1}, many).done()) ++more;
   EXPECT_GE(more, count / 4);
-  // Without a message left behind there is room for ever.
+  // If every message is taken, there is always room.
   for (std::size_t i = 0; i < count - count / 2 + 1 + more + 1; ++i) receive({1}, kEagerLimit);
   for (std::size_t i = 0; i < 3 * count; ++i) {
     ASSERT_TRUE(sender.send(1, {1}, many).done()) << i;

@@ -1,5 +1,5 @@
-// Transports that know when bytes last moved. `timeout` bounds silence, not work: a wait goes on
-// while bytes come or go, however slow the network is.
+// Transports that know when bytes last moved. `timeout` bounds silence, not work: a wait continues
+// while bytes move, however slow the network is.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@ namespace net {
 
 class MovingTransport : public Transport {
  public:
-  /// When bytes last went to `peer` or came from it, by the waiter's clock; TimePoint::min() where
-  /// none did. Small messages that left at once may not count. Any thread.
+  /// The last time that bytes moved to or from `peer`, on the waiter's clock; TimePoint::min() if
+  /// none did. Small messages that were sent at once may not count. Any thread.
   virtual TimePoint last_moved(int peer) const noexcept = 0;
 };
 
-/// The same of any transport: TimePoint::min() where it does not know.
+/// The same for any transport; TimePoint::min() if the transport does not know.
 inline TimePoint last_moved(const Transport& transport, int peer) noexcept {
   const auto* const moving = dynamic_cast<const MovingTransport*>(&transport);
   return moving ? moving->last_moved(peer) : TimePoint::min();
 }
 
-/// Of all its peers.
+/// The latest over all peers.
 inline TimePoint last_moved(const Transport& transport) noexcept {
   TimePoint last = TimePoint::min();
   for (int peer = 0; peer < transport.size(); ++peer) {

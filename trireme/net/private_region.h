@@ -1,5 +1,5 @@
-// Memory that a transport registers but peers cannot map: the caller's own or, where it brings
-// none, page-aligned zeroed memory of this process.
+// A region that a transport registers but peers cannot map: the caller's memory, or page-aligned
+// zeroed memory of this process if the caller passes none.
 #pragma once
 
 #include "trireme/net/transport.h"

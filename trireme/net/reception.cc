@@ -60,7 +60,7 @@ std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::s
       return true;
     });
     if (proved) return std::move(*proved);
-    // Limits rise with the order of arrival.
+    // Callers are in the order of arrival, so the first one's limit ends first.
     const TimePoint limit = callers_.empty() ? deadline : callers_.front().limit;
     try {
       wait_for(waiter_, epoll_.get(), POLLIN, std::min(deadline, limit), what);
@@ -70,7 +70,7 @@ std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::s
   }
 }
 
-// Where no descriptor is left, the one who has waited longest gives up his.
+// If no descriptor is left, drops the caller that has waited longest.
 Descriptor Reception::next_guest() {
   for (;;) {
     try {
@@ -94,7 +94,7 @@ void Reception::let_in() {
   }
 }
 
-// A fresh connection has room for all that a handshake says: one that has not is dropped.
+// A new connection has room for a whole handshake; a caller whose socket has not is dropped.
 bool Reception::put(Caller& caller) {
   const auto bytes = caller.state.take_output();
   return send(caller.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==

@@ -1,9 +1,9 @@
-// Reception: the accepting side of the handshake with many callers at once.
+// Reception: the accepting side of the handshake, for many callers at once.
 //
-// Whoever connects to a port may say nothing, or nonsense, for ever; none of that may keep the
-// right ones waiting. Callers shake hands side by side, each within a limit of its own; a stranger
-// costs one descriptor and some 300 bytes until he is dropped, and all of them together no more
-// than an eighth of the descriptors that this process may have. One thread at a time; blocks
+// Anyone can connect to a port and send nothing, or garbage, without end. Such callers must not
+// delay the expected ones. So handshakes run side by side, each with its own time limit. An
+// unauthenticated caller costs one descriptor and about 300 bytes; together they use at most an
+// eighth of the descriptors that this process may open. Used by one thread at a time; blocks
 // through the waiter.
 #pragma once
 
@@ -25,8 +25,8 @@ class Reception {
   /// `listener` must outlive it.
   Reception(Waiter& waiter, const Listener& listener, const Identity& mine, std::string secret);
 
-  /// The next caller that proves to know the secret. Throws TimeoutError, saying `what` it waited
-  /// for, and ResourceError.
+  /// Returns the next caller that proves to know the secret. Throws TimeoutError, whose text names
+  /// `what`, and ResourceError.
   std::pair<Descriptor, Identity> next(TimePoint deadline, const std::string& what);
 
  private:
@@ -48,8 +48,8 @@ class Reception {
   const Listener& listener_;
   const Identity mine_;
   const std::string secret_;
-  const std::size_t most_callers_;  // then the one who has waited longest goes
-  const Descriptor epoll_;          // the listener and all callers
+  const std::size_t most_callers_;  // beyond it, the caller that has waited longest is dropped
+  const Descriptor epoll_;          // watches the listener and all callers
   std::deque<Caller> callers_;
 };
 

@@ -1,5 +1,5 @@
-// Strangers at a listening port: silent ones, garbage, too much of it, replays, and crowds of them.
-// Nobody gets in, and nobody keeps the right one out.
+// Unauthenticated callers at a listening port: silent ones, garbage, too many bytes, replays,
+// crowds. None of them gets in or keeps the expected caller out.
 #include "trireme/net/reception.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class Strangers : public ::testing::Test {
  protected:
   Descriptor connect() { return dial(*waiter_, acceptor_.address(), waiter_->now() + 10s); }
   static void say(const Descriptor& socket, std::span<const std::byte> bytes) {
-    // It may be dropped in the middle of it.
+    // The socket may be closed during this.
     (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   static ChannelOptions options() {
@@ -34,7 +34,7 @@ class Strangers : public ::testing::Test {
     result.timeout = 20s;
     return result;
   }
-  /// How long the one who knows the secret takes to get in while the strangers are there.
+  /// How long the caller that knows the secret needs to get in among the strangers.
   Duration let_the_right_one_in() {
     const TimePoint start = steady_now();
     std::thread dialler([&] {
@@ -72,7 +72,7 @@ TEST_F(Strangers, AHalfOpenHandshakeKeepsNobodyWaiting) {
 
 TEST_F(Strangers, ACrowdIsDroppedTheLongestWaitingFirst) {
   std::vector<Descriptor> crowd;
-  for (int i = 0; i < 100; ++i) crowd.push_back(connect());  // a listener's backlog
+  for (int i = 0; i < 100; ++i) crowd.push_back(connect());  // fills the listener's backlog
   EXPECT_LT(let_the_right_one_in(), 5s);
   for (int i = 0; i < 100; ++i) crowd.push_back(connect());
   EXPECT_LT(let_the_right_one_in(), 5s);
@@ -95,9 +95,9 @@ TEST_F(Strangers, GarbageIsDroppedUnread) {
   EXPECT_LT(let_the_right_one_in(), 5s);
 }
 
-// All that was ever said by a rank that got in, said again.
+// Repeats everything that an accepted rank has sent.
 TEST_F(Strangers, AReplayedHandshakeIsRefused) {
-  // A middleman between a rank and the acceptor writes down what the rank says.
+  // A middleman between a rank and the acceptor records what the rank sends.
   const Listener middle = listen_tcp("127.0.0.1");
   std::vector<std::byte> said;
   std::thread dialler(
@@ -137,7 +137,7 @@ TEST(HandshakeState, AnyChangedByteIsRefused) {
     HandshakeState dialler(true, {0, 1, 2, 3}, "s3cret"), acceptor(false, {0, 0, 2, 3}, "s3cret");
     auto hello = dialler.take_output();
     (void)acceptor.take_output();
-    // Reserved bytes and the rank are free to differ, but stand inside the proof.
+    // Reserved bytes and the rank may differ, but the proof covers them.
     hello[random() % hello.size()] ^= static_cast<std::byte>(1 + random() % 255);
     try {
       acceptor.feed(hello);

@@ -25,7 +25,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-// Lets a waiter sleep on one descriptor; whoever waits reads poll(2) itself.
+// Lets a waiter sleep on one descriptor; the waiting code calls poll(2) itself.
 class Wakeup final : public ProgressSource {
  public:
   Wakeup(int descriptor, short events) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
@@ -104,7 +104,7 @@ void set_options(int socket, int family) {
   const int on = 1;
   if (family == AF_UNIX) return;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // A host that vanished without a word is noticed while nobody sends, after 10 + 3 x 5 s.
+  // While nobody sends, a host that has disappeared is noticed after 10 + 3 x 5 s.
   const int idle = 10, interval = 5, probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -114,7 +114,7 @@ void set_options(int socket, int family) {
 
 Descriptor listening(const Address& address, bool named_port = false) {
   Descriptor socket = open_socket(address.family);
-  const int on = 1;  // a port is free also while its last connections are still closing
+  const int on = 1;  // reuse a port whose last connections are still closing
   if (named_port) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(socket.get(), address.get(), address.length) != 0) throw_system_error("bind");
   if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error("listen");
@@ -256,7 +256,7 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
       errno = error;
     }
     if (errno == EINTR) continue;
-    if (errno == EAGAIN && waiter.now() < deadline) {  // a full unix backlog
+    if (errno == EAGAIN && waiter.now() < deadline) {  // the unix backlog is full
       waiter.sleep(std::chrono::milliseconds(1));
       continue;
     }

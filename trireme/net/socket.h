@@ -1,8 +1,8 @@
-// Sockets of the transports: an owning descriptor, and waiting for one through a Waiter.
+// Sockets of the transports: an owning descriptor, and blocking operations through a Waiter.
 //
-// Everything here is for setting connections up; once they stand, transports poll by themselves.
-// All sockets are non-blocking and closed on exec. Failures are ResourceError, a deadline that
-// passes is TimeoutError, an end that closes is PeerLost.
+// Used to set connections up; connected transports poll their sockets themselves. All sockets are
+// non-blocking and close-on-exec. System failures are ResourceError, an expired deadline is
+// TimeoutError, a closed connection is PeerLost.
 #pragma once
 
 #include <cstddef>
@@ -36,23 +36,23 @@ class Descriptor {
   int value_ = -1;
 };
 
-/// TCP: how long the system waits for a peer that takes nothing, or has no network any more, before
-/// it ends the connection (TCP_USER_TIMEOUT).
+/// TCP: the system ends the connection after the peer has taken nothing, or has been unreachable,
+/// for this long (TCP_USER_TIMEOUT).
 void set_patience(int socket, Duration patience);
 
-/// TCP within a host: bounds what is on its way to kLocalQueueBytes, so that the system's pages for
-/// it stay in the caches (docs/design/009). Between hosts the system's own choice follows the
-/// network's delay and is left.
+/// TCP within a host: limits the unread bytes of a connection to kLocalQueueBytes, so that the
+/// system's pages for them stay in the caches (docs/design/009). Between hosts the system's own
+/// limit, which follows the network's delay, is kept.
 inline constexpr int kLocalQueueBytes = 128 << 10;
 void bound_local_queue(int socket);
-/// TCP: the system sends no more a second (SO_MAX_PACING_RATE); 0: no bound.
+/// TCP: limits the sending rate (SO_MAX_PACING_RATE); 0: no limit.
 void bound_rate(int socket, std::int64_t bytes_per_second);
 
-/// errno as a ResourceError about `call`.
+/// Throws errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
-/// Waits until poll(2) reports `events` or an error on `descriptor`; throws TimeoutError saying
-/// that it waited for `what`.
+/// Waits until poll(2) reports `events` or an error on `descriptor`. Throws TimeoutError whose text
+/// names `what`.
 void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
               const std::string& what);
 void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, TimePoint deadline,
@@ -60,19 +60,18 @@ void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, Tim
 void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
               const std::string& what);
 
-/// Listens on a port ("tcp 127.0.0.1:40001", "tcp [::1]:40001"; 0: the system picks one) or on an
-/// abstract unix name ("unix NAME"); `address` is what peers pass to dial().
+/// Listens on a TCP port ("tcp 127.0.0.1:40001", "tcp [::1]:40001"; port 0: the system picks one)
+/// or on an abstract unix name ("unix NAME"). Peers pass `address` to dial().
 struct Listener {
   Descriptor socket;
   std::string address;
 };
 Listener listen_tcp(const std::string& host, std::uint16_t port = 0);
-/// Without a `name`: a fresh one.
+/// An empty `name`: a random one.
 Listener listen_unix(std::string name = {});
-/// Unix: RefusedError where another user listens.
+/// Connects to a Listener's address. Unix: RefusedError if another user listens there.
 Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
-/// A connection that has come, or an empty Descriptor. Unix: those of other users are closed
-/// unseen.
+/// A connection that has arrived, or an empty Descriptor. Unix: closes those of other users.
 Descriptor accept_now(const Listener& listener);
 
 }  // namespace net

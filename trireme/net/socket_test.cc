@@ -44,7 +44,7 @@ TEST(LocalQueue, IsBoundedWithinAHost) {
   }
 }
 
-// The system dials 127.0.0.2 from 127.0.0.1: two addresses, as two hosts have.
+// The system connects to 127.0.0.2 from 127.0.0.1: two addresses, like two hosts.
 TEST(LocalQueue, IsLeftToTheSystemBetweenHosts) {
   const Pair pair("127.0.0.2");
   for (const Descriptor* end : {&pair.dialled, &pair.accepted}) {

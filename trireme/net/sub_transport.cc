@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-// Communicators over the parent itself set the highest bit, plain users of a transport neither.
+// Communicators over the parent itself set the highest bit; other users of a transport set neither.
 constexpr std::uint64_t kGroupTags = 1ull << 62;
 
 // The finalizer of SplitMix64: every bit of the result depends on every bit of `value`.

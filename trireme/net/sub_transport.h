@@ -1,10 +1,10 @@
-// SubTransport: some ranks of a transport as a group of their own. It maps ranks and mixes the
-// group's id into every tag, and so needs no message to come about.
+// SubTransport: some ranks of a transport as a group of their own. It maps the ranks and mixes the
+// group's id into every tag, so creating one needs no messages.
 //
-// All groups share the parent's connections, rings and progress. Regions are the parent's: their
-// ids are not the group's own, so members tell one another by message. abort() aborts the parent,
-// and with it every group over it; to let go of a SubTransport touches nothing. Errors of the
-// parent name its ranks, not the group's.
+// All groups share the parent's connections, rings and progress. Regions belong to the parent, so
+// their ids do not count from 0 in a group; members exchange them by message. abort() aborts the
+// parent and with it all its groups. Destroying a SubTransport has no effect on the parent. Errors
+// name the parent's ranks, not the group's.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-/// The same on all members, different for any other group: hashes the group that it is made from,
-/// its members (ranks of the parent), its name, and how often that has been made before. 61 bits.
+/// Equal on all members, different for any other group: a 61-bit hash of the parent group's id, the
+/// members (ranks of the parent), the name, and how often this group has been made before.
 std::uint64_t group_id(std::uint64_t parent, std::span<const int> ranks, std::string_view name,
                        std::uint64_t times);
 
-/// The group of `ranks` (of `parent`, which is one of them), numbered in that order. All members
-/// must use the same `id`. A SubTransport as parent is looked through.
+/// Makes the group of `ranks` (ranks of `parent`, including its own), numbered in that order. All
+/// members must pass the same `id`. If `parent` is a SubTransport itself, its own parent is used.
 std::shared_ptr<Transport> make_sub_transport(std::shared_ptr<Transport> parent,
                                               std::vector<int> ranks, std::uint64_t id);
 

@@ -19,13 +19,13 @@ void add(std::vector<Folder>& folders, const Folder& mount, std::string group) {
   folders.push_back(mount);
 }
 
-// "max", or a file that is not there: `otherwise`.
+// The number in `file`; `otherwise` if it says "max" or is missing.
 std::int64_t number(const Folder& file, std::int64_t otherwise) {
   std::int64_t value = 0;
   return std::ifstream(file) >> value ? value : otherwise;
 }
 
-// "name value" lines.
+// The value of `wanted` in a file of "name value" lines.
 std::int64_t entry(const Folder& file, const std::string& wanted) {
   std::ifstream lines(file);
   std::string name;
@@ -50,7 +50,7 @@ std::int64_t used_by(const Folder& group) {
 
 }  // namespace
 
-// Lines "number:controllers:group"; version 2's has no controllers.
+// Lines are "number:controllers:group"; version 2 has no controllers.
 Cgroup::Cgroup(const Folder& root) {
   const Folder mounts = root / "sys/fs/cgroup";
   std::ifstream lines(root / "proc/self/cgroup");

@@ -1,7 +1,7 @@
-// Cgroup: what the control group of this process, and those around it, allow it: version 1 and 2,
-// in a container too (where the group's own folder may be the mount's root).
+// Cgroup: the limits of this process's control group and the groups around it. Handles versions 1
+// and 2, and containers, where the group's own folder may be the mount's root.
 //
-// Pure reads of /proc/self/cgroup and /sys/fs/cgroup; thread safe. What is missing limits nothing.
+// Only reads /proc/self/cgroup and /sys/fs/cgroup; thread safe. Missing files mean no limit.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace observe {
 
 class Cgroup {
  public:
-  /// `root`: where proc/ and sys/ are, for tests.
+  /// `root`: the folder that contains proc/ and sys/, for tests.
   explicit Cgroup(const std::filesystem::path& root = "/");
-  /// The smallest quota of processor time, in cores; 0: none.
+  /// The smallest quota of processor time, in cores; 0: no quota.
   double cores() const;
-  /// The smallest limit on memory, in bytes; the largest number there is: none.
+  /// The smallest memory limit, in bytes; the largest std::int64_t: no limit.
   std::int64_t memory_limit() const;
-  /// What may still be taken below every limit; cached files count as free.
+  /// How much memory may still be used under every limit. Cached files count as free.
   std::int64_t memory_left() const;
 
  private:
-  // A group's own folder, then those of the groups around it.
+  // The group's own folder, then those of the groups around it.
   std::vector<std::filesystem::path> memory_, cpu_;
 };
 

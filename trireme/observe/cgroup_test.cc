@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 constexpr const char* kNoneInVersion1 = "9223372036854771712\n";
 
-// A machine of files.
+// Builds the proc and sys files of a machine.
 class CgroupTest : public ::testing::Test {
  protected:
   ~CgroupTest() override { std::filesystem::remove_all(root_); }
@@ -35,7 +35,7 @@ TEST_F(CgroupTest, NothingIsNoLimit) {
   EXPECT_EQ(cgroup().memory_left(), kNone);
 }
 
-// A batch system's job: the limit is two folders below the root, on the group around one's own.
+// A batch job: the limit is on the group around the process's own, two folders below the root.
 TEST_F(CgroupTest, TheGroupsOwnAndThoseAroundItCountInVersion2) {
   put("proc/self/cgroup", "0::/slurm/job_7/step_0\n");
   put("sys/fs/cgroup/slurm/job_7/memory.max", "1000000\n");
@@ -64,7 +64,7 @@ TEST_F(CgroupTest, Version1HasAFolderForEachController) {
   EXPECT_EQ(cgroup().cores(), 0.5);
 }
 
-// In a container /proc may still name the group as the host sees it.
+// In a container /proc may name the group as the host sees it.
 TEST_F(CgroupTest, TheMountsRootCountsWhereTheFolderIsNotThere) {
   put("proc/self/cgroup", "0::/docker/1234\n");
   put("sys/fs/cgroup/memory.max", "2000\n");

@@ -24,15 +24,15 @@ using Json = nlohmann::ordered_json;
       {.operation = "events", .advice = "Free some space there, or give another --out."});
 }
 
-// The object of a line, or null where the line is none (the last one of a killed run).
+// The object in a line; null if the line is not one (the last line of a killed run).
 Json parse(const std::string& line) { return Json::parse(line, nullptr, false); }
 
-// What stands there may have been written by a person.
+// The file may have been edited by hand.
 double step_of(const Json& event) {
   return event.contains("step") && event["step"].is_number() ? event["step"].get<double>() : 0;
 }
 
-// The content is on the disk before the name is: after a power cut the file is the old or the new.
+// Syncs before the rename, so that after a power cut the file is the old or the new one.
 void sync_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool synced = file >= 0 && ::fsync(file) == 0;

@@ -1,4 +1,4 @@
-// Events: what a run reports, one JSON object a line, under the stable names of API.md.
+// Events: a run's reports, one JSON object per line, with the stable names of docs/api.md.
 //
 // EventWriter appends them to events.jsonl and, with --json, to standard output. One per run, on
 // rank 0; not thread safe. Each line is written and flushed whole, so a reader may follow the file.
@@ -17,14 +17,14 @@ namespace trireme {
 inline namespace v0 {
 namespace observe {
 
-/// An event as ordered fields; `line()` is its JSON text. Numbers that are not finite become null.
+/// An event: ordered fields, and line(), its JSON text. Numbers that are not finite become null.
 class Event {
  public:
   using Value = std::variant<bool, long, double, std::string, std::vector<std::int64_t>,
                              std::vector<std::string>>;
   explicit Event(std::string_view kind);
   Event& set(std::string_view name, Value value);
-  /// Every field of `other` except "event", with `prefix` before its name.
+  /// Adds every field of `other` except "event", with `prefix` before its name.
   Event& merge(const std::string& prefix, const Event& other);
   std::string line() const;
 
@@ -32,24 +32,25 @@ class Event {
   std::vector<std::pair<std::string, Value>> fields_;
 };
 
-/// nullopt: not known, and left out.
+/// Figures of a training step. Fields that are nullopt are unknown and left out.
 struct StepFigures {
-  long step = 0;               // 1 = the first
-  std::optional<double> loss;  // training, mean over the global batch, nats
+  long step = 0;               // from 1
+  std::optional<double> loss;  // of training: mean over the global batch, nats
   double step_seconds = 0;
   std::optional<double> items_per_second;                      // of `items`, over all ranks
-  std::optional<double> communication_seconds, input_seconds;  // rank 0 was blocked on them
+  std::optional<double> communication_seconds, input_seconds;  // how long rank 0 waited
   std::optional<double> learning_rate, gradient_norm;
-  /// The model's operations over what the job's processors could do (MFU); recomputing counts not.
+  /// Model FLOPs utilization (MFU): the model's operations over the processors' peak, without
+  /// recomputation.
   std::optional<double> model_flops_utilization = std::nullopt;
-  std::optional<long> skipped_steps;  // left out so far; nullopt: none ever is
+  std::optional<long> skipped_steps;  // number so far; nullopt: the run never skips
   std::optional<double> noise_scale;  // of the gradient, in items
   std::optional<double> loss_scale;   // of the next step, in fp16
-  std::optional<long> overflows;      // steps left out for one so far, none of skipped_steps
+  std::optional<long> overflows;      // steps skipped for overflow, not in skipped_steps
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);
-/// `count` items were looked at, which is the field's name. `accuracy`: share of right answers.
+/// `count` items were evaluated; `items` is the field's name. `accuracy`: share of right answers.
 Event validation_event(long step, double loss, long count, std::optional<double> trigram,
                        std::string_view items = "tokens",
                        std::optional<double> accuracy = std::nullopt);
@@ -63,7 +64,7 @@ class EventWriter {
   /// Appends to `path`. Throws ResourceError.
   void open(const std::string& path);
   void echo_to_stdout(bool on) noexcept { echo_ = on; }
-  /// Throws ResourceError where the disk is full.
+  /// Throws ResourceError if the disk is full.
   void write(const Event& event);
 
  private:
@@ -72,14 +73,14 @@ class EventWriter {
   bool echo_ = false;
 };
 
-/// What a run's events.jsonl holds, for plots and for going on.
+/// The contents of a run's events.jsonl, for plots and for resumed runs.
 struct History {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
 };
-/// A missing file is an empty history; lines that are no events (a torn last line) are left out.
+/// A missing file gives an empty history. Lines that are no events (a torn last line) are ignored.
 History read_history(const std::string& path);
-/// Keeps the lines whose "step" is at most `step`: what a resumed run repeats is written again.
+/// Keeps only lines whose "step" is at most `step`; a resumed run writes later steps again.
 void keep_until(const std::string& path, long step);
 
 }  // namespace observe

@@ -24,7 +24,7 @@ namespace observe {
 namespace {
 
 constexpr Duration kLook =
-    std::chrono::milliseconds(20);  // a file system has no events to wait for
+    std::chrono::milliseconds(20);  // polled, since network file systems send no events
 
 class File {
  public:
@@ -46,7 +46,7 @@ class File {
 
 enum class Grant { Given, Refused, NotKnownHere };
 
-// The whole file, for this open file: gone when the last process that has it open has ended.
+// Locks the whole file for this open file; released when the last process that has it open ends.
 Grant lock_open_file(const File& file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -73,11 +73,11 @@ std::string content_of(const File& file) {
   return text;
 }
 
-// Tells that the holder runs to hosts that cannot see its process.
+// Touches the file to show hosts that cannot see this process that it runs.
 class Toucher {
  public:
   Toucher(int file, Duration every) {
-    sigset_t all, before;  // signals are for the threads that were there
+    sigset_t all, before;  // only threads that existed before handle signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::jthread([this, file, every](const std::stop_token& stop) {
@@ -93,7 +93,7 @@ class Toucher {
  private:
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::jthread thread_;  // ends before the others go
+  std::jthread thread_;  // joined before the other members are destroyed
 };
 
 }  // namespace
@@ -130,14 +130,14 @@ struct FolderLock::Impl {
 
   void write_holder(const File& open) const {
     const std::string text = self.to_text();
-    errno = ENOSPC;  // of a short write
+    errno = ENOSPC;  // for a short write
     if (::write(open.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
         ::fsync(open.get()) != 0) {
       fail("writing " + path, errno);
     }
   }
 
-  // A file system without hard links: the name comes first, and the content a moment later.
+  // For a file system without hard links: the name exists a moment before the content.
   bool make_in_place() {
     File made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!made.is_open() && errno == EEXIST) return false;
@@ -153,7 +153,7 @@ struct FolderLock::Impl {
     return true;
   }
 
-  // False where another one has the name.
+  // False if another process has the name.
   bool make() {
     const std::string name = unique_name();
     File made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -166,20 +166,20 @@ struct FolderLock::Impl {
     }
     lock_open_file(made);
     const int failed = ::link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
-    struct stat status {};  // the answer of a link over NFS may be lost, and its work be done
+    struct stat status {};  // over NFS the reply to a successful link() may be lost
     const bool linked = failed == 0 || (::fstat(made.get(), &status) == 0 && status.st_nlink == 2);
     ::unlink(name.c_str());
     if (linked) {
       file = std::move(made);
       return true;
     }
-    if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept away; once more
+    if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept away; again
     if (failed == EPERM || failed == EOPNOTSUPP || failed == ENOSYS || failed == EMLINK)
       return make_in_place();
     fail("naming " + path, failed);
   }
 
-  // Whether the file stays as it is for `patience`; false as soon as it does not.
+  // Waits `patience`. True if the file did not change in that time; false as soon as it does.
   bool is_abandoned(const File& found) const {
     struct stat before {};
     if (::fstat(found.get(), &before) != 0) return false;
@@ -189,7 +189,7 @@ struct FolderLock::Impl {
     const TimePoint until = steady_now() + options.patience;
     do {
       std::this_thread::sleep_for(kLook);
-      // Opened anew: an NFS client asks the server then, and not its own memory.
+      // Opened again, because only then does an NFS client ask the server instead of its cache.
       const File again(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
       struct stat now {};
       if (!again.is_open() || ::fstat(again.get(), &now) != 0 || !same_file(before, now))
@@ -201,27 +201,26 @@ struct FolderLock::Impl {
     return true;
   }
 
-  // Takes the name from a holder that has ended. Another process may do the same now: only the file
-  // that was looked at is removed.
+  // Takes the name away from a holder that has ended. Other processes may do the same now, so only
+  // the file that was examined may be removed.
   void remove_stale(const File& found) const {
     if (!is_named(found, path)) return;
-    const std::string aside = unique_name("-ended.");  // a name that sweep() leaves alone
+    const std::string aside = unique_name("-ended.");  // sweep() ignores this name
     if (::rename(path.c_str(), aside.c_str()) != 0) {
       if (errno == ENOENT) return;
       fail("removing a lock that was left behind", errno);
     }
-    // Another process was quicker, and this is its file: it gets its name back, or has no more use
-    // for it where a third one has the name.
+    // Another process was faster, and this is its file: give the name back. If a third process has
+    // the name by now, the file is no longer needed.
     if (!is_named(found, aside) && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST)
       fail("giving " + path + " its name back", errno);
     ::unlink(aside.c_str());
   }
 
-  // One look at the file that has the name: returns where it was removed or is gone, or may be
-  // soon.
+  // Looks once at the lock's file. Returns if it was removed, is gone, or may soon be.
   void look(TimePoint until) const {
     File found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!found.is_open() && errno == EACCES)  // another user's: it can be read, and not locked
+    if (!found.is_open() && errno == EACCES)  // another user's: read it without a lock
       found = File(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!found.is_open() && errno == ENOENT) return;
     if (!found.is_open()) fail("opening " + path, errno);
@@ -230,7 +229,7 @@ struct FolderLock::Impl {
     if (running == Running::Yes) refuse(holder, "");
     const Grant grant = lock_open_file(found);
     if (grant == Grant::Refused) {
-      // Its ranks are ending with it, or another process takes it over at this moment.
+      // Its ranks are ending, or another process is taking the folder over now.
       if (steady_now() > until)
         refuse(holder, running == Running::No ? " (it has ended, but a process that it started "
                                                 "still runs)"
@@ -239,7 +238,7 @@ struct FolderLock::Impl {
       std::this_thread::sleep_for(kLook);
       return;
     }
-    if (!holder && steady_now() < until) {  // made in place, and about to be written
+    if (!holder && steady_now() < until) {  // made in place, and not written yet
       std::this_thread::sleep_for(kLook);
       return;
     }
@@ -260,7 +259,7 @@ struct FolderLock::Impl {
     if (shared) toucher = std::make_unique<Toucher>(file.get(), options.touch_every);
   }
 
-  // What a kill left between two lines above. One that is in use is made again by its process.
+  // Removes files that killed processes left. A process whose file is removed makes it again.
   void sweep() const {
     std::error_code ignored;
     for (std::filesystem::directory_iterator entry(directory, ignored), end;

@@ -1,23 +1,25 @@
-// FolderLock: one job at a time writes into a folder, on all the hosts that see it.
+// FolderLock: one job at a time writes into a folder, on all hosts that see it. Not thread safe.
 //
 // The lock is the file DIR/.lock, which names its holder (lock_holder.h). It gets its name by
-// link(), which fails where the name is taken, on NFS, too. A file alone would stay behind after a
-// kill, so the next one finds out whether its holder still runs and takes the folder over if not:
+// link(), which fails if the name exists, on NFS too. A killed holder leaves the file behind, so
+// the next process finds out whether the holder still runs, and takes the folder over if not:
 //
-//   the same kernel                the process's number and start time say it
-//   another kernel, a local disk   that kernel is gone: one at a time has the disk
-//   another kernel, a shared disk  the holder touches its file; one that nobody has touched for
-//                                  `patience` belongs to nobody
+//   holder on                        decided by
+//   the same kernel                  the process's number and start time
+//   another kernel, a local disk     that kernel is gone: a disk has one user at a time
+//   another kernel, a shared disk    the file's time: a running holder touches it; after `patience`
+//                                    without a touch the holder counts as gone
 //
-// In addition the holder has an open-file-description lock (F_OFD_SETLK) on the file where the file
-// system knows such. It cannot stand alone: without a lock service (NFS with local_lock, many FUSE
-// file systems) each host grants its own. But where it is refused, somebody runs for sure; between
-// containers of one kernel, which do not see each other's processes, it is what decides; and ranks
-// that inherit the descriptor keep the folder until they, too, have ended, though their launcher
-// was killed. flock() is local on some NFS clients, and fcntl's older locks end with any close() of
-// the file and are not inherited.
+// The holder also has an open-file-description lock (F_OFD_SETLK) on the file, if the file system
+// supports it. That lock alone is not enough: without a lock service (NFS with local_lock, many
+// FUSE file systems) each host grants its own. But if it is refused, a holder certainly runs. It
+// decides between containers of one kernel, which cannot see each other's processes. Ranks that
+// inherit the descriptor keep the folder until they have ended too, even if their launcher was
+// killed. flock() is local on some NFS clients; fcntl's older locks end with any close() of the
+// file and are not inherited.
 //
-// A holder that was stopped for longer than `patience` on another host, on a file system without
+// Limit: a holder on another host that was stopped for longer than `patience`, on a file system
+// without locks, may lose its folder.
 // locks, may find its folder taken. One thread at a time.
 #pragma once
 
@@ -33,30 +35,29 @@ namespace trireme {
 inline namespace v0 {
 namespace observe {
 
-/// The lock's name, and the beginning of the names that lie beside it for a moment.
+/// The lock's name, and the prefix of its temporary files.
 inline constexpr std::string_view kLockFile = ".lock";
 
-/// The defaults are for use; others are for tests.
+/// Tests change these; everything else uses the defaults.
 struct FolderLockOptions {
   std::optional<LockHolder> self = std::nullopt;  // nullopt: this process
   std::optional<bool> shared = std::nullopt;      // nullopt: as the file system is
   Duration touch_every = std::chrono::seconds(3);
   Duration patience = std::chrono::seconds(20);
-  /// For processes that a killed holder has started, which the kernel is ending.
+  /// How long to wait for processes that a killed holder started, while the kernel ends them.
   Duration grace = std::chrono::seconds(10);
 };
 
 class FolderLock {
  public:
-  /// The folder must be there. Throws ConfigError naming the holder, ResourceError where the file
-  /// cannot be made.
+  /// The folder must exist. Throws ConfigError naming the holder, ResourceError.
   explicit FolderLock(const std::string& directory, FolderLockOptions options = {});
   /// Removes the file.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// Open in a process that inherits it, it keeps the folder locked. Close-on-exec here.
+  /// A process that inherits it keeps the folder locked while it is open. Close-on-exec here.
   int descriptor() const noexcept;
 
  private:

@@ -61,7 +61,7 @@ LockHolder elsewhere() {
 
 LockHolder ended() {
   LockHolder holder = LockHolder::this_process();
-  holder.start_time -= 1;  // this number, and an older process
+  holder.start_time -= 1;  // the number of an earlier process
   return holder;
 }
 
@@ -95,7 +95,7 @@ TEST_F(FolderLockTest, AMachineThatWasStartedAnewHoldsNothing) {
   EXPECT_EQ(refusal({.self = self, .shared = true, .patience = 1h}), "taken");
 }
 
-// A disk of this machine, of which another kernel had the use: it is not here any more.
+// A local disk that another kernel used: that kernel does not use it any more.
 TEST_F(FolderLockTest, ALocalDiskHasOneKernel) {
   leave(elsewhere());
   EXPECT_EQ(refusal({.shared = false, .patience = 1h}), "taken");
@@ -104,7 +104,7 @@ TEST_F(FolderLockTest, ALocalDiskHasOneKernel) {
 TEST_F(FolderLockTest, AnotherHostThatTouchesItsFileHoldsIt) {
   leave(elsewhere());
   std::atomic<bool> stop{false};
-  std::thread other([&] {  // as that host does
+  std::thread other([&] {  // like a holder on that host
     const int file = ::open((directory_ + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
     while (!stop) {
       ::futimens(file, nullptr);
@@ -135,7 +135,7 @@ TEST_F(FolderLockTest, AHolderOnASharedDiskTouchesItsFile) {
   }
 }
 
-// Containers of one kernel: numbers of another namespace say nothing, the open file does.
+// Containers of one kernel: process numbers mean nothing across them; the open file decides.
 TEST_F(FolderLockTest, BetweenContainersTheOpenFileDecides) {
   LockHolder container = LockHolder::this_process();
   container.processes = "pid:[99]";
@@ -159,7 +159,7 @@ TEST_F(FolderLockTest, AFileThatNamesNobodyIsTakenAfterAWhile) {
   EXPECT_EQ(LockHolder::from_text(torn), elsewhere());
 }
 
-// As ranks do whose launcher was killed: the kernel ends them, and they end a little later.
+// Like ranks whose launcher was killed: the kernel ends them, and they end a little later.
 TEST_F(FolderLockTest, ADescriptorThatLivesOnKeepsTheFolder) {
   leave(ended());
   const int rank = ::open((directory_ + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -175,7 +175,7 @@ TEST_F(FolderLockTest, ADescriptorThatLivesOnKeepsTheFolder) {
 TEST_F(FolderLockTest, OfManyAtOnceOneHasIt) {
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE(round);
-    if (round % 2 == 1) leave(ended());  // all of them want to take it over
+    if (round % 2 == 1) leave(ended());  // then all of them try to take it over
     std::atomic<int> holders{0}, most{0}, taken{0}, refused{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; ++i)
@@ -221,7 +221,7 @@ bool has_ended(pid_t pid) {
   return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) == 0;
 }
 
-// Another process: it is named; killed, it holds nothing, even before its parent knows of it.
+// Another process is named. Once killed it holds nothing, even before its parent has waited for it.
 TEST_F(FolderLockTest, AKilledProcessIsNotWaitedFor) {
   std::string while_it_runs, after;
   testing::ProcessOptions options;

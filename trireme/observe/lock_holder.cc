@@ -41,8 +41,8 @@ std::string utc_now() {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts)};
 }
 
-// State and start time out of /proc/PID/stat: "PID (name) S …", the start time is field 22. The
-// name may hold anything, so fields are counted from its last ')'.
+// State and start time from /proc/PID/stat: "PID (name) S ...", where the start time is field 22.
+// The name may contain anything, so fields are counted from the last ')'.
 struct ProcessState {
   char state = 0;
   std::int64_t start_time = 0;
@@ -60,14 +60,14 @@ std::optional<ProcessState> state_of(std::int64_t process) {
   return found;
 }
 
-// One that has ended but that its parent has not asked about ('Z') holds nothing any more.
+// A zombie ('Z') holds nothing any more.
 bool runs_here(const LockHolder& holder) {
   const auto state = state_of(holder.process);
   return state && state->start_time == holder.start_time && state->state != 'Z' &&
          state->state != 'X';
 }
 
-// What is written one a line: a host may have any name.
+// Each value takes one line, but a host may have any name.
 std::string on_one_line(const std::string& text) { return escaped(text); }
 
 }  // namespace
@@ -126,8 +126,8 @@ Running is_running(const LockHolder& holder, const LockHolder& self, bool shared
     return runs_here(holder) ? Running::Yes : Running::No;
   }
   if (holder.boot.empty() || self.boot.empty()) return Running::Unknown;
-  // Another kernel. This machine was started anew since then; or one kernel at a time sees this
-  // file system, and now it is this one.
+  // Another kernel. Either this machine has rebooted since then, or only one kernel at a time sees
+  // this file system, and now that is ours.
   const bool this_machine =
       !holder.machine.empty() && holder.machine == self.machine && holder.host == self.host;
   return this_machine || !shared ? Running::No : Running::Unknown;

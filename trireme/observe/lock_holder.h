@@ -1,9 +1,9 @@
-// LockHolder: which process holds a folder, written so that another process can tell later whether
-// it still runs.
+// LockHolder: names the process that holds a folder, so that others can tell later whether it still
+// runs.
 //
-// A process number alone says little: numbers are used again, containers count their own, and
-// another host has others. So a holder is named with its kernel (boot id), its process namespace
-// and its start time. Plain values.
+// A process number is not enough: numbers are reused, containers count their own, and other hosts
+// have others. So a holder is named with its kernel (boot id), its process namespace and its start
+// time.
 #pragma once
 
 #include <sys/types.h>
@@ -20,15 +20,15 @@ namespace observe {
 struct LockHolder {
   std::string host;             // its name, for people
   std::string machine;          // /etc/machine-id; empty: unknown
-  std::string boot;             // of the running kernel; empty: unknown
-  std::string processes;        // the namespace that `process` is a number of
-  std::int64_t process = 0;     // its number
+  std::string boot;             // id of the running kernel; empty: unknown
+  std::string processes;        // the namespace of `process`; see /proc/self/ns/pid
+  std::int64_t process = 0;     // process number
   std::int64_t start_time = 0;  // of the process, in the kernel's ticks
   std::string since;            // when it took the folder, "2026-11-22 17:45:03 UTC"
 
   static LockHolder this_process();
   std::string to_text() const;
-  /// nullopt where the text is none that to_text() gives.
+  /// nullopt if to_text() cannot have written `text`.
   static std::optional<LockHolder> from_text(std::string_view text);
   /// "process 4711 on host a, since 2026-11-22 17:45:03 UTC".
   std::string describe() const;
@@ -38,12 +38,11 @@ struct LockHolder {
 
 enum class Running : std::uint8_t { Yes, No, Unknown };
 
-/// Whether `holder` runs, as far as the process `self` can see. `shared`: several kernels may see
-/// the folder at once.
+/// Whether `holder` runs, as far as process `self` can see. `shared`: see below.
 Running is_running(const LockHolder& holder, const LockHolder& self, bool shared);
 
-/// Whether several kernels may see the file system of `path` at once: true for those of a network,
-/// and for every one that is not known.
+/// Whether several kernels may see the file system of `path` at once: true if it is a network's or
+/// unknown.
 bool is_shared_file_system(const std::string& path);
 
 }  // namespace observe

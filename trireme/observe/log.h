@@ -1,7 +1,6 @@
-// Log lines for people, on standard error. spdlog stays behind this interface, so files that
-// include LibTorch's headers may log too.
+// Log lines for people, on standard error. Hides spdlog, whose headers must not meet LibTorch's.
 //
-// Thread safe. Lines are written whole, so the lines of several threads never mix.
+// Thread safe. Each line is written whole, so lines of several threads do not mix.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +12,13 @@ namespace observe {
 
 enum class Level : std::uint8_t { Debug, Info, Warning, Error };
 
-/// "warning: text" and "error: text" carry their level, the others are the text alone.
+/// Writes "warning: text" or "error: text"; the other levels have no prefix.
 void log(Level level, std::string_view text);
 inline void info(std::string_view text) { log(Level::Info, text); }
 inline void warning(std::string_view text) { log(Level::Warning, text); }
 
-/// Lines below `level` are dropped. Info at the start; the environment's TRIREME_LOG
-/// (debug | info | warning | error) is read once, at the first line.
+/// Drops lines below `level`. The default is Info; TRIREME_LOG (debug | info | warning | error) is
+/// read once, at the first line.
 void set_level(Level level);
 
 }  // namespace observe

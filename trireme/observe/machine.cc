@@ -43,7 +43,7 @@ Cores decide_cores(int online, int affinity, double quota) {
   cores.usable = std::min(online, affinity);
   std::string why = affinity < online ? "the affinity mask allows " + std::to_string(affinity)
                                       : "neither affinity mask nor cgroup quota take any away";
-  // A quota of 1.5 cores keeps two threads half busy better than one.
+  // With a quota of 1.5 cores two half-busy threads do more than one.
   if (quota > 0 && std::ceil(quota) < cores.usable) {
     cores.usable = std::max(1, static_cast<int>(std::ceil(quota)));
     std::ostringstream text;
@@ -90,7 +90,7 @@ std::string host_name() {
 std::string clock_name() {
   std::string boot;
   if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> boot)) return "";
-  char space[64] = {};  // "time:[4026531834]"; nothing before Linux 5.6
+  char space[64] = {};  // "time:[4026531834]"; empty before Linux 5.6
   const ssize_t length = readlink("/proc/self/ns/time", space, sizeof space - 1);
   return boot + std::string(space, length > 0 ? static_cast<std::size_t>(length) : 0);
 }

@@ -1,6 +1,6 @@
-// What this machine gives this process: cores, memory, names. Read from /proc, sysfs and cgroups.
+// The machine as this process sees it: cores, memory, names. Read from /proc, sysfs and cgroups.
 //
-// Pure reads; thread safe; a file that is missing is "unknown", never an error.
+// Only reads; thread safe. A missing file gives "unknown", not an error.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,32 @@ namespace observe {
 
 struct Cores {
   int usable = 1;      // min(affinity, quota rounded up), at least 1
-  int online = 1;      // of the machine
-  int affinity = 1;    // in this process's mask
-  double quota = 0;    // of its cgroup, in cores; 0 = none
+  int online = 1;      // in the machine
+  int affinity = 1;    // in this process's affinity mask
+  double quota = 0;    // of its cgroup, in cores; 0: none
   std::string reason;  // "2 of the machine's 8 cores: the affinity mask allows 2"
 };
 Cores usable_cores();
-/// The part of usable_cores() that decides; for tests.
+/// The pure part of usable_cores(), for tests.
 Cores decide_cores(int online, int affinity, double quota);
 
-/// Bytes; 0 where unknown.
+/// In bytes; 0: unknown.
 std::int64_t memory_total();
 std::int64_t memory_available();
 /// The smaller of memory_total() and the cgroup's limit.
 std::int64_t memory_limit();
-/// The smaller of memory_total() and what the cgroup's limits still leave.
+/// The smaller of memory_total() and what the cgroup limits still allow.
 std::int64_t memory_left();
-/// Memory of this process now, and the highest since its start: all resident pages but those of
-/// files (program, libraries), which processes share, which the kernel can drop, and whose number
-/// depends on what the page cache holds. The highest is exact where no file was read in since then.
+/// Memory of this process now, and its maximum since the start, in bytes. Pages of files (program,
+/// libraries) do not count: processes share them, the kernel can drop them, and their number depends
+/// on the page cache. The maximum is exact if no more of them were read in after it was reached.
 std::int64_t memory_bytes();
 std::int64_t peak_memory_bytes();
 
 std::string processor_name();
 std::string host_name();
-/// Processes with the same name have one monotonic clock: the same running kernel, the same time
-/// namespace. Two hosts may well have one host name. Empty: unknown.
+/// Identifies a monotonic clock: processes with the same name share the running kernel and the time
+/// namespace. (Two hosts may have the same host name.) Empty: unknown.
 std::string clock_name();
 
 }  // namespace observe

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A folder of its own, removed at the end.
+// A temporary folder, removed at the end.
 class Folder {
  public:
   Folder() {

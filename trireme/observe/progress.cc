@@ -17,9 +17,9 @@ namespace {
 constexpr int kAnyWidth = std::numeric_limits<int>::max();
 constexpr int kLeastBar = 8, kMostBar = 24;  // characters
 constexpr double kRemembered = 5;            // seconds
-constexpr double kPerStep = 0.9;             // what a step leaves of those before, at most
-constexpr double kBetweenDrawings = 0.1;     // seconds: eyes and slow lines follow no more
-constexpr const char* kBold = "\x1b[1m";     // as ECMA-48 numbers them
+constexpr double kPerStep = 0.9;             // weight that older steps keep at each step, at least
+constexpr double kBetweenDrawings = 0.1;     // seconds; faster drawing would be wasted
+constexpr const char* kBold = "\x1b[1m";     // ECMA-48 codes
 constexpr const char* kFaint = "\x1b[2m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kOff = "\x1b[0m";
@@ -40,21 +40,21 @@ int columns_of(std::FILE* stream) {
   return 80;
 }
 
-// Characters as a terminal counts them: UTF-8 continuation bytes are nothing.
+// Width in characters: UTF-8 continuation bytes do not count.
 int width_of(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
 
-// A part of the line. Where not all fit, the one with the highest `spare` goes first; the parts
-// keep their order.
+// A field of the line. If not all fit, the one with the highest `spare` is removed first. The
+// others keep their order.
 struct Field {
   int spare;
   std::string text;
   bool bold = false;
 };
-constexpr int kBarSpare = 4;  // after tokens/s, before MFU
+constexpr int kBarSpare = 4;  // removed after MFU, before tokens/s
 
 std::string joined(const std::vector<Field>& fields, bool color) {
   std::string out;
@@ -65,7 +65,7 @@ std::string joined(const std::vector<Field>& fields, bool color) {
   return out;
 }
 
-// Whole fields alone: half a word or half a number tells people something wrong.
+// Removes whole fields only: half a word or half a number would mislead.
 void fit(std::vector<Field>& fields, int columns) {
   const auto spare = [](const Field& one, const Field& other) { return one.spare < other.spare; };
   while (!fields.empty() && width_of(joined(fields, false)) > columns)
@@ -106,7 +106,7 @@ std::optional<double> Progress::seconds_left() const {
   return recent_.seconds / recent_.steps * static_cast<double>(options_.steps - done_);
 }
 
-// What a terminal with so many columns shows; a log has any width, and no bar.
+// The line for a terminal with `columns`; a log line has any width and no bar.
 std::string Progress::text(int columns) const {
   const StepFigures& figures = *last_;
   const bool live = columns != kAnyWidth, counted = options_.steps > 0;
@@ -126,11 +126,11 @@ std::string Progress::text(int columns) const {
     fields.push_back({7, "input " + percent(recent_.input, recent_.seconds)});
   if (figures.loss_scale)
     fields.push_back({8, "loss scale " + grouped(std::lround(*figures.loss_scale))});
-  // Whole seconds, and never none while there is something to do. Sums are a little off.
+  // Whole seconds, at least one while steps remain. The 0.01 allows for rounding in the sums.
   if (const auto left = seconds_left(); left && done_ < options_.steps)
     fields.push_back({2, duration_text(std::max(1.0, std::ceil(*left - 0.01))) + " left"});
   if (!live) return joined(fields, false);
-  // The bar stands before all of it, with a space, and takes what is left over.
+  // The bar comes first, with a space, and uses the columns that the other fields leave.
   if (counted) fields.push_back({kBarSpare, std::string(kLeastBar + 1 - 3, '-')});
   fit(fields, columns);
   const auto room = std::find_if(fields.begin(), fields.end(),
@@ -143,8 +143,8 @@ std::string Progress::text(int columns) const {
 }
 
 bool Progress::due(long step) const {
-  // Some twenty lines a run: at 1-2-5 steps, which read better in a log than odd ones. A run of
-  // unknown length has nine a decade.
+  // About twenty lines per run, at steps of 1-2-5, which are easier to read than odd numbers. A run
+  // of unknown length has nine lines per decade.
   const double rough =
       options_.steps > 0
           ? std::max(1.0, static_cast<double>(options_.steps) / 20)
@@ -159,9 +159,9 @@ void Progress::step(const StepFigures& figures) {
   ++seen_;
   done_ = figures.step;
   last_ = figures;
-  if (seen_ == 2) recent_ = {};  // the first step pays for memory and kernels
+  if (seen_ == 2) recent_ = {};  // the first step includes allocation and kernel loading
   recent_.add(figures);
-  // That of a step that was left out may be no number.
+  // The loss of a skipped step may not be finite.
   const bool first = seen_ < 20 || !loss_ || !std::isfinite(*loss_);
   if (figures.loss && (std::isfinite(*figures.loss) || seen_ == 1))
     loss_ = first ? *figures.loss : 0.95 * *loss_ + 0.05 * *figures.loss;

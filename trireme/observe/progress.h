@@ -1,15 +1,15 @@
-// Progress: one live line on a terminal, plain lines at round steps otherwise.
+// Progress: one live line on a terminal; otherwise plain lines at round step numbers.
 //
-//   ━━━━━━━━━━──── step 1,240 of 2,000 · loss 1.412 · 41,200 tokens/s · MFU 38 % ·
-//   communication 2 % · input 0 % · 38 s left
+//   =========---- step 1,240 of 2,000 . loss 1.412 . 41,200 tokens/s . MFU 38 % .
+//   communication 2 % . input 0 % . 38 s left
 //
-// Speed and shares are those of the last five seconds, or of the last ten steps where these took
-// longer. What is not known (how many steps there will be, how long input took, what the machine
-// could do) is left out; in fp16 the loss scale is told, too.
+// Speed and shares are averages over the last five seconds, or the last ten steps if these took
+// longer. Unknown figures (number of steps, time for input, the machine's peak) are left out. In
+// fp16 the line has the loss scale too.
 //
-// The live line leaves out whole fields where the terminal is too narrow for all of them: the loss
-// scale and input first, then communication, MFU, the bar, tokens/s.
-// Used by one thread. Time comes in with the figures; nothing here reads a clock.
+// If the terminal is too narrow, the live line leaves out whole fields: first the loss scale and
+// input, then communication, MFU, the bar, tokens/s. Used by one thread. Takes times from the
+// figures; reads no clock.
 #pragma once
 
 #include <cstdio>
@@ -24,18 +24,18 @@ namespace trireme {
 inline namespace v0 {
 namespace observe {
 
-// Their callers in train/ name them so.
+// Callers in train/ use these names.
 using v0::bytes_text;
 using v0::duration_text;
 using v0::grouped;
 
 struct ProgressOptions {
-  long steps = 0;  // of the whole run; 0: not known
+  long steps = 0;  // of the whole run; 0: unknown
   long first = 0;  // steps done before this process began
   std::FILE* stream = stderr;
-  bool terminal = false;  // the stream shows a live line (terminal.h)
-  bool color = false;     // of that line
-  int columns = 0;        // of that terminal; 0: ask it (80 where it does not say)
+  bool terminal = false;  // the stream can show a live line (terminal.h)
+  bool color = false;     // use color in that line
+  int columns = 0;        // width of the terminal; 0: ask it (80 if it does not know)
 };
 
 class Progress {
@@ -43,18 +43,18 @@ class Progress {
   explicit Progress(ProgressOptions options);
   ~Progress();
   Progress(const Progress&) = delete;
-  /// `figures.items` lives as long as this object.
+  /// `figures.items` must outlive this object.
   void step(const StepFigures& figures);
-  /// A line of its own; the live line moves below it.
+  /// Prints a line of its own and moves the live line below it.
   void line(std::string_view text);
   /// Ends the live line.
   void finish();
-  /// The seconds the remaining steps take at the pace so far; nullopt before the second step, and
-  /// where their number is not known.
+  /// Seconds that the remaining steps take at the pace so far; nullopt before the second step and
+  /// if their number is unknown.
   std::optional<double> seconds_left() const;
 
  private:
-  // Sums over the last steps; an old step fades.
+  // Weighted sums over the last steps; older steps weigh less.
   struct Recent {
     double steps = 0, seconds = 0, items = 0, communication = 0, input = 0, flops_share = 0;
     void add(const StepFigures& figures);
@@ -65,10 +65,10 @@ class Progress {
   void erase();
   ProgressOptions options_;
   std::optional<StepFigures> last_;
-  std::string live_;  // what stands on the terminal; empty: nothing does
+  std::string live_;  // shown on the terminal now; empty: nothing
   Recent recent_;
   std::optional<double> loss_;  // smoothed over about 20 steps
-  double hidden_ = 0;           // seconds of steps since the live line was drawn
+  double hidden_ = 0;           // time of steps since the live line was last drawn, in seconds
   long seen_ = 0, done_ = 0;
 };
 

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What a Progress writes, as one string.
+// Returns what a Progress writes.
 std::string shown(observe::ProgressOptions options,
                   const std::function<void(observe::Progress&)>& act) {
   char* text = nullptr;
@@ -83,7 +83,7 @@ TEST(Progress, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9 + 9 + 1);
 }
 
-// What stands on the terminal's live line after two steps, so that all seven fields have a value.
+// The terminal's live line after two steps, with values in all seven fields.
 std::string live_line(int columns) {
   const std::string text =
       shown({.steps = 2000, .terminal = true, .columns = columns}, [](observe::Progress& progress) {
@@ -109,7 +109,7 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
-// The line from its first word on.
+// The line without the bar.
 std::string without_bar(const std::string& line) { return line.substr(line.find("step")); }
 
 int columns_taken(const std::string& text) {
@@ -128,7 +128,7 @@ TEST(Progress, LiveLineHoldsWholeFieldsAtAnyWidth) {
     const std::string line = live_line(columns);
     EXPECT_LT(columns_taken(line), columns);
     const std::vector<std::string> fields = fields_of(without_bar(line));
-    // Whole fields, in their order, never fewer than on a narrower terminal.
+    // Only whole fields, in order, and never fewer than on a narrower terminal.
     auto next = all.begin();
     for (const std::string& field : fields) {
       next = std::find(next, all.end(), field);
@@ -162,7 +162,7 @@ TEST(Progress, BarGrowsWithTheSteps) {
               [&](observe::Progress& progress) { progress.step(figures(step)); });
     std::size_t count = 0;
     for (std::size_t at = 0; (at = text.find("━", at)) != std::string::npos; at += 3) ++count;
-    return count / 2;  // drawn once more at its end
+    return count / 2;  // the line is drawn once more at its end
   };
   EXPECT_EQ(filled(1), 0u);
   EXPECT_EQ(filled(50), 12u);
@@ -207,7 +207,7 @@ TEST(Progress, SomethingIsLeftUntilTheLastStep) {
                           Not(HasSubstr("0 s left")), Not(HasSubstr("ms left"))));
 }
 
-// Eyes do not follow a thousand lines a second, and slow connections carry them all.
+// Nobody can read a thousand lines a second, and a slow connection would have to carry them.
 TEST(Progress, FastStepsAreNotAllDrawn) {
   const std::string text =
       shown({.steps = 1000, .terminal = true, .columns = 200}, [](observe::Progress& progress) {

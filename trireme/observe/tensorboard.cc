@@ -26,10 +26,10 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 }
 constexpr std::array<std::uint32_t, 256> kTable = make_table();
 
-// A CRC of bytes that hold CRCs is weak: TFRecord rotates it and adds a constant.
+// TFRecord masks its CRCs: a CRC of data that contains CRCs is weak.
 std::uint32_t masked(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
-// Little-endian, as both formats are.
+// Little-endian, as in both formats.
 template <class T>
 std::string raw(T value) {
   std::string bytes(sizeof value, '\0');
@@ -38,7 +38,7 @@ std::string raw(T value) {
   return bytes;
 }
 
-// Protocol buffers' wire format: varints, and fields as number * 8 + wire type.
+// Protocol buffer wire format: varints, and a field's key is number * 8 + wire type.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
@@ -64,7 +64,7 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
+// Event's fields: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
 std::string event_of(long step, const std::string& what) {
   return double_field(1, seconds_since_1970()) + varint_field(2, static_cast<std::uint64_t>(step)) +
          what;
@@ -84,7 +84,7 @@ TensorBoardWriter::~TensorBoardWriter() {
 }
 
 void TensorBoardWriter::open(const std::string& folder, long first_step) {
-  std::error_code ignored;  // fopen says what is wrong
+  std::error_code ignored;  // fopen reports the error
   std::filesystem::create_directories(folder, ignored);
   const std::string base = folder + "/events.out.tfevents." +
                            std::to_string(static_cast<long>(seconds_since_1970())) + "." +
@@ -103,7 +103,7 @@ void TensorBoardWriter::open(const std::string& folder, long first_step) {
 
 void TensorBoardWriter::scalar(std::string_view tag, long step, double value) {
   if (file_ == nullptr) return;
-  // Summary: value = 1; in it tag = 1, simple_value = 2.
+  // Summary: value = 1; its fields: tag = 1, simple_value = 2.
   const std::string one = bytes_field(1, tag) + float_field(2, static_cast<float>(value));
   write(event_of(step, bytes_field(5, bytes_field(1, one))));
 }

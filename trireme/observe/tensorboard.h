@@ -1,9 +1,8 @@
-// TensorBoardWriter: scalars as an event file that TensorBoard reads, without TensorBoard.
+// TensorBoardWriter: writes scalars to an event file for TensorBoard, without TensorBoard itself.
 //
-// The format: TFRecord framing (length, masked CRC-32C of it, data, masked CRC-32C of that) around
-// Event messages of tensorboard/compat/proto/event.proto, of which a few fields are written by
-// hand. One per folder and process; not thread safe. Each scalar is flushed, so that TensorBoard
-// may follow the file.
+// Format: TFRecord framing (length, masked CRC-32C of it, data, masked CRC-32C of that) around
+// Event messages of tensorboard/compat/proto/event.proto; this file writes the few fields it needs
+// by hand. One per folder and process; not thread safe. Flushes each scalar.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,12 @@ class TensorBoardWriter {
   ~TensorBoardWriter();
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
-  /// Makes `folder` where it is missing, and in it a new file events.out.tfevents.SECONDS.HOST.
-  /// first_step > 0: TensorBoard drops what earlier files of the folder say of it and later steps.
-  /// Throws ResourceError.
+  /// Makes `folder` if missing, and in it a new file events.out.tfevents.SECONDS.HOST. If
+  /// first_step > 0, TensorBoard discards earlier files' data from that step on. Throws
+  /// ResourceError.
   void open(const std::string& folder, long first_step = 0);
   bool is_open() const noexcept { return file_ != nullptr; }
-  /// Does nothing before open(). The value is kept as fp32. Throws ResourceError where the disk is
-  /// full.
+  /// Does nothing before open(). Stores fp32. Throws ResourceError if the disk is full.
   void scalar(std::string_view tag, long step, double value);
 
  private:

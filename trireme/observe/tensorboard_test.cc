@@ -46,7 +46,7 @@ TEST(Crc32c, HasTheValuesOfTheRfc) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
 }
 
-// Records whose checksums hold; the second one is the scalar, byte for byte but the time.
+// Records have valid checksums; the second one is the scalar, with all bytes but the time checked.
 TEST(TensorBoardWriter, WritesFramedEvents) {
   const std::string folder = fresh_folder("board");
   {

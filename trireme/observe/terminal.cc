@@ -12,7 +12,7 @@ namespace observe {
 bool is_own_terminal(int descriptor) {
   const char* kind = std::getenv("TERM");
   if (kind == nullptr || *kind == '\0' || std::string_view(kind) == "dumb") return false;
-  // A terminal has a foreground group for the processes that it controls, for nobody else.
+  // Only the processes that a terminal controls can ask for its foreground group.
   return isatty(descriptor) == 1 && tcgetpgrp(descriptor) >= 0;
 }
 

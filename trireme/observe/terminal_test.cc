@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// The other end of a terminal that somebody reads.
+// A pseudo-terminal and its reading end.
 class Terminal {
  public:
   Terminal() : reader_(posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -29,7 +29,7 @@ class Terminal {
   int reader_, end_ = -1;
 };
 
-// What a process of a session of its own says; `controls`: the terminal is the session's.
+// Asks in a process with its own session; `controls`: the terminal controls that session.
 bool asked(const Terminal& terminal, const char* kind, bool controls) {
   const pid_t child = fork();
   if (child == 0) {
@@ -52,7 +52,7 @@ TEST(Terminal, IsOwnWhereItControlsTheProcess) {
   EXPECT_FALSE(asked(terminal, nullptr, true));
 }
 
-// Open MPI makes one for each rank, and reads it.
+// Open MPI makes such a terminal for each rank and reads it.
 TEST(Terminal, ThatALauncherReadsIsNotOwn) {
   const Terminal terminal;
   ASSERT_GE(terminal.end(), 0);

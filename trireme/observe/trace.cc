@@ -50,7 +50,7 @@ struct Reader {
     return value;
   }
   std::string text() { return std::string(take(number<std::uint64_t>())); }
-  // A count of items of at least `bytes` each: checked before anything is allocated.
+  // A count of items of at least `bytes` bytes each, checked before memory is allocated.
   std::uint64_t count(std::size_t bytes) {
     const auto value = number<std::uint64_t>();
     if (value > rest.size() / bytes) torn();
@@ -58,7 +58,7 @@ struct Reader {
   }
 };
 
-// Microseconds with all their digits, as the format has them.
+// Microseconds with all digits, as the format expects.
 std::string microseconds(std::int64_t ns) {
   char text[32];
   std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000),
@@ -108,7 +108,7 @@ struct Document {
     group.open.emplace_back(begin + length, common + id);
     if (span.group == 0) close(group);
   }
-  // Ends what ends by `time`, the inner before the outer.
+  // Ends the spans that end by `time`, inner ones first.
   struct Group {
     std::uint64_t id = 0;
     std::vector<std::pair<std::int64_t, std::string>> open;  // end, and the event's fields
@@ -219,7 +219,7 @@ RankTrace Trace::collect() const {
   trace.names = names_;
   trace.lanes = lanes_;
   trace.spans = ring_;
-  // A span that holds others comes before them: readers nest by order where the times are equal.
+  // An enclosing span comes first: readers nest by order if times are equal.
   std::stable_sort(trace.spans.begin(), trace.spans.end(),
                    [](const TraceSpan& a, const TraceSpan& b) {
                      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;

@@ -79,7 +79,7 @@ TEST(Trace, TheDocumentIsWhatChromeAndPerfettoRead) {
     EXPECT_GE(event["ts"].get<double>(), 0.0);
     if (phase == "X") {
       ++complete;
-      // Both ranks' clocks are brought together.
+      // Both ranks' times are on one clock.
       EXPECT_EQ(event["ts"].get<double>(), 0.0);
       EXPECT_EQ(event["dur"].get<double>(), event["name"] == "forward" ? 1.0 : 7.5);
     } else {
@@ -99,7 +99,7 @@ TEST(Trace, TheDocumentIsWhatChromeAndPerfettoRead) {
 TEST(Trace, SpansOfOneGroupNestInTheDocument) {
   Trace trace;
   const auto lane = trace.lane("messages", Lane::Overlapping);
-  for (const int start : {0, 4}) {  // the second begins before the first ends
+  for (const int start : {0, 4}) {  // the second begins before the first has ended
     const std::uint16_t group = trace.new_group();
     trace.span(lane, "send", at(start), at(start + 10), 8, group);
     trace.span(lane, "waiting", at(start), at(start + 6), 0, group);

@@ -14,11 +14,11 @@ inline namespace v0 {
 namespace optim {
 namespace {
 
-// A parameter [..., R, C] as torch.optim.Adafactor factors it: `num` matrices, row means over C and
-// column means over R. A vector (R = 0) keeps the mean square of each element.
+// How torch.optim.Adafactor factors a parameter [..., R, C]: `num` matrices, with row means over C
+// and column means over R. A vector (R = 0) keeps each element's mean square.
 struct Factors {
   std::int64_t num = 1, rows = 0, columns = 0;
-  at::Tensor row, column;  // [num * R], [num * C] where this rank owns a part
+  at::Tensor row, column;  // [num * R], [num * C] if this rank owns a slice
   bool factored() const noexcept { return rows > 0; }
   std::size_t num_rows() const { return static_cast<std::size_t>(num * rows); }
   std::size_t num_columns() const { return static_cast<std::size_t>(num * columns); }
@@ -33,10 +33,10 @@ Factors factors_of(const std::vector<std::int64_t>& shape) {
   return factors;
 }
 
-// Elements [begin, begin + count) are of one row.
+// Elements [begin, begin + count) lie in one row.
 struct RowPart {
-  std::int64_t row = 0;     // of all matrices together
-  std::int64_t column = 0;  // of all matrices together: its matrix's first, and that of `begin`
+  std::int64_t row = 0;     // index over all matrices' rows
+  std::int64_t column = 0;  // index over all matrices' columns, of the element at `begin`
   std::size_t at = 0, count = 0;
 };
 template <class Visit>
@@ -51,8 +51,8 @@ void each_row(const Factors& factors, std::int64_t begin, std::size_t count, Vis
   }
 }
 
-// Three passes a step: sums of the weights' squares and of the gradients' by row and column; the
-// new means and the update's own norm; the move.
+// Three passes per step: sums of the weights' squares, and of the gradients' by row and column; new
+// means and the update's norm; the update itself.
 class AdafactorOptimizer final : public SliceOptimizer {
  public:
   explicit AdafactorOptimizer(const Adafactor& options)
@@ -130,7 +130,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
   }
 
  private:
-  // The norm of each parameter's weights (0 where no part is owned).
+  // Returns the norm of each parameter's weights (0 if this rank owns no slice of it).
   std::vector<double> update_means(double scale, double blend) {
     const auto width = [&](std::uint32_t i) { return std::size_t{num_chunks(i)}; };
     std::vector<ChunkSum> sums = sums_over_parameters(width);
@@ -173,7 +173,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
     return norms;
   }
 
-  // The chunk's squares, by row and by column.
+  // Adds the squares of the chunk's gradient, by row and by column.
   template <class T>
   void add_gradient(const Factors& factors, const Part<T>& part, ChunkSum& rows,
                     ChunkSum& columns) {
@@ -202,7 +202,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
       mean[i] = static_cast<T>(mean[i] + (sums[i] * factor - mean[i]) * blend);
   }
 
-  /// visit(chunk, u) for every chunk of the slice.
+  /// Calls visit(chunk, u) for every chunk of the slice.
   template <class T, class Visit>
   void each_direction(std::size_t slice, double scale, Visit visit) {
     const Factors& factors = factors_[slices_[slice].parameter];
@@ -233,7 +233,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
     });
   }
 
-  // Of each matrix's rows.
+  // The mean over each matrix's row means.
   template <class T>
   static std::vector<double> matrix_means(const Factors& factors) {
     const T* row = static_cast<const T*>(factors.row.data_ptr());

@@ -9,7 +9,7 @@ inline namespace v0 {
 namespace optim {
 namespace {
 
-// left += right, on the interval that covers both.
+// left += right, over the interval that covers both.
 void merge(ChunkSum::Node& left, ChunkSum::Node right) {
   if (right.first < left.first) {
     left.values.insert(left.values.begin(), left.first - right.first, 0.0);
@@ -52,7 +52,7 @@ const std::vector<double>& ChunkSum::total() {
   if (!total_.empty() || width_ == 0) return total_;
   TRIREME_CHECK(is_whole() == true);
   total_.assign(width_, 0.0);
-  for (const Node& node : nodes_)  // one, or none of an empty parameter
+  for (const Node& node : nodes_)  // one; none if the parameter is empty
     std::copy(node.values.begin(), node.values.end(),
               total_.begin() + static_cast<std::ptrdiff_t>(node.first));
   nodes_.clear();

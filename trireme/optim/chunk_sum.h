@@ -1,10 +1,11 @@
-// ChunkSum: a vector that every 4,096-element chunk of one parameter contributes to, added in one
-// order however the chunks are spread over ranks: the tree T of NUMERICS.md over chunk numbers.
+// ChunkSum: a vector to which every 4,096-element chunk of one parameter contributes. It is added
+// along the tree of docs/numerics.md over chunk numbers, so the order does not depend on how chunks
+// are spread over ranks.
 //
-// LAMB's norms, Adafactor's row and column sums. A rank adds what it owns; SharedSums adds the
-// nodes of several ranks. Leaves are zero outside an interval, so a node keeps its interval only:
-// rows and columns of a large embedding cost no more than their own elements. No leaf is negative
-// (squares), so that adding a zero changes no bit. Not thread safe.
+// Used for LAMB's norms and Adafactor's row and column sums. A rank adds what it owns; SharedSums
+// adds the nodes of several ranks. A leaf is zero outside an interval and a node stores its
+// interval only, so rows and columns of a large embedding cost only their own elements. Leaves are
+// not negative (squares), so adding a zero changes no bit. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -26,26 +27,26 @@ class ChunkSum {
     std::vector<double> values;
   };
 
-  /// Over parameter number `parameter`, which has `num_chunks` chunks; a vector of `width` numbers.
+  /// For parameter number `parameter`, which has `num_chunks` chunks; a vector of `width` numbers.
   ChunkSum(std::uint32_t parameter, std::uint32_t num_chunks, std::size_t width)
       : parameter_(parameter), num_chunks_(num_chunks), width_(width) {}
-  /// The leaf of `chunk`, higher than any before.
+  /// Adds the leaf of `chunk`. Chunks must come in ascending order.
   void add(std::uint32_t chunk, std::size_t first, std::span<const double> values) {
     add(Node{{chunk, 1}, first, {values.begin(), values.end()}});
   }
-  /// A node of the tree, after any before.
+  /// Adds a node of the tree. Nodes must come in ascending order.
   void add(Node node);
 
   std::uint32_t parameter() const noexcept { return parameter_; }
   std::uint32_t num_chunks() const noexcept { return num_chunks_; }
   std::size_t width() const noexcept { return width_; }
-  /// The maximal nodes of what was added, ascending; none after complete().
+  /// The maximal nodes of what was added, ascending; empty after complete().
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
-  /// Every chunk was added here.
+  /// Whether every chunk was added on this rank.
   bool is_whole() const noexcept;
-  /// What several ranks' nodes came to.
+  /// Sets the sum that the nodes of several ranks add up to.
   void complete(std::vector<double> total);
-  /// The sum over all chunks, `width` numbers. Fails (TRIREME_CHECK) where chunks are missing.
+  /// The sum over all chunks, `width` numbers. CheckFailure if chunks are missing.
   const std::vector<double>& total();
 
  private:
@@ -59,8 +60,8 @@ class ChunkSum {
 class SharedSums {
  public:
   virtual ~SharedSums() = default;
-  /// Collective: every rank gives a sum for each parameter of the model that the optimizer needs
-  /// one of, in the same order, with the nodes it has (none where it owns no part).
+  /// Collective: every rank gives one sum for each parameter of which the optimizer needs a sum, in
+  /// the same order, with the nodes it has (none if it owns no slice).
   virtual void complete(std::span<ChunkSum> sums) = 0;
 };
 

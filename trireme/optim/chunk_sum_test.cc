@@ -23,7 +23,7 @@ std::vector<Leaf> leaves_of(std::uint32_t chunks, std::size_t width) {
   return leaves;
 }
 
-// T as NUMERICS.md writes it, on dense vectors.
+// The tree of docs/numerics.md, on dense vectors.
 std::vector<double> tree(const std::vector<Leaf>& leaves, std::size_t width, std::size_t a,
                          std::size_t b) {
   if (b - a == 1) {

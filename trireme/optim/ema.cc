@@ -35,7 +35,7 @@ void Ema::update() {
   ++updates_;
 }
 
-// The values change places, so that whoever holds the module's tensors sees it.
+// Swaps the values, not the tensors, so that all holders of the module's tensors see it.
 void Ema::swap() {
   const c10::AutoGradMode no_grad(false);
   for (Pair& pair : pairs_) {

@@ -1,7 +1,7 @@
 // Ema: an exponential moving average of a module's weights, for evaluation and saving.
 //
-// Usable alone, with any optimizer and loop. Holds one copy of the parameters, and of the buffers
-// as they are (running statistics are averages already). Not thread safe.
+// Usable alone, with any optimizer and loop. Holds one averaged copy of the parameters and a plain
+// copy of the buffers (running statistics are averages already). Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,15 +19,17 @@ inline namespace v0 {
 
 class Ema {
  public:
-  /// Starts with the module's weights. `decay` in [0, 1) (ConfigError otherwise), as torch's
-  /// AveragedModel with get_ema_multi_avg_fn(decay), which starts with the first update's weights.
+  /// Starts with the module's weights. `decay` in [0, 1), else ConfigError. As torch's
+  /// AveragedModel with get_ema_multi_avg_fn(decay), except that torch starts with the weights of
+  /// the first update.
   Ema(const torch::nn::Module& module, double decay);
-  /// average += (1 - decay) (weight - average); buffers are copied. After every optimizer step.
+  /// average += (1 - decay) (weight - average); buffers are copied. Call it after each optimizer
+  /// step.
   void update();
   std::int64_t updates() const noexcept { return updates_; }
 
-  /// While it lives, the module has the averaged weights: evaluate or save_weights(). Then its own
-  /// come back, bit for bit. No update() meanwhile (TRIREME_CHECK).
+  /// While it lives, the module has the averaged weights, for evaluation or save_weights().
+  /// Afterwards its own weights are back, bit for bit. update() meanwhile is a CheckFailure.
   class Swap {
    public:
     explicit Swap(Ema& ema);

@@ -1,4 +1,4 @@
-// GradScaler: loss scaling for fp16, as torch.amp.GradScaler, which LibTorch lacks.
+// GradScaler: loss scaling for fp16, as torch.amp.GradScaler; LibTorch has none.
 //
 //     scaler.scale(loss).backward();  scaler.step(adam);  scaler.update();  adam.zero_grad();
 //
@@ -26,10 +26,10 @@ class GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {});
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the optimizer's gradients by the scale: before clipping, once a step. step() does it
-  /// where it was not called. Throws ConfigError when called twice before update().
+  /// Divides the optimizer's gradients by the scale. Call it before clipping, once per step; step()
+  /// does it otherwise. Throws ConfigError when called twice before update().
   void unscale(torch::optim::Optimizer& optimizer);
-  /// optimizer.step(), unless a gradient holds an infinity or a NaN; true where it was taken.
+  /// Calls optimizer.step() unless a gradient holds an infinity or a NaN. Returns whether it did.
   bool step(torch::optim::Optimizer& optimizer);
   /// After step(): backs off after an overflow, grows after growth_interval steps without one.
   void update();

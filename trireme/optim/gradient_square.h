@@ -1,5 +1,5 @@
-// The sum of squares of one gradient, in one order whatever the number of threads: clip_grad_norm,
-// gradient noise.
+// The sum of squares of one gradient, added in the same order for any number of threads; for
+// clip_grad_norm and the gradient noise scale.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@ namespace trireme {
 inline namespace v0 {
 namespace optim {
 
-/// In fp64, over 4,096-element chunks (chunk_squares) one after the other. Any type, layout and
-/// device; rows of a sparse gradient are coalesced first.
+/// In fp64, over 4,096-element chunks (chunk_squares), one after the other. Any type, layout and
+/// device; a sparse gradient is coalesced first.
 double gradient_square(const at::Tensor& gradient);
 
 }  // namespace optim

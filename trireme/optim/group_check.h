@@ -1,5 +1,4 @@
-// Whether the patterns of parameter groups match any parameter: one check for optimizers and for
-// whoever plans a job.
+// Checks that every parameter group's pattern matches a parameter; for optimizers and plans.
 #pragma once
 
 #include <span>
@@ -10,7 +9,7 @@ namespace trireme {
 inline namespace v0 {
 namespace optim {
 
-/// Throws ConfigError where a group matches none of `parameters`.
+/// Throws ConfigError if a group matches none of `parameters`.
 void check_groups(std::span<const ParameterInfo> parameters,
                   std::span<const ParameterGroup> groups);
 

@@ -23,7 +23,7 @@ void check_groups(std::span<const ParameterInfo> parameters,
   }
 }
 
-// The star that is open takes one character more each time the rest does not fit.
+// On a mismatch the last '*' takes one more character.
 bool matches(std::string_view pattern, std::string_view name) {
   std::size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {

@@ -1,4 +1,4 @@
-// Which numbers a parameter gets: its group's, by the first pattern that matches its name.
+// Each parameter's rate factor and weight decay: those of the first group that matches its name.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace optim {
 struct ParameterNumbers {
   double rate_factor = 1, weight_decay = 0;
 };
-/// Of every slice. Throws ConfigError where a group matches none of `parameters`.
+/// One entry per slice. Throws ConfigError if a group matches none of `parameters`.
 std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,
                                          std::span<const ParameterInfo> parameters,
                                          std::span<const ParameterGroup> groups,

@@ -8,8 +8,8 @@ inline namespace v0 {
 namespace optim {
 namespace {
 
-// Two passes a step. The first updates the moments and adds |w|^2 and |u|^2 chunk by chunk; the
-// second computes u again, from the same numbers, and moves along it: no memory for u is kept.
+// Two passes per step. The first updates the moments and adds |w|^2 and |u|^2 chunk by chunk. The
+// second recomputes u from the same numbers and applies it, so u needs no memory.
 class LambOptimizer final : public SliceOptimizer {
  public:
   explicit LambOptimizer(const Lamb& options)
@@ -20,7 +20,7 @@ class LambOptimizer final : public SliceOptimizer {
 
   void update(double learning_rate, double scale) override {
     ++step_count_;
-    // Chunk k's |w|^2 and |u|^2 are numbers 2k and 2k + 1.
+    // Elements 2k and 2k + 1 are |w|^2 and |u|^2 of chunk k.
     std::vector<ChunkSum> squares =
         sums_over_parameters([&](std::uint32_t i) { return 2 * std::size_t{num_chunks(i)}; });
     for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -56,7 +56,7 @@ class LambOptimizer final : public SliceOptimizer {
                     part.gradient, state_of<T>(slice, 0), state_of<T>(slice, 1), part.count);
   }
 
-  /// visit(chunk, u) for every chunk of the slice.
+  /// Calls visit(chunk, u) for every chunk of the slice.
   template <class T, class Visit>
   void each_direction(std::size_t slice, Visit visit) {
     const kernel::LambNumbers given = numbers(slice);

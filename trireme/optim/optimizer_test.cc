@@ -46,7 +46,7 @@ void expect_same_path(Pair& pair, optim::Optimizer& optimizer, Theirs& theirs, d
   for (int step = 0; step < 20; ++step) {
     const at::Tensor gradient = at::randn_like(pair.ours);
     pair.theirs.mutable_grad() = gradient;
-    pair.gradient.copy_(gradient * 4);  // undone by the scale, exactly
+    pair.gradient.copy_(gradient * 4);  // the scale undoes it exactly
     theirs.step();
     optimizer.apply(optimizer.base_learning_rate(), 0.25);
   }
@@ -72,7 +72,7 @@ TEST(Optimizer, AdamWIsTorchs) {
 TEST(Optimizer, SgdIsTorchs) {
   for (bool nesterov : {false, true}) {
     Pair pair(5000, at::kFloat);
-    const double dampening = nesterov ? 0 : 0.25;  // Nesterov has none
+    const double dampening = nesterov ? 0 : 0.25;  // torch allows none with Nesterov
     torch::optim::SGD theirs({pair.theirs}, torch::optim::SGDOptions(0.05)
                                                 .momentum(0.9)
                                                 .dampening(dampening)
@@ -117,7 +117,7 @@ std::vector<OptimizerOptions> all_optimizers() {
           Lion{.learning_rate = 0.01, .groups = groups}};
 }
 
-// Matrices whose rows end inside chunks, are longer than a chunk, and are shorter than a vector.
+// Rows that end inside a chunk, are longer than a chunk, and are shorter than a vector register.
 TEST(Optimizer, NoBitDependsOnTheCut) {
   for (const OptimizerOptions& options : all_optimizers()) {
     for (const auto& shape :

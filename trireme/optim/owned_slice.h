@@ -1,8 +1,8 @@
-// OwnedSlice: the part of a parameter that this rank updates, as raw memory.
+// OwnedSlice: the slice of a parameter that this rank updates, as raw memory.
 //
-// A ParameterSync says which slices a rank owns; an Optimizer updates exactly those. Slices are cut
-// at multiples of 4,096 elements of one parameter only (NUMERICS: norms), and start 64-byte
-// aligned.
+// A ParameterSync says which slices a rank owns; an Optimizer updates exactly those. A slice
+// belongs to one parameter, is cut at multiples of 4,096 elements (docs/numerics.md), and starts
+// 64-byte aligned.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ inline namespace v0 {
 namespace optim {
 
 struct OwnedSlice {
-  std::uint32_t parameter = 0;      // index in the model's parameter order
-  std::string name;                 // "layer.0.attention.qkv.weight"
-  std::int64_t begin = 0, end = 0;  // elements of the parameter
-  DType master_dtype = DType::F32;  // F64 or F32
-  void* weight = nullptr;           // master weight of [begin, end)
-  const void* gradient = nullptr;   // tree sum of [begin, end), not yet scaled; dtype of the master
-  void* compute = nullptr;          // copy to refresh after the update; null where it is the master
+  std::uint32_t parameter = 0;        // index in the model's parameter order
+  std::string name;                   // "layer.0.attention.qkv.weight"
+  std::int64_t begin = 0, end = 0;    // elements of the parameter
+  DType master_dtype = DType::F32;    // F64 or F32
+  void* weight = nullptr;             // master weight of [begin, end)
+  const void* gradient = nullptr;     // tree sum of [begin, end), not yet scaled; master's dtype
+  void* compute = nullptr;            // copy to refresh after the update; null: the master is used
   DType compute_dtype = DType::BF16;  // of that copy: BF16 or F16
   bool decay = true;                  // weight decay group
 

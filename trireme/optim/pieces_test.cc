@@ -1,4 +1,4 @@
-// The pieces for one's own loop: Ema, GradScaler, ScheduledRate, clip_grad_norm, Autocast.
+// The pieces for a training loop: Ema, GradScaler, ScheduledRate, clip_grad_norm, Autocast.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -24,8 +24,8 @@ at::Tensor parameter_with(std::initializer_list<float> gradient) {
   return parameter;
 }
 
-// w = 1, 2, 3 … at decay 0.9: what torch.optim.swa_utils.AveragedModel holds after each update,
-// started at w = 0: 0.1, 0.29, 0.561.
+// w = 1, 2, 3 ... at decay 0.9. torch.optim.swa_utils.AveragedModel, started at w = 0, holds 0.1,
+// 0.29, 0.561 after the updates.
 TEST(Ema, IsTorchsAverage) {
   torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
   const auto set = [&](double value) { net->weight.detach().fill_(value); };

@@ -19,13 +19,13 @@ constexpr std::array<std::string_view, 7> kNames = {"constant",   "linear",    "
   throw ConfigError(what, {.operation = "config", .advice = advice});
 }
 
-// From `from` to `to`, along half a cosine.
+// From `from` to `to` along half a cosine.
 double along_cosine(double from, double to, double done) {
   return to + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (from - to);
 }
 
-// The numbers of torch.optim.lr_scheduler.OneCycleLR: the top is reached at step rise * steps - 1,
-// the bottom at the last one.
+// As torch.optim.lr_scheduler.OneCycleLR: the peak is at step rise * steps - 1, the end at steps -
+// 1.
 double one_cycle(const Schedule& schedule, std::int64_t step) {
   const double top = schedule.rise * static_cast<double>(schedule.steps) - 1;
   const double last = static_cast<double>(schedule.steps) - 1;

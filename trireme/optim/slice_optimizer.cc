@@ -27,7 +27,7 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
   }
 }
 
-// The kernels write bf16 copies as they go; fp16's are cast in a pass of their own.
+// Kernels write bf16 copies themselves; fp16 copies are converted here.
 void SliceOptimizer::apply(double learning_rate, double scale) {
   update(learning_rate, scale);
   for (const OwnedSlice& slice : slices_) {

@@ -1,5 +1,5 @@
-// SliceOptimizer: what all optimizers share: the slices with their numbers, the step count, and
-// named state tensors per slice. For this folder.
+// SliceOptimizer: what all optimizers share: the slices and their numbers, the step count, and the
+// state tensors of each slice. Internal to optim/.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace trireme {
 inline namespace v0 {
 namespace optim {
 
-/// `count` elements from a multiple of 4,096 on: of a whole slice, or of one chunk of it.
+/// `count` elements of a slice, from a multiple of 4,096 on: the whole slice or one chunk of it.
 template <class T>
 struct Part {
   std::int64_t begin = 0;  // element of the parameter
   std::size_t count = 0;
   const T* gradient = nullptr;
   T* weight = nullptr;
-  BFloat16* compute = nullptr;  // null where there is none, or it is of fp16
+  BFloat16* compute = nullptr;  // null if there is none or it is fp16
   std::uint32_t chunk() const { return static_cast<std::uint32_t>(begin / kernel::kNormChunk); }
 };
 
@@ -43,17 +43,17 @@ class SliceOptimizer : public Optimizer {
   std::vector<NamedShard> state() override;
 
  protected:
-  /// apply() without the compute copies in fp16, which it casts after this.
+  /// apply() without refreshing the fp16 compute copies; apply() converts them afterwards.
   virtual void update(double learning_rate, double scale) = 0;
-  /// Whether this slice has the state tensor number `kind` of its own size.
+  /// Whether this slice has state tensor number `kind`, of the slice's size.
   virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }
-  /// Null where the slice has none.
+  /// Null if the slice has none.
   template <class T>
   T* state_of(std::size_t slice, std::size_t kind) const {
     const at::Tensor& tensor = state_[slice * state_names_.size() + kind];
     return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
   }
-  /// update(T{}) in the type of the slice's master.
+  /// Calls update(T{}) with T the slice's master type.
   template <class Update>
   static void in_type(const OwnedSlice& slice, Update update) {
     if (slice.master_dtype == DType::F64) {
@@ -68,7 +68,7 @@ class SliceOptimizer : public Optimizer {
             static_cast<const T*>(slice.gradient), static_cast<T*>(slice.weight),
             slice.compute_dtype == DType::BF16 ? static_cast<BFloat16*>(slice.compute) : nullptr};
   }
-  /// update(chunk, elements of the slice before it), for every chunk of the slice.
+  /// Calls update(chunk, number of the slice's elements before it) for every chunk of the slice.
   template <class T, class Update>
   static void each_chunk(const OwnedSlice& slice, Update update) {
     const Part<T> all = whole<T>(slice);
@@ -79,11 +79,11 @@ class SliceOptimizer : public Optimizer {
              at);
     }
   }
-  /// Completes sums of whole parameters, on all ranks.
+  /// Adds up the sums of parameters shared with other ranks. Collective.
   void complete(std::span<ChunkSum> sums) {
     if (sums_) sums_->complete(sums);
   }
-  /// A sum over each parameter of the model, of which `width(parameter)` says how many numbers.
+  /// One empty sum per parameter of the model, of width(parameter) numbers.
   template <class Width>
   std::vector<ChunkSum> sums_over_parameters(Width width) const {
     std::vector<ChunkSum> sums;
@@ -105,7 +105,7 @@ class SliceOptimizer : public Optimizer {
   std::int64_t step_count_ = 0;
 };
 
-/// What (parameter, chunk) order says of a parameter's chunk sums: ascending, one after the other.
+/// Adds a parameter's chunk sums in ascending order, one after the other.
 double fold(std::span<const double> chunk_sums);
 
 std::unique_ptr<Optimizer> make_adamw(const AdamW& options);

@@ -1,4 +1,4 @@
-// Pieces for one's own loop with a torch::optim optimizer: a learning-rate schedule, and clipping.
+// Pieces for a training loop with a torch::optim optimizer: a learning-rate schedule, and clipping.
 //
 // Usable alone (no Job). Not thread safe.
 #pragma once
@@ -17,18 +17,18 @@ class Optimizer;
 namespace trireme {
 inline namespace v0 {
 
-/// Sets the rate of every parameter group to its own rate x learning_rate(schedule, step) /
-/// schedule.peak: step 0's at once, the next one's at each step().
+/// Sets the rate of every parameter group to the group's own rate x learning_rate(schedule, step) /
+/// schedule.peak: for step 0 at once, and for the next step at each step().
 class ScheduledRate {
  public:
-  /// The optimizer outlives this. Throws ConfigError where the schedule's numbers do not fit.
+  /// The optimizer must outlive this. Throws ConfigError if the schedule's numbers do not fit.
   ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Schedule& schedule);
-  /// After optimizer.step().
+  /// Call it after optimizer.step().
   void step() { set(step_ + 1); }
-  /// As after `step` steps: for going on from a checkpoint.
+  /// Sets the rate as after `step` steps, to continue from a checkpoint.
   void set(std::int64_t step);
   std::int64_t steps() const noexcept { return step_; }
-  /// Of the first group.
+  /// The rate of the first group.
   double rate() const;
 
  private:
@@ -39,9 +39,9 @@ class ScheduledRate {
 };
 
 /// Scales the gradients so that their common norm is at most `limit`, as
-/// torch.nn.utils.clip_grad_norm_; returns the norm before. Sums in fp64, in one order whatever the
-/// number of threads. Parameters without a gradient are left out. Gradients that are not finite
-/// stay as they are; the norm says so.
+/// torch.nn.utils.clip_grad_norm_, and returns the norm before. Sums in fp64, in the same order for
+/// any number of threads. Parameters without a gradient are skipped. If the norm is not finite, it
+/// is returned and the gradients stay as they are.
 double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit);
 
 }  // namespace v0

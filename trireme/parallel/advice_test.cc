@@ -1,4 +1,4 @@
-// What a refused step says to do: for each cause its own advice, at both doors.
+// The advice of a refused step for each cause, with DataParallel and with Strategy.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string refusal(const std::function<void()>& act) {
   return "nothing was thrown";
 }
 
-// What two ranks hear where rank 1's loss is `loss`, or it is given `shift` micro-batches further.
+// What two ranks throw if rank 1 uses `loss` and adds `shift` to its micro-batch numbers.
 std::string refused_step(const Loss& loss, std::uint32_t shift, const StrategyOptions& options) {
   std::string said;
   testing::run_ranks(2, [&](testing::RankContext& rank) {

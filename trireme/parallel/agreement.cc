@@ -18,7 +18,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// Records cross as int64 words: [leaving, batch, total].
+// Records are sent as int64 words: [leaving, batch, total].
 constexpr std::size_t kGateWords = 3;
 
 struct GateState {
@@ -47,7 +47,7 @@ Record record_of(const GateState& state, int rank) {
   return record;
 }
 
-// The first rank that is leaving, else the first that differs from what most ranks say; -1 if none.
+// The first rank that is leaving, else the first that differs from the majority; -1 if none.
 int odd_rank(const GateState& state, int size) {
   std::map<Record, int> votes;
   for (int rank = 0; rank < size; ++rank) {
@@ -88,7 +88,7 @@ Work enter_gate(comm::Communicator& world, const GateEntry& entry, const std::st
   return gather(world, state).then([&world, state, host] {
     const int odd = odd_rank(*state, world.size());
     if (odd < 0) return;
-    // Where it is this rank that differs from the others, it names one of them.
+    // If this rank is the odd one, the error names a rank that differs from it.
     const Record ours = record_of(*state, world.rank());
     int named = odd;
     for (int rank = 0; named == world.rank() && rank < world.size(); ++rank)
@@ -106,12 +106,12 @@ void leave(comm::Communicator& world) noexcept {
     auto state = gate_state(world, {.leaving = true});
     gather(world, state).then([state] {}).wait();
   } catch (...) {
-    // The others know already, or are gone: nothing is left to tell.
+    // The other ranks already know, or are gone.
   }
 }
 
-// Where ranks see one another's memory they read there that this one gave up, and why. Others learn
-// it from a call that this rank makes last.
+// Ranks that can map each other's memory read there that this rank gave up, and why. The others
+// learn it from this rank's last call.
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept {
   if (world.failure()) return;  // the others know
@@ -128,7 +128,7 @@ void give_up(comm::Communicator& world, std::span<comm::Communicator* const> gro
 
 namespace {
 
-// A text in words of a record: its length, then its bytes.
+// A text inside a record of int64 words: its length, then its bytes.
 template <std::size_t kBytes>
 struct TextField {
   static constexpr std::size_t kWords = 1 + kBytes / 8;
@@ -145,7 +145,7 @@ struct TextField {
 
 }  // namespace
 
-// Of a gradient that came when it may not, the reason says what to do.
+// For a misused gradient, the reason itself says what to do.
 void Ballot::refuse(const Refusal& refusal) {
   const bool diverged = refusal.exit_code == Refusal::kNotFinite;
   refuse(refusal.exit_code, refusal.reason, diverged ? kNotFiniteAdvice : "");
@@ -158,7 +158,7 @@ void Ballot::check_loss(std::uint32_t microbatch, double loss) {
          kNotFiniteAdvice);
 }
 
-// An exception's sentence ends with its advice, which travels by itself.
+// An exception's sentence ends with its advice, which the ballot carries separately.
 void Ballot::refuse(const ErrorReport& report) {
   std::string why = report.sentence;
   const std::string& own = report.context.advice;
@@ -167,8 +167,8 @@ void Ballot::refuse(const ErrorReport& report) {
   refuse(report.exit_code, why, own);
 }
 
-// [ok (2: overflow), exit code, stop signal, count, squares and loss as bits, reason,
-// advice]
+// [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; bits of loss;
+// reason; advice]
 struct Vote::State {
   using Reason = TextField<184>;
   using Advice = TextField<120>;
@@ -207,7 +207,7 @@ Verdict Vote::result() const {
     verdict.squares += std::bit_cast<double>(record[4]);
     verdict.loss += std::bit_cast<double>(record[5]);
     const bool refused = record[0] == 0, overflow = record[0] == 2;
-    // A refusal counts before an overflow, whichever ranks they come from.
+    // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
     verdict.ok = !refused;
     verdict.overflow = overflow;
@@ -225,7 +225,7 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
   std::string advice = "Nothing was applied on any rank";
   if (!verdict.advice.empty()) {
     const std::string& own = verdict.advice;
-    // A sentence of its own, or the end of this one.
+    // The advice is a sentence of its own, or continues this one.
     const bool sentence = std::isupper(static_cast<unsigned char>(own.front())) != 0;
     advice += (sentence ? ". " : "; ") + own;
   }

@@ -1,5 +1,4 @@
-// What a program may hand to either door that cannot be trained as it is: each is a clear error on
-// every rank, or a correct step.
+// Bad input to DataParallel and Strategy: each is a clear error on every rank, or a correct step.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +34,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr};
 };
 
-// Two parameters that are views of one piece of memory, `apart` elements from one another.
+// Two parameters that are views of the same memory, with offsets 0 and `apart`.
 struct Views : torch::nn::Module {
   explicit Views(std::int64_t apart) {
     const at::Tensor flat = at::linspace(-1, 1, 12);
@@ -49,7 +48,7 @@ struct Views : torch::nn::Module {
 at::Tensor input(int number) { return at::full({4, 3}, 0.1 * (number + 1)); }
 at::Tensor loss_of(Net& net, int number) { return net.forward(input(number)).pow(2).mean(); }
 
-// What `act` throws, as E; "" where it throws nothing.
+// The message of the E that `act` throws; "" if it throws nothing.
 template <class E>
 std::string said(const std::function<void()>& act) {
   try {
@@ -69,7 +68,7 @@ const std::vector<Sync>& syncs() {
   return all;
 }
 
-// A strategy over blocks and the batches that it is dealt.
+// A rank's Strategy over blocks, and its share of the batches.
 struct Program {
   Program(testing::RankContext& context, const models::Blocks& model, StrategyOptions options,
           std::string processor = {})
@@ -139,7 +138,7 @@ TEST(BadInput, OneTensorInTwoBlocksIsNamed) {
   });
 }
 
-// At the module's door: rank 1 changes its module between two steps; all ranks hear of it.
+// DataParallel: rank 1 changes its module between two steps, and all ranks get the error.
 TEST(BadInput, AParameterThatIsReplacedIsNamedOnAllRanks) {
   struct Change {
     const char* sync;
@@ -184,7 +183,7 @@ TEST(BadInput, AParameterThatIsReplacedIsNamedOnAllRanks) {
   }
 }
 
-// Without ZeRO other memory of the same type is as good: the optimizer updates the tensor.
+// Without ZeRO, a parameter may get other memory of the same type: the optimizer updates that.
 TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     Net net;
@@ -231,7 +230,7 @@ TEST(BadInput, AParameterThatIsReplacedInABlockIsNamedOnAllRanks) {
   }
 }
 
-// A loss that is no number, or a finite one whose gradient is none.
+// A loss that is NaN, or (`finite`) a finite loss whose gradient is not finite.
 Loss broken_in(std::uint32_t micro_batch, bool finite) {
   return [=](const models::Value& output, const MicroBatch& micro) {
     const at::Tensor sum = output.at(0).pow(2).sum();
@@ -240,7 +239,7 @@ Loss broken_in(std::uint32_t micro_batch, bool finite) {
   };
 }
 
-// Steps 1 and 2 are left out on every rank: what is trained is what steps 0 and 3 alone train.
+// All ranks skip steps 1 and 2, so the result is that of training with steps 0 and 3 only.
 TEST(BadInput, GradientsThatAreNoNumbersOnOneRankAreLeftOutOnAllAndCounted) {
   for (const Sync& sync : syncs()) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
@@ -259,7 +258,7 @@ TEST(BadInput, GradientsThatAreNoNumbersOnOneRankAreLeftOutOnAllAndCounted) {
       }
       EXPECT_EQ(program.strategy.weights_hash(), without.strategy.weights_hash()) << sync.name;
 
-      // The budget is spent, here and in what goes on from its checkpoint.
+      // The budget is spent, here and in a run that resumes from this one's checkpoint.
       const std::string metadata = program.strategy.metadata();
       const std::string spent =
           "2 steps were left out before for such numbers, and "
@@ -370,7 +369,7 @@ TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
     EXPECT_THAT(said<MismatchError>([&] { Program(rank, small_model(), {}, processor); }), both);
     seat.reproducible = false;
     EXPECT_EQ(said<MismatchError>([&] { DataParallel(seat, net, sgd); }), "");
-    // Nothing is promised of its bits: each rank trains a copy of its own.
+    // local_sgd makes no promise of equal bits: each rank trains its own copy.
     Program(rank, small_model(), {.sync = "local_sgd"}, processor);
   });
 }

@@ -28,8 +28,8 @@ struct BatchStatistics::Norm {
     running_variance = variance.clone();
     seen = count.item<std::int64_t>();
   }
-  // Graphs of other micro-batches hold the buffers, which their backward passes do not read in
-  // training: the copies leave autograd's count of changes alone.
+  // Graphs of other micro-batches hold the buffers, but their backward passes do not read them in
+  // training. Writing through variable_data() does not raise autograd's version counter.
   void restore() {
     mean.variable_data().copy_(running_mean);
     variance.variable_data().copy_(running_variance);
@@ -156,7 +156,7 @@ void BatchStatistics::fold_own() {
   fold_pairs(of_micro);
 }
 
-// One pointer to a micro-batch's pairs each, in the order in which they are folded.
+// `of_micro`: for each micro-batch a pointer to its pairs, in folding order.
 void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
   const c10::AutoGradMode no_grad(false);
   for (const double* at : of_micro) {

@@ -1,10 +1,11 @@
-// BatchStatistics: batch norms' running statistics, the same on any layout (NUMERICS.md).
+// BatchStatistics: running statistics of batch norms, equal on any layout (docs/numerics.md).
 //
-// While it lives, a forward pass in training mode leaves the micro-batch's own mean and variance in
-// the buffers (momentum 1); take() takes them out and puts the running ones back. fold() gathers
-// the captured pairs of all ranks and folds them in index order with the module's own momentum.
+// While it lives, a forward pass in training mode writes the micro-batch's own mean and variance to
+// the buffers (momentum 1). take() reads them and restores the running values. fold() gathers the
+// pairs (mean, variance) of all ranks and folds them in micro-batch order into the running values,
+// with the module's own momentum.
 //
-// One for each copy of the model; a lane's is only asked to take(). Not thread safe.
+// One per copy of the model; that of a lane is only asked to take() and drop(). Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,27 +30,27 @@ class Stage;
 
 class BatchStatistics {
  public:
-  /// Of the batch norms inside `module`, and of those in a stage's blocks that are torch modules.
+  /// For the batch norms inside `module`, or in those blocks of a stage that are torch modules.
   explicit BatchStatistics(torch::nn::Module& module);
   explicit BatchStatistics(const Stage& stage);
-  ~BatchStatistics();  // the modules get their momentum back
+  ~BatchStatistics();  // restores the modules' momentum
   BatchStatistics(BatchStatistics&&) = delete;
 
   bool empty() const noexcept;
-  /// Whether it looks after this buffer.
+  /// Whether `buffer` belongs to one of these batch norms.
   bool covers(const at::Tensor& buffer) const;
-  /// A micro-batch's pairs, after its forward pass; the buffers hold the running values again.
+  /// After a forward pass: returns the micro-batch's pairs and restores the running values.
   std::vector<double> take();
-  /// The pairs of this rank's next micro-batch, taken from this copy of the model or another.
+  /// Adds the pairs of this rank's next micro-batch, taken from this copy of the model or another.
   void capture(const std::vector<double>& pairs);
   void capture() { capture(take()); }
-  /// After the vote: every rank folds all of the batch's pairs. Collective.
+  /// After the vote: every rank folds the pairs of the whole batch. Collective.
   void fold(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
-  /// The same with this rank's pairs alone, where it trains a copy of its own.
+  /// Folds this rank's pairs only, for strategies in which each rank trains its own copy.
   void fold_own();
-  /// The step was refused: its pairs are forgotten, and what a forward pass left that failed.
+  /// The step was refused: discards its pairs and restores the running values.
   void drop();
-  /// The buffers were written from outside (a checkpoint, replication).
+  /// The buffers were written from outside (a checkpoint, replication): reads them again.
   void reload();
 
  private:

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kIn = 6, kWidth = 10, kRows = 3;
 
-// A batch norm that is a block, and one inside a block.
+// One batch norm is a block, another is inside a block.
 models::Blocks model_with_norms() {
   models::Blocks model;
   model.add_block({.name = "in",
@@ -64,7 +64,7 @@ struct Sync {
   int shard = 0;
 };
 
-// A strategy and what its ranks are dealt.
+// A rank's Strategy and its share of the micro-batches.
 struct Trained {
   Trained(testing::RankContext& rank, const Sync& sync, const models::Blocks& model)
       : rank(rank.rank),
@@ -77,7 +77,7 @@ struct Trained {
     return seat;
   }
   void step(std::int64_t number, const Loss& loss = squares) {
-    const std::uint32_t total = number % 3 == 2 ? 2 : 7;  // now and then some have no share
+    const std::uint32_t total = number % 3 == 2 ? 2 : 7;  // with 2, some ranks have no share
     strategy.step(batch_of(number, total, rank, assignment), loss);
   }
   std::map<std::string, at::Tensor> buffers() {
@@ -100,7 +100,7 @@ std::pair<std::string, double> train_on(int ranks, const Sync& sync) {
     Trained trained(rank, sync, model_with_norms());
     for (int step = 0; step < 5; ++step) {
       trained.step(step);
-      // In the middle of the training, and leaving nothing behind.
+      // An evaluation during training must not change the statistics.
       if (step == 1)
         trained.strategy.evaluate({batch_of(50, 8, rank.rank, trained.assignment)}, squares);
     }
@@ -122,7 +122,7 @@ TEST(BatchStatistics, AreTheSameBitsUnderEverySyncOnAnyNumberOfRanks) {
     EXPECT_EQ(train_on(ranks, {"hybrid", shard}), one) << "hybrid, " << shard << " of " << ranks;
 }
 
-// torch::nn's own, micro-batch by micro-batch in their order, with weights that do not move.
+// Compares with torch::nn's batch norm over the micro-batches in order; the weights do not change.
 TEST(BatchStatistics, AreThoseOfLibTorchOverTheMicroBatchesInOrder) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     models::Blocks model;
@@ -133,7 +133,7 @@ TEST(BatchStatistics, AreThoseOfLibTorchOverTheMicroBatchesInOrder) {
                                torch::nn::BatchNorm1dOptions(kIn).momentum(0.2)));
                          },
                      .reads = {"features"}});
-    // The average over all of them.
+    // Without a momentum: the average over all micro-batches.
     model.add("average", [] {
       return torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(kIn).momentum(std::nullopt));
     });
@@ -195,7 +195,7 @@ TEST(BatchStatistics, AreResumedFromTheState) {
     for (int step = 2; step < 4; ++step) straight.step(step);
 
     Trained resumed(rank, {"zero1"}, model_with_norms());
-    resumed.step(7);  // whatever was there
+    resumed.step(7);  // restoring must undo this
     for (const NamedShard& shard : resumed.strategy.state())
       shard.local.copy_(saved.at(shard.name));
     resumed.strategy.restored(metadata);
@@ -204,8 +204,8 @@ TEST(BatchStatistics, AreResumedFromTheState) {
   });
 }
 
-// Copies fold their own micro-batches; where they are averaged, so are the running values, and the
-// next step goes on from there.
+// Each copy folds its own micro-batches. Averaging the copies also averages the running values, and
+// the next step starts from the average.
 TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     models::Blocks model;
@@ -237,7 +237,7 @@ TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
   });
 }
 
-// In evaluation mode the running values normalise, and nothing moves them.
+// In evaluation mode the running values are used for normalization and do not change.
 TEST(BatchStatistics, EvaluationUsesTheRunningOnes) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     models::Blocks model;

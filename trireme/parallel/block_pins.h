@@ -1,6 +1,6 @@
-// BlockPins: around a stage's blocks it holds their weights: while a block runs forward, and again
-// from where backward comes to it until backward comes to the block before. One pass at a time, on
-// one thread.
+// BlockPins: holds the weights of a stage's blocks in memory while a block needs them: during its
+// forward pass, and again from when backward reaches the block until it reaches the block before.
+// One pass at a time, on one thread.
 #pragma once
 
 #include "trireme/parallel/data/parameter_sync.h"
@@ -12,18 +12,18 @@ namespace parallel {
 
 class BlockPins {
  public:
-  /// `part`: of the uses. `sync` outlives it, and what enter() gave.
+  /// `part`: Use::part of all uses. `sync` must outlive this object and the result of enter().
   explicit BlockPins(ParameterSync& sync, std::uint32_t part = 0) : sync_(sync), part_(part) {}
   BlockPins(const BlockPins&) = delete;
 
-  /// The pass that begins is `microbatch`'s; backward, if it comes to a block, is `backward`:
+  /// Starts a pass of `microbatch`. `backward` is the phase of its backward pass, if there is one:
   /// Phase::Backward or Phase::Input.
   void begin(std::uint32_t microbatch, Phase backward = Phase::Backward);
-  /// For Stage::forward(). Without autograd there is no backward pass.
+  /// The callback for Stage::forward(). With autograd off it pins nothing for backward.
   Stage::Enter enter();
-  /// The gradients of this block's weights come now, in a pass of their own, which needs none.
+  /// Starts the block's separate pass for weight gradients, which does not read the weights.
   void weight_gradients(std::uint32_t block) { sync_.acquire(use(block, Phase::Weight)); }
-  /// The pass is over: backward has no block after its last.
+  /// Ends the pass: releases the last block of backward, after which no other block comes.
   void end() { backward_pin_ = {}; }
 
  private:

@@ -14,9 +14,9 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-constexpr int kRuns = 3;  // the first pays for memory and kernels
+constexpr int kRuns = 3;  // the first also pays for allocations and kernel set-up
 
-// What the block reads, cut off from the blocks before it.
+// A block's inputs, detached from the graph of the blocks before it.
 Values detached(const Values& values) {
   Values own;
   for (const auto& [name, value] : values)

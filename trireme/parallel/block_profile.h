@@ -1,8 +1,8 @@
-// How long each block of a model takes, measured: what a pipeline is balanced by.
+// Measures the time that each block of a model takes. Pipelines are balanced by these times.
 //
-// Blocks are built one at a time, run forward and back on a micro-batch, and let go of, so that no
-// more than one is in memory with the values that later blocks read. Nothing of it shows in a
-// training: blocks are built again, from the same seeds. One thread.
+// Blocks are built one at a time, run forward and backward on a micro-batch, and destroyed. At most
+// one block is in memory, with the values that later blocks read. A training is not affected: it
+// builds its blocks anew from the same seeds. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Seconds (the least of several runs), parameters' bytes and the value's bytes of every block, on
-/// the clock of `waiter`: a simulated one stands still, and all take 0 s.
+/// For every block: seconds (the minimum of several runs), bytes of parameters and bytes of output.
+/// Reads the clock of `waiter`; a simulated clock stands still, so all blocks take 0 s.
 std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const MicroBatch& micro,
                                             std::uint64_t seed, const Waiter& waiter);
 

@@ -38,13 +38,13 @@ TEST(BlockProfile, MeasuresEveryBlockAndTheCutBalancesThem) {
   EXPECT_EQ(costs[0].name, "wide");
   EXPECT_EQ(costs[0].weight_bytes, (64 * 256 + 256) * 4);
   EXPECT_EQ(costs[0].output_bytes, 128 * 256 * 4);
-  // How long each takes is the machine's affair: the cut is looked at with times that are not.
+  // Measured times depend on the machine, so the cut is tested with fixed ones.
   for (plan::BlockCost& cost : costs) {
     EXPECT_GT(cost.seconds, 0) << cost.name;
     cost.seconds = cost.name == "heavy" ? 40 : 1;
   }
   const plan::Partition cut = plan::partition_chain(costs, {.stages = 3});
-  EXPECT_EQ(cut.stages[1].first, 1);  // the heavy one is alone
+  EXPECT_EQ(cut.stages[1].first, 1);  // the heavy block has a stage of its own
   EXPECT_EQ(cut.stages[1].end, 2);
 }
 

@@ -1,6 +1,6 @@
-// CutSync: the sync of a model of which ranks have parts: of each layer (tensor parallel), or some
-// experts. Each rank's parts go the way of another StepSync; what is asked of the whole gradient is
-// answered over the ranks that have its parts. What several ranks have counts once.
+// CutSync: the sync of a model that is cut among ranks (tensor or expert parallelism). Another
+// StepSync handles this rank's parts. CutSync answers what concerns the whole gradient, over all
+// ranks that hold parts of it; an element that several ranks hold counts once.
 //
 // Not thread safe.
 #pragma once
@@ -18,8 +18,8 @@ namespace parallel {
 
 class CutSync final : public StepSync {
  public:
-  /// `group`: the ranks that have the parts, by expert and then tensor coordinate, of which there
-  /// are `tensor_ranks`; outlives it, as `parts` do.
+  /// `group`: the ranks that hold parts, ordered by expert coordinate, then by tensor coordinate
+  /// (0 ... tensor_ranks - 1). `group` and `parts` must outlive this object.
   CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, int tensor_ranks,
           const ModelParts& parts);
 
@@ -29,7 +29,7 @@ class CutSync final : public StepSync {
   Work finish() override { return own_->finish(); }
   std::optional<Refusal> refusal() const override { return own_->refusal(); }
   void settle() override { own_->settle(); }
-  /// In (parameter, rank of the part, chunk) order.
+  /// In (parameter, rank in `group`, chunk) order.
   std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override { own_->drop(); }

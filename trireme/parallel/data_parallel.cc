@@ -40,7 +40,7 @@ namespace {
 
 using parallel::NamedTensors;
 
-constexpr std::size_t kMostResults = 1000;  // kept for who takes them
+constexpr std::size_t kMostResults = 1000;  // kept for take_results()
 
 struct Contents {
   NamedTensors all;         // parameters and buffers, every name
@@ -65,11 +65,11 @@ Contents contents_of(torch::nn::Module& module) {
   return contents;
 }
 
-// What of a module's parameters is not as it was, since gradients of others are not taken; empty:
-// nothing.
+// Finds changes to a module's parameters since the start, because gradients of new or replaced ones
+// are not taken. difference() is empty if there are none.
 class ParametersAsTheyWere {
  public:
-  /// `moved`: where they lie now is where they have to stay (ZeRO).
+  /// `moved`: the parameters must stay at their current addresses (ZeRO).
   ParametersAsTheyWere(torch::nn::Module& module, const Contents& contents, bool moved)
       : module_(module), contents_(contents) {
     for (const auto& [name, tensor] : contents.parameters)
@@ -183,7 +183,7 @@ std::vector<optim::OwnedSlice> slices(const NamedTensors& trainable) {
   return slices;
 }
 
-// The module as the one block of a ParameterStore. Its parameters are told apart by name.
+// The module as the only block of a ParameterStore.
 class OneBlock final : public models::Block {
  public:
   explicit OneBlock(const NamedTensors& trainable) : trainable_(trainable) {}
@@ -262,8 +262,8 @@ struct DataParallel::Impl {
                                    .compression = options.compression});
   }
 
-  // The module's parameters move into a store, in one piece of memory, and the optimizer gets the
-  // parts that this rank owns.
+  // Moves the module's parameters into a store, in one piece of memory. The optimizer gets this
+  // rank's shards.
   std::unique_ptr<parallel::ParameterSync> make_sharded() {
     store.emplace(
         std::vector<models::Tie>{},
@@ -295,15 +295,15 @@ struct DataParallel::Impl {
                        .advice = "Remove that call: parallel.step() updates and zeroes."});
   }
 
-  // Rank 0's torch::manual_seed() is everybody's.
+  // All ranks take the seed that rank 0 got from torch::manual_seed().
   void agree_on_seed() {
     std::vector<std::int64_t> value{static_cast<std::int64_t>(seed)};
     seat.world->broadcast(Buffer::of(std::span(value)), 0, {.label = "seed"}).wait();
     seed = static_cast<std::uint64_t>(value[0]);
   }
 
-  // Before the next micro-batch runs. At an epoch's end the plan does not know it yet: it will be
-  // this rank's first of a full batch.
+  // Seeds for the next micro-batch before it runs. At the end of an epoch the plan does not know
+  // that micro-batch yet; it will be this rank's first of a full batch.
   void seed_next() {
     MicroStep next{.index = first_of_full, .batch_number = batches};
     if (const auto plan = seat.input_plan()) {
@@ -323,7 +323,7 @@ struct DataParallel::Impl {
     return parallel::enter_gate(*seat.world, {.batch = batches, .total = total}, seat.host);
   }
 
-  // Called from the first hook of a micro-batch, or by step() where no gradient came. Never throws.
+  // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
   void open_micro() {
     const auto plan = seat.input_plan();
     MicroStep step{.index = static_cast<std::uint32_t>(seat.world->rank()),
@@ -332,7 +332,7 @@ struct DataParallel::Impl {
                    .last_of_batch = true};
     if (plan) {
       const auto next = plan->peek();
-      if (!next || !next->has_data) return;  // step() says so
+      if (!next || !next->has_data) return;  // step() throws for it
       step = *next;
     }
     if (!batch_open) begin_batch(step.total);
@@ -387,8 +387,8 @@ struct DataParallel::Impl {
     return taken || taken_too;
   }
 
-  // Batches without a share for this rank: the others count on it all the same. True where the last
-  // of them was applied.
+  // Takes part in batches without a share for this rank, because the other ranks wait for it. True
+  // if the last of them was applied.
   bool take_part_without_share() {
     const auto plan = seat.input_plan();
     bool taken = false;
@@ -398,12 +398,12 @@ struct DataParallel::Impl {
       plan->consume();
       begin_batch(next->total);
       taken = finish_batch();
-      all_return = taken;  // of a batch that was left out, step() tells the others nothing to save
+      all_return = taken;  // if all ranks skipped the batch, the others save nothing
     }
     return taken;
   }
 
-  // The next micro-batch's is not known yet.
+  // Adds the micro-batch's loss, and forgets what backward() was given for it.
   void add_loss() {
     const double items = own_count ? 1 : static_cast<double>(micro.samples);
     loss += own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN();
@@ -411,14 +411,14 @@ struct DataParallel::Impl {
     own_count.reset();
   }
 
-  // A rank without a share of `next` is in it already. One without a share of `last` came back from
-  // the step() before both, unless `last` was the first after a resume.
+  // A rank without a share of `next` is already in that batch. A rank without a share of `last` has
+  // returned from the step() before `last`, unless `last` is the first after a resume.
   bool all_return_between(const MicroStep& last, const std::optional<MicroStep>& next) {
     const bool first = std::exchange(first_here, false);
     return (!first || all_have_share(last)) && (!next || all_have_share(*next));
   }
 
-  // Only the last batch of an epoch may be a short one.
+  // Only the last batch of an epoch may be short.
   bool all_have_share(const MicroStep& step) const {
     if (!step.last_of_epoch) return true;
     for (int rank = 0; rank < seat.world->size(); ++rank)
@@ -426,15 +426,15 @@ struct DataParallel::Impl {
     return true;
   }
 
-  // The loader begins a pass: from here on the plan knows the first micro-batch. After a resume it
-  // may begin with a batch without a share for this rank, which no step() comes before.
+  // The loader starts a pass, so the plan now knows the first micro-batch. After a resume the first
+  // batch may have no share for this rank, and no earlier step() could take part in it.
   void input_begins() {
     if (micro_open || batch_open) return;
     take_part_without_share();
     seed_next();
   }
 
-  // False: it was left out, on all ranks.
+  // False: all ranks skipped the batch.
   bool finish_batch() {
     BatchResult result;
     try {
@@ -493,14 +493,14 @@ struct DataParallel::Impl {
     apply(scale);
   }
 
-  // What the sums are multiplied with: the mean, and clipping.
+  // The factor on the gradient sums: for the mean, and for clipping.
   double scale_for(std::int64_t global_count, long number) {
     const double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
     gradient_norm = 0;
     if (options.clip > 0) {
       gradient_norm = std::sqrt(sync->squared_norm()) * scale;
     }
-    // A finite norm says that everything under it is.
+    // If the norm is finite, so are all gradients.
     if (options.clip <= 0 || !std::isfinite(gradient_norm)) refuse_overflow(number);
     const bool clipped = options.clip > 0 && gradient_norm > options.clip;
     return clipped ? scale * (options.clip / (gradient_norm + 1e-6)) : scale;
@@ -532,7 +532,7 @@ struct DataParallel::Impl {
     sync->publish().wait();
   }
 
-  // What the optimizer updates for owned()[i]: the parameter, or this rank's part of it.
+  // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
   at::Tensor updated(std::size_t i) {
     return shards ? shards->shards()[i].tensor : contents.trainable[i].second;
   }
@@ -562,7 +562,7 @@ struct DataParallel::Impl {
     return state;
   }
 
-  // Updates that the optimizer has counted; a rank that owns nothing has none to ask.
+  // Updates that the optimizer has counted; on a rank that owns nothing, those that we counted.
   std::int64_t optimizer_updates() {
     return sync->owned().empty() ? applied : parallel::updates(optimizer, updated(0));
   }
@@ -574,26 +574,26 @@ struct DataParallel::Impl {
   bool checked;
   parallel::SyncPlan plan;
   parallel::BatchStatistics statistics;
-  std::optional<parallel::ParameterStore> store;    // where parts are owned
-  std::optional<parallel::OptimizerShards> shards;  // there, too
-  parallel::ShardGroups groups;                     // there, too
+  std::optional<parallel::ParameterStore> store;    // under ZeRO
+  std::optional<parallel::OptimizerShards> shards;  // under ZeRO
+  parallel::ShardGroups groups;                     // under ZeRO
 
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
-  std::int64_t batches = 0;  // finished, refused ones too
+  std::int64_t batches = 0;  // finished, including refused ones
   std::int64_t applied = 0;
   bool batch_open = false, micro_open = false;
-  bool first_here = true;  // no step() has returned since the start or the resume
+  bool first_here = true;  // no step() has returned since the start or a resume
   bool all_return = true;  // StepVoter
   std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
   MicroStep micro;
-  // Of the open micro-batch: what parallel.backward() was given.
+  // What DataParallel::backward() was given for the open micro-batch.
   std::optional<std::int64_t> own_count;
   std::optional<double> own_loss;
-  // Of this rank, in the open batch.
+  // This rank's sums over the open batch.
   std::int64_t count = 0;
-  bool counts_items = true;  // `count` is of samples or tokens, not of micro-batches
-  double loss = 0;           // summed over `count`; a NaN where it is not known
-  Duration waited{};         // when it began
+  bool counts_items = true;  // `count` counts samples or tokens, not micro-batches
+  double loss = 0;           // summed over `count`; NaN: not known
+  Duration waited{};         // time_waited() when the batch began
   std::deque<BatchResult> results;
   int stop_signal = 0;
   double gradient_norm = 0;
@@ -636,7 +636,7 @@ bool DataParallel::step() {
     return impl_->step();
   } catch (const StepRefused&) {
     impl_->sync->drop();
-    throw;  // every rank has it and may go on
+    throw;  // every rank throws it and may go on
   } catch (...) {
     impl_->failed = true;
     throw;

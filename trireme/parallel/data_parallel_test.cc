@@ -45,8 +45,8 @@ struct Net : torch::nn::Module {
   torch::nn::BatchNorm1d norm{nullptr};
 };
 
-// `samples` samples in global batches of `batch`, micro-batches of `micro`, in order; one epoch
-// after another.
+// Deals out `samples` samples in order, in global batches of `batch` and micro-batches of `micro`,
+// epoch by epoch.
 class Plan final : public InputPlan {
  public:
   Plan(std::int64_t samples, std::int64_t batch, std::int64_t micro, int rank,
@@ -80,7 +80,7 @@ class Plan final : public InputPlan {
     position_ = 0;
     ++epoch_;
   }
-  // What the loader gives: (first sample, count) of this rank's micro-batches of one epoch.
+  // (first sample, count) of each of this rank's micro-batches in one epoch.
   const std::vector<std::pair<std::int64_t, std::int64_t>>& loader() const { return loader_; }
 
  private:
@@ -147,7 +147,7 @@ std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
                                        assignment_of(setting.options.sync, rank.size));
     parallel::Seat seat{.world = rank.world.get()};
     seat.input_plan = [plan] { return plan; };
-    // Other ranks start with other numbers: rank 0's count.
+    // Other ranks start with other random numbers, which rank 0's must replace.
     at::manual_seed(setting.seed + static_cast<std::uint64_t>(rank.rank));
     Net net(setting.norm, setting.dropout, setting.width);
     const auto optimizer = optimizer_of(setting.optimizer, net);
@@ -161,7 +161,7 @@ std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
         } else {
           loss.backward();
         }
-        if (first % 2 == 0) optimizer->zero_grad(first % 4 == 0);  // harmless
+        if (first % 2 == 0) optimizer->zero_grad(first % 4 == 0);  // must change nothing
         applied += parallel.step() ? 1 : 0;
       }
       plan->next_epoch();
@@ -176,13 +176,13 @@ std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
 
 TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
   const std::string one = train_on(1, {});
-  // The last batch has two micro-batches: a rank of three has no share of it.
+  // The last batch has two micro-batches, so one of three ranks has no share of it.
   for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, {}), one) << ranks << " ranks";
   EXPECT_NE(train_on(1, {.seed = 4}), one);
 }
 
-// An epoch of three batches; the third is of two micro-batches, and rank 0 of three has no share of
-// it: it is in that one before it returns from the second.
+// Three batches per epoch. The third has two micro-batches, none of them for rank 0. Rank 0
+// therefore takes part in the third batch inside the step() that ends the second.
 TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
@@ -192,7 +192,7 @@ TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
     Net net;
     torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
     DataParallel parallel(seat, net, sgd);
-    std::vector<std::pair<std::int64_t, bool>> seen;  // steps done, all return
+    std::vector<std::pair<std::int64_t, bool>> seen;  // steps done, all_ranks_return()
     for (int epoch = 0; epoch < 2; ++epoch) {
       for (const auto& [first, count] : plan->loader()) {
         mean_loss(net, first, count).backward();
@@ -209,7 +209,7 @@ TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   });
 }
 
-// Resumed before its third batch: rank 0 is in that one before its loop begins.
+// Resumes before the third batch: rank 0 takes part in it before its loop begins.
 TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
@@ -235,7 +235,7 @@ TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
   });
 }
 
-// Parameters of several chunks with ragged ends, clipped; every optimizer that ZeRO takes.
+// Every optimizer that ZeRO supports, with clipping and parameters of several uneven chunks.
 TEST(DataParallel, ZeroEndsWithTheSameBits) {
   for (const char* optimizer : {"sgd", "adam", "adamw", "rmsprop", "adagrad"}) {
     Setting setting{.samples = 14,  // a short last batch: two micro-batches
@@ -277,7 +277,7 @@ TEST(DataParallel, AStepOfTheOptimizerItselfIsCaughtAndNamedUnderZero) {
       mean_loss(net, 1, 1).backward();
       adam.step();
       EXPECT_EQ(parallel.weights_hash(), before);
-      // At the next step(), or where there is none, in the next backward().
+      // The error comes in the next step(), or in the next backward() if there is no step().
       EXPECT_NE(refusal([&] { parallel.step(); }).find("step() was called directly"),
                 std::string::npos);
       EXPECT_NE(refusal([&] { mean_loss(net, 2, 1).backward(); }).find("parallel.step()"),
@@ -303,7 +303,7 @@ TEST(DataParallel, GivesTheOptimizerItsPartsAndTakesThemBack) {
     }
     EXPECT_EQ(adagrad.param_groups()[0].params().size(), net.parameters().size());
     mean_loss(net, 0, 1).backward();
-    adagrad.step();  // the ordinary program again
+    adagrad.step();  // works as without DataParallel
   });
 }
 
@@ -373,8 +373,8 @@ TEST(DataParallel, OneRankIsTheOrdinaryProgram) {
   });
 }
 
-// What every rank is told of each global batch, its own short ones and those that it has no share
-// of among them.
+// The results of all global batches, which must be equal on all ranks. They include short batches,
+// of which some ranks have no share.
 std::vector<BatchResult> results_on(int ranks, const Setting& setting, bool tells_loss = true) {
   std::vector<std::vector<BatchResult>> all(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks, [&](testing::RankContext& rank) {
@@ -516,7 +516,7 @@ TEST(DataParallel, ANanIsRefusedNamingTheParameter) {
   });
 }
 
-// 2e38 is finite on every rank; two of them are not (FLT_MAX is 3.4e38).
+// 2e38 is finite on every rank; the sum of two is not (FLT_MAX is 3.4e38).
 TEST(DataParallel, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
   for (const int ranks : {2, 3, 5}) {
     for (const double clip : {0.0, 1.0}) {
@@ -543,7 +543,7 @@ TEST(DataParallel, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
   }
 }
 
-// Not timing: what was called before what. Backward produces the first layer's gradient last.
+// Checks the order of calls, not times. Backward computes the first layer's gradient last.
 TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
   for (const int ranks : {2, 3}) {
     testing::run_ranks(ranks, [&](testing::RankContext& rank) {
@@ -557,14 +557,14 @@ TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
       Net net;
       net.first->weight.register_hook([&](at::Tensor) { calls.emplace_back("last gradient"); });
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
-      // 128 bytes: each parameter but the biases has a bucket of its own.
+      // With 128 bytes, each parameter except the biases has its own bucket.
       DataParallel parallel(seat, net, sgd, {.bucket_bytes = 128});
       for (int step = 0; step < 3; ++step) {
         calls.clear();
         mean_loss(net, 4 * step + rank.rank, 1).backward();
         const auto last = std::find(calls.begin(), calls.end(), "last gradient");
         ASSERT_NE(last, calls.end());
-        // The first step learns the order in which buckets get ready.
+        // The first step learns the order in which buckets become ready.
         EXPECT_GE(last - calls.begin(), step > 0 ? 1 : 0) << "no bucket was launched before it";
         EXPECT_TRUE(parallel.step());
       }

@@ -24,7 +24,7 @@ at::Tensor DistinctMemory::Extent::elements() const {
   return places.flatten();
 }
 
-// As many places as elements, so that none is used twice and none is left between them.
+// Whether the elements fill [begin(), end()) without gaps and without sharing memory.
 bool DistinctMemory::Extent::contiguous() const {
   std::int64_t count = width;
   for (const std::int64_t size : sizes) count *= size;
@@ -43,7 +43,7 @@ bool DistinctMemory::Extent::contiguous() const {
 
 bool DistinctMemory::share(const Extent& a, const Extent& b) {
   if (a.begin() >= b.end() || b.begin() >= a.end()) return false;
-  // Strided ones may lie in each other's gaps: columns of one matrix.
+  // Strided tensors may interleave without sharing elements: columns of one matrix.
   if ((a.contiguous() && b.contiguous()) || a.width != b.width) return true;
   return at::isin(a.elements(), b.elements()).any().item<bool>();
 }

@@ -1,9 +1,9 @@
-// DistinctMemory: refuses a model in which two tensors share memory without being one.
+// DistinctMemory: refuses a model in which two tensors share memory without being one tensor.
 //
-// A view of another parameter's memory is a parameter of its own to autograd and the optimizer: it
-// gets its own gradient and its own update, and a strategy that moves parameters (ZeRO, blocks)
-// would take the two apart without a word. What is meant to be one weight is one tensor under two
-// names, or tied (Blocks::tie). Not thread safe.
+// Autograd and the optimizer treat a view of a parameter as a parameter of its own, with its own
+// gradient and its own update. A strategy that moves parameters (ZeRO, blocks) would silently
+// separate the two. A shared weight must be one tensor under two names, or tied (Blocks::tie).
+// Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,21 +20,21 @@ namespace parallel {
 
 class DistinctMemory {
  public:
-  /// Each tensor once. Throws ConfigError naming both where an element of this one is an element of
-  /// one before it and at least one of the two is `trained`, and where two of its own elements are
-  /// one (an expanded tensor). Views that lie side by side are taken. Memory that comes from
-  /// outside LibTorch in several pieces (from_blob) is not looked through.
+  /// Call once per tensor. ConfigError naming both tensors if this one shares an element with an
+  /// earlier one and at least one of the two is `trained`; ConfigError if elements of a trained
+  /// tensor share memory with each other (an expanded tensor). Views without common elements are
+  /// accepted. Overlaps between storages from outside LibTorch (from_blob) are not found.
   void add(const std::string& name, const at::Tensor& tensor, bool trained);
 
  private:
   struct Extent {
     std::string name;
     bool trained = false;
-    std::int64_t offset = 0, width = 0;  // in elements; bytes of one
+    std::int64_t offset = 0, width = 0;  // in elements; bytes per element
     std::vector<std::int64_t> sizes, strides;
     std::int64_t begin() const { return offset * width; }
     std::int64_t end() const;
-    at::Tensor elements() const;  // places in the storage, in elements
+    at::Tensor elements() const;  // indices into the storage, in elements
     bool contiguous() const;
   };
   static bool share(const Extent& a, const Extent& b);

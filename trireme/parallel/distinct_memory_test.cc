@@ -50,7 +50,7 @@ TEST(DistinctMemory, RefusesATensorThatOverlapsItself) {
   EXPECT_EQ(refusal({at::zeros({12}).as_strided({3, 4}, {4, 1})}), "");
 }
 
-// A storage that is gone may leave its address to another.
+// A new storage may get the address of one that was freed.
 TEST(DistinctMemory, ForgetsNoAddress) {
   DistinctMemory memory;
   for (int i = 0; i < 100; ++i) memory.add(std::to_string(i), at::zeros({1000}), true);

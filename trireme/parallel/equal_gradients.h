@@ -1,5 +1,5 @@
-// Whether a block that ranks go through together takes its parameters as LayerFactory hands them
-// out: then what all of them have whole has one gradient, in every bit.
+// Checks that ranks which run a block together have equal gradients of the parameters that each of
+// them holds whole. They are equal bit for bit if the block's layers come from its LayerFactory.
 #pragma once
 
 #include <span>
@@ -11,9 +11,9 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Collective over `group`, whose ranks give the same slices, with their gradients. ConfigError on
-/// all of them, naming the first parameter whose gradients differ: without it the ranks would train
-/// different models.
+/// Collective over `group`; all ranks pass the same slices with their own gradients. ConfigError on
+/// all ranks naming the first parameter whose gradients differ: the ranks would train different
+/// models.
 void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices);
 
 }  // namespace parallel

@@ -1,5 +1,5 @@
-// Forward passes that ranks go through together: what each was given is compared before, and what
-// goes wrong on one rank ends all of them at once.
+// Forward passes that ranks run together: the ranks compare their shares first, and an error on one
+// rank ends the pass on all ranks at once.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using namespace parallel::test;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A rank's Strategy, and which micro-batches are its.
+// A rank's Strategy and the assignment of its micro-batches.
 struct Rank {
   Rank(testing::RankContext& context, StrategyOptions options, const models::Blocks& model = mlp())
       : context(context) {
@@ -45,7 +45,7 @@ struct Rank {
   std::unique_ptr<Strategy> strategy;
 };
 
-// What each rank's `body` throws, after how long; no rank may wait as long as its deadline.
+// The message that each rank's `body` throws; no rank may wait until its deadline.
 std::map<int, std::string> thrown(int ranks, const StrategyOptions& options,
                                   const std::function<void(Rank&)>& body,
                                   const models::Blocks& model = mlp()) {
@@ -95,7 +95,7 @@ TEST(Evaluation, OfSharesThatAreNotTheRanksOwnIsRefusedNamingTwoRanks) {
   for (const Shape& shape : kShapes) {
     const auto messages = thrown(shape.ranks, shape.options, [](Rank& rank) {
       rank.step(0);
-      // As if every rank had a share of its own, or all had the first.
+      // Other than the Strategy's assignment: contiguous shares, or interleaved ones.
       kernel::Assignment wrong = kernel::contiguous(rank.context.size);
       if (rank.assignment == wrong) wrong = {1, rank.context.size};
       rank.strategy->evaluate({batch_of(100, 8, rank.context.rank, wrong)}, squared_loss());
@@ -132,7 +132,7 @@ TEST(Evaluation, OfOtherBatchesOnAnotherRankIsRefused) {
                                  HasSubstr("in batch 0 of 1 ("), HasSubstr("in batch 0 of 2 (")))
           << name_of(shape) << ", rank " << rank;
   }
-  // The same micro-batches of other samples.
+  // The same micro-batch numbers with other samples.
   const auto messages = thrown(2, {.pipeline = 2}, [](Rank& rank) {
     Batch batch = rank.batch(100);
     if (rank.context.rank == 1)
@@ -150,7 +150,7 @@ TEST(Inference, OfMicroBatchesThatDisagreeIsRefusedNamingTwoRanks) {
       continue;  // every rank infers on its own
     const int last = shape.ranks - 1;
     const auto messages = thrown(shape.ranks, shape.options, [last](Rank& rank) {
-      // Of another shape: the last of an odd step has one row.
+      // Another shape: the last micro-batch of an odd step has one row.
       rank.strategy->infer(micro_batch(rank.context.rank == last ? 1 : 0, 7, 8));
     });
     for (const auto& [rank, message] : messages)
@@ -165,8 +165,8 @@ TEST(Inference, OfMicroBatchesThatDisagreeIsRefusedNamingTwoRanks) {
     EXPECT_THAT(message, HasSubstr("of one pipeline, or that share layers, the same values"));
 }
 
-// The last stage's loss throws on one rank. Its caller catches it; the others have no reason to
-// wait, and all go on.
+// The loss of micro-batch 5 throws on the rank that computes it. That rank gets the exception, the
+// others fail without waiting for a deadline, and all ranks can go on.
 TEST(Evaluation, AnErrorOfOneRankEndsThatOfAllRanksAtOnceAndAllGoOn) {
   for (const Shape& shape : kShapes) {
     if (shape.options.tensor > 1) continue;
@@ -208,7 +208,7 @@ TEST(Evaluation, AnErrorOfOneRankEndsThatOfAllRanksAtOnceAndAllGoOn) {
   }
 }
 
-// Throws where its rank's thread says so.
+// Throws on the ranks whose thread has set `breaks_now`.
 thread_local bool breaks_now = false;
 struct Fragile : torch::nn::Module {
   at::Tensor forward(const at::Tensor& value) {
@@ -217,7 +217,7 @@ struct Fragile : torch::nn::Module {
   }
 };
 
-// It is the first block, rank 0's in every pipeline; the next one reads the input itself.
+// The Fragile block comes first, so rank 0 has it in a pipeline. The next block reads the input.
 models::Blocks fragile_model() {
   const models::Blocks whole = mlp();
   models::Blocks model;
@@ -257,7 +257,7 @@ TEST(Evaluation, AnErrorInAnEarlierStageReachesAllRanksAtOnce) {
   }
 }
 
-// They are in the middle of a layer: the job's communicators end.
+// The ranks are inside a layer, so the job's communicators are aborted.
 TEST(Evaluation, RanksThatShareLayersHearOfAnErrorAtOnce) {
   for (const Shape& shape : kShapes) {
     if (shape.options.tensor == 1) continue;

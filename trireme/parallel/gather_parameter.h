@@ -1,5 +1,5 @@
-// One parameter, whole on every rank, where ranks own parts of it (ZeRO): of what is moved along a
-// pipeline.
+// Gathers one parameter of a pipeline stage on every rank of the stage, if ranks own only parts of
+// it (ZeRO).
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,17 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// `own`: this rank's piece, flat, of the type that `whole` has. Collective over `data`, the ranks
-/// that hold the stage: its first ranks are the owners, and give their pieces; those of further
-/// copies (hybrid) take alone.
+/// `own`: this rank's piece, flat, in the type of `whole`. Collective over `data`, the ranks that
+/// hold the stage. The first ranks of `data` are the owners and send their pieces; ranks of further
+/// replicas (hybrid) only receive.
 void gather_pieces(comm::Communicator& data, const Ownership& ownership, std::uint32_t parameter,
                    Buffer own, const Buffer& whole, const std::string& label);
 
-/// The whole weights in the compute type. Where they are sharded, a copy, and collective over
-/// `data`.
+/// The whole weights in the compute type. If they are sharded: a copy, and collective over `data`.
 at::Tensor whole_weights(comm::Communicator& data, const ParameterStore& store,
                          std::uint32_t parameter);
-/// The other way round: of `whole`, this rank keeps what it has. Not its masters, where they are
-/// not the weights.
+/// The inverse: copies this rank's elements of `whole` into its weights. Does not change master
+/// weights that are stored separately.
 void keep_weights(const ParameterStore& store, std::uint32_t parameter, const at::Tensor& whole);
 
 }  // namespace parallel

@@ -55,7 +55,7 @@ std::string text_of(const MicroBatch& micro) {
   return "a micro-batch with " + (fields.empty() ? "no field" : fields);
 }
 
-// What travels: [whole, own, wrong, length of the text, text].
+// The record that is sent: [whole, own, wrong, length of the text, text].
 constexpr std::size_t kHead = 4, kText = 248, kWords = kHead + kText / 8;
 
 struct ShareRecord {
@@ -93,7 +93,7 @@ std::vector<ShareRecord> gather(comm::Communicator& world, const GivenShare& min
   return records;
 }
 
-// Two ranks that disagree, or one that has another share than its own and a rank beside it.
+// Two ranks that disagree, or a rank with a wrong share and one to compare it with; -1: none.
 std::pair<int, int> disagreeing(const std::vector<ShareRecord>& records,
                                 const kernel::Assignment& places) {
   const int size = static_cast<int>(records.size());

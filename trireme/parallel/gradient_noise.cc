@@ -14,7 +14,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-constexpr double kKept = 0.99;  // of a running mean, a step
+constexpr double kKept = 0.99;  // weight of a running mean's old value, per step
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void GradientNoise::gradient(std::size_t leaf, const at::Tensor& gradient) {
 
 void GradientNoise::end_micro(std::int64_t count) {
   const c10::AutoGradMode no_grad(false);
-  // Uses are added in the order of the blocks, as the batch's are.
+  // Adds the uses in block order, as for the batch's gradient.
   std::map<std::uint32_t, at::Tensor> sums;
   for (const std::size_t leaf : tied_leaves_) {
     at::Tensor own = std::exchange(tied_[leaf], {});
@@ -91,7 +91,7 @@ void GradientNoise::finish(double gradient_norm, std::int64_t count) {
   ++state.steps;
 }
 
-// Both means lack the same share of their first steps, which their ratio does not show.
+// Both running means start at 0. Their bias is the same factor, which cancels in the ratio.
 std::optional<double> GradientNoise::scale() const {
   if (state.steps == 0 || !(state.signal > 0) || !(state.noise >= 0)) return std::nullopt;
   return state.noise / state.signal;

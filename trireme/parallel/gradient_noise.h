@@ -1,12 +1,12 @@
 // GradientNoise: the simple noise scale of McCandlish et al. 2018 (arXiv:1812.06162, equation 2.9
-// and appendix A.1), measured while training: about the batch, in items, beyond which more of them
-// a step save few steps.
+// and appendix A.1), measured while training. It is about the batch size, in items, beyond which
+// larger batches save few steps.
 //
-// The mean gradient g_i over the n_i items of a micro-batch and that of the batch, g over N items,
-// have E|g_i|^2 = |G|^2 + S / n_i and E|g|^2 = |G|^2 + S / N. Averaged over micro-batches both are
-// known, so |G|^2 and S are; their running means' ratio S / |G|^2 is the scale. A tied parameter's
-// gradient is that of all its uses. Sums are trees over micro-batches in fp64: the same bits on any
-// number of ranks and lanes. Hooks' thread and step's thread take turns; not thread safe.
+// The mean gradient g_i over the n_i items of a micro-batch, and the mean gradient g over the N
+// items of the batch, satisfy E|g_i|^2 = |G|^2 + S / n_i and E|g|^2 = |G|^2 + S / N. Averages over
+// micro-batches give |G|^2 and S; the scale is the ratio S / |G|^2 of their running means. A tied
+// parameter's gradient is summed over its uses. Sums are trees over micro-batches in fp64: the same
+// bits on any number of ranks and lanes. Not thread safe: hooks and step() must take turns.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,21 +25,21 @@ namespace parallel {
 
 class GradientNoise {
  public:
-  /// The parameter of each leaf; one that is tied has several.
+  /// The parameter of each leaf; a tied parameter has several leaves.
   explicit GradientNoise(std::vector<std::uint32_t> parameter_of_leaf);
 
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
-  /// Gradients are taken times `weight`, a power of two.
+  /// Gradients are multiplied by `weight`, a power of two.
   void begin_micro(double weight = 1);
-  /// Of the loss summed over the micro-batch.
+  /// `gradient`: of the loss summed over the micro-batch.
   void gradient(std::size_t leaf, const at::Tensor& gradient);
   void end_micro(std::int64_t count);
-  /// This object stays where it is until the Work is done.
+  /// This object must not move until the Work is done.
   Work reduce(comm::Communicator& world, const ReduceTerms& how);
-  /// The step was applied: |g| over `count` items, before clipping.
+  /// The step was applied. `gradient_norm`: |g| over `count` items, before clipping.
   void finish(double gradient_norm, std::int64_t count);
 
-  /// In items; none where it cannot be told yet (no step, or the noise hides the gradient).
+  /// In items; none while it is unknown (no step yet, or the noise hides the gradient).
   std::optional<double> scale() const;
 
   struct State {
@@ -53,9 +53,9 @@ class GradientNoise {
   std::vector<int> uses_;  // per parameter
   double weight_ = 1;
   std::vector<double> squares_;           // per parameter, of this micro-batch
-  std::vector<at::Tensor> tied_;          // per leaf: gradients that wait for the other uses'
+  std::vector<at::Tensor> tied_;          // per leaf: gradients that wait for the other uses
   std::vector<std::size_t> tied_leaves_;  // ascending
-  // Over micro-batches with items: |g_i|^2, 1 / n_i, 1.
+  // Summed over micro-batches with items: |g_i|^2, 1 / n_i, 1.
   std::array<std::optional<ScalarTree>, 3> sums_;
 };
 

@@ -41,7 +41,7 @@ Grid::Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes) : wor
   for (const int stage : plan.stages_of(pipeline->rank())) {
     if (of_stage.empty()) {
       of_stage.push_back(&data);
-    } else {  // buckets of several stages come in an order that depends on the schedule
+    } else {  // the order of different stages' buckets depends on the schedule
       further_.push_back(data.split(0, data.rank()));
       of_stage.push_back(further_.back().get());
     }
@@ -49,7 +49,7 @@ Grid::Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes) : wor
   }
 }
 
-// Axes of size one make no difference: groups may be one.
+// If some axes have size one, several of these pointers are the same group: count it once.
 Duration Grid::time_waited() const {
   std::set<const comm::Communicator*> groups = {&world_, pipeline, expert, context,
                                                 tensor,  cut,      layer};

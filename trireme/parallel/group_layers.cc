@@ -21,7 +21,7 @@ namespace {
 using models::LayerContext;
 using models::LayerFactory;
 
-// What both have in common: the inner factory's layers, over parameters whose gradients are summed.
+// Base of both: the inner factory's layers, with parameter gradients summed over the group.
 class GroupLayers : public LayerFactory {
  public:
   GroupLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner)
@@ -55,7 +55,7 @@ class GroupLayers : public LayerFactory {
   const std::shared_ptr<const LayerFactory> inner_;
 };
 
-// A table of tokens whose rows of positions are picked by `pick` (may be empty).
+// A vocabulary in which `pick` selects the rows of the position table, if there is one.
 class GroupVocabulary final : public models::Vocabulary {
  public:
   using Pick = at::Tensor (*)(const at::Tensor& tokens, const at::Tensor& position,
@@ -107,7 +107,7 @@ class ContextLayers final : public GroupLayers {
                                            const models::ExpertsSpec& spec) const override {
     return inner_->experts(summed(context), spec);
   }
-  // Drawn for all positions, so that it is one process's.
+  // Draws the mask for all positions, so that it is that of one process.
   at::Tensor dropout(const at::Tensor& x, double p) const override {
     if (group_.size() == 1) return inner_->dropout(x, p);
     std::vector<std::int64_t> sizes = x.sizes().vec();
@@ -128,7 +128,7 @@ class ExpertLayers final : public GroupLayers {
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
     return inner_->attention(qkv, heads, causal);
   }
-  // Experts are this rank's own: theirs is the whole gradient.
+  // This rank's experts get their tokens from all ranks, so their gradients need no sum.
   std::unique_ptr<models::Experts> experts(const LayerContext& context,
                                            const models::ExpertsSpec& spec) const override {
     const int ranks = group_.size();
@@ -144,7 +144,7 @@ class ExpertLayers final : public GroupLayers {
                     }};
     return inner_->experts(context, shared);
   }
-  // Drawn for all sequences, so that it is one process's.
+  // Draws the mask for all sequences, so that it is that of one process.
   at::Tensor dropout(const at::Tensor& x, double p) const override {
     if (group_.size() == 1) return inner_->dropout(x, p);
     std::vector<std::int64_t> sizes = x.sizes().vec();

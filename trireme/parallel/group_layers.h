@@ -1,12 +1,12 @@
-// LayerFactories for ranks that share a micro-batch, have all parameters whole, and each a part of
-// the tokens: of every sequence (context parallelism) or of the sequences (expert parallelism,
-// where experts are not whole). A parameter's gradient is summed over the group in backward, so all
-// ranks end with the micro-batch's; the loss is a sum over tokens, of which each rank has its part.
+// LayerFactories for ranks that share a micro-batch. Each rank has all parameters and some of the
+// tokens: a part of every sequence (context parallelism), or some of the sequences (expert
+// parallelism, where each rank has only some experts). Backward sums a parameter's gradient over
+// the group, so all ranks get that of the micro-batch. A rank's loss is the sum over its tokens.
 //
 // All ranks of a group run the same blocks in the same order, one micro-batch at a time (lanes =
-// 1). They stand on another factory, which makes the layers: local_layers(), tensor_layers(), or
-// each other. Losses and gradients are one process's within a tolerance: sums over ranks change the
-// order of additions. `group` outlives a factory and all that it made.
+// 1). The factories wrap another one, which makes the layers: local_layers(), tensor_layers(), or
+// each other. Losses and gradients agree with one process's within a tolerance: sums over ranks
+// change the order of additions. `group` must outlive a factory and everything it made.
 #pragma once
 
 #include <memory>
@@ -19,20 +19,20 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Blocks get tokens, and give values, of this rank's positions (context/positions.h); attention is
-/// a ring (context/ring_attention.h). A mixture of experts takes a rank's part of a sequence for a
-/// sequence of its own.
+/// Blocks read and write only this rank's positions (context/positions.h); attention is a ring
+/// (context/ring_attention.h). A mixture of experts treats a rank's part of a sequence as a
+/// sequence.
 std::shared_ptr<const models::LayerFactory> context_layers(
     comm::Communicator& group, std::shared_ptr<const models::LayerFactory> inner);
 
-/// Blocks get this rank's sequences (own_sequences()), and of E experts a rank has E/N, to which
-/// tokens travel (expert/exchange.h). ConfigError with the arithmetic, when a mixture is made,
-/// where the ranks do not divide its experts.
+/// Blocks read only this rank's sequences (own_sequences()). Each of N ranks has E/N of E experts;
+/// tokens are sent to the rank of their expert (expert/exchange.h). ConfigError with the
+/// arithmetic, when a mixture is made, if N does not divide E.
 std::shared_ptr<const models::LayerFactory> expert_layers(
     comm::Communicator& group, std::shared_ptr<const models::LayerFactory> inner);
 
-/// The rank-th part of every field's samples (dim 0). `count` stays that of the whole micro-batch.
-/// ConfigError with the arithmetic where the ranks do not divide them.
+/// Part `rank` of `ranks` equal parts of every field's samples (dim 0). `count` stays that of the
+/// whole micro-batch. ConfigError with the arithmetic if `ranks` does not divide the samples.
 MicroBatch own_sequences(const MicroBatch& whole, int rank, int ranks);
 
 }  // namespace parallel

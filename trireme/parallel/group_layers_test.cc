@@ -1,5 +1,5 @@
-// Models whose tokens are cut among ranks (context, expert, and both with tensor parallelism)
-// against one process: losses and gradients.
+// Compares losses and gradients with one process for models whose tokens are cut among ranks
+// (context, expert, and both with tensor parallelism).
 #include "trireme/parallel/group_layers.h"
 
 #include <ATen/ATen.h>
@@ -44,7 +44,7 @@ MicroBatch text() {
   tensor::fill_uniform(noise, 7, "text", 0, static_cast<double>(kVocab));
   const at::Tensor tokens = noise.to(at::kLong).clamp(0, kVocab - 1);
   at::Tensor targets = tokens.narrow(1, 1, kLength).clone();
-  targets.select(1, 3).fill_(-1);  // counts nothing
+  targets.select(1, 3).fill_(-1);  // not counted in the loss
   return {.count = kSequences * (kLength - 1),
           .fields = {{"tokens", tokens.narrow(1, 0, kLength).contiguous()}, {"targets", targets}}};
 }
@@ -68,7 +68,7 @@ Outcome compute(const models::Blocks& blocks, const MicroBatch& micro,
 using Build = std::function<models::Blocks()>;
 struct Layout {
   int context = 1, expert = 1, tensor = 1;
-  bool context_outside = true;  // of context and expert
+  bool context_outside = true;  // whether context layers wrap expert layers
   bool sequence = false;
   std::string recompute = "none";
   int ranks() const { return context * expert * tensor; }
@@ -79,7 +79,7 @@ struct Layout {
   }
 };
 
-// Rank (e * C + c) * T + t.
+// The rank's number is (e * C + c) * T + t.
 Outcome on_rank(const Layout& layout, testing::RankContext& rank, const Build& build) {
   const int t = rank.rank % layout.tensor, c = rank.rank / layout.tensor % layout.context,
             e = rank.rank / layout.tensor / layout.context;
@@ -98,7 +98,7 @@ Outcome on_rank(const Layout& layout, testing::RankContext& rank, const Build& b
 
 double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).norm().item<double>(); }
 
-// A gradient of every parameter is on some rank, and on every rank that has it as in one process.
+// Some rank has each parameter's gradient, and wherever it is, it equals that of one process.
 void expect_as_one_process(const Layout& layout, const Build& build, double tolerance) {
   tensor::set_up_process({});
   const Outcome one = compute(build(), text());
@@ -110,7 +110,7 @@ void expect_as_one_process(const Layout& layout, const Build& build, double tole
   double loss = 0;
   models::RoutingCounts routing;
   for (const Outcome& own : all) {
-    loss += own.loss / layout.tensor;  // all of a tensor group have the same
+    loss += own.loss / layout.tensor;  // equal on all ranks of a tensor group
     routing.choices += own.routing.choices;
     routing.dropped += own.routing.dropped;
   }
@@ -186,7 +186,7 @@ TEST(ContextLayers, RefuseSequencesBeyondTheModels) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     const models::LayersScope layers(parallel::context_layers(*rank.world, models::local_layers()));
     try {
-      compute(gpt("fp32", 0)(), text());  // not cut: of 2 ranks it would be twice as long
+      compute(gpt("fp32", 0)(), text());  // not cut: 2 ranks would have 48 positions
     } catch (const ConfigError& error) {
       if (rank.rank == 0) refusal = error.what();
     }
@@ -204,7 +204,7 @@ TEST(ExpertLayers, GptIsThatOfOneProcess) {
   }
 }
 
-// An expert's rows are in one process's order, whoever computes it.
+// An expert gets its rows in the order of one process, on whichever rank it is.
 TEST(ExpertLayers, ExpertsHaveOneProcessesBits) {
   tensor::set_up_process({});
   const Build build = [] {
@@ -244,14 +244,14 @@ TEST(GroupLayers, StandOnOneAnother) {
   expect_as_one_process({.context = 2, .tensor = 2}, gpt("fp64", 0, true), 1e-12);
   expect_as_one_process({.context = 2, .tensor = 2, .sequence = true}, gpt("fp64", 0, true), 1e-12);
   expect_as_one_process({.expert = 2, .tensor = 2}, gpt("fp64", 4, true), 1e-12);
-  // Dense layers: with experts, a sequence's parts would be routed by themselves.
+  // Dense layers: with experts, each part of a sequence would be routed separately.
   expect_as_one_process({.context = 2, .expert = 2}, gpt("fp64", 0), 1e-12);
   expect_as_one_process({.context = 2, .expert = 2, .tensor = 2, .context_outside = false},
                         gpt("fp64", 0), 1e-12);
 }
 
-// Where every choice has a place, it does not matter that a sequence's parts are routed by
-// themselves, but for the balance, which is not linear.
+// If no token is dropped, routing the parts of a sequence separately changes only the balance loss,
+// which is not linear and is 0 here.
 TEST(GroupLayers, ExpertsOverPartsOfSequences) {
   const Build build = [] {
     return models::make_gpt({.layers = 2,
@@ -268,7 +268,7 @@ TEST(GroupLayers, ExpertsOverPartsOfSequences) {
   expect_as_one_process({.context = 2, .expert = 2, .context_outside = false}, build, 1e-12);
 }
 
-// A block that runs again sends its keys and tokens again.
+// A recomputed block sends its keys and tokens again.
 TEST(GroupLayers, RecomputationChangesNoBit) {
   for (const Layout& layout : {Layout{.context = 3}, Layout{.expert = 3}}) {
     const Build build = gpt("fp32", layout.expert > 1 ? 6 : 0, true, 0.2);

@@ -1,5 +1,5 @@
-// Training in fp16: one scale, one sequence of left-out steps and one hash on every layout; what an
-// overflow is, and what is a fault.
+// Training in fp16: the scales, the skipped steps and the hash are equal on every layout. Tells
+// overflows from errors.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ models::Blocks tiny_gpt(const std::string& precision, int experts = 0) {
                            .dropout = 0.1,
                            .precision = precision};
   config.experts = experts;
-  config.balance = 20;  // most of the gradient is the balance loss's
+  config.balance = 20;  // most of the gradient is that of the balance loss
   return models::make_gpt(config);
 }
 
@@ -91,7 +91,7 @@ struct Outcome {
   std::vector<double> losses, scales, norms;
   std::vector<std::int64_t> overflows, skipped;
   std::vector<std::string> why;
-  std::string refusal;  // the run ended with it
+  std::string refusal;  // what the run ended with, if it did
   Saved state;
 };
 
@@ -113,7 +113,7 @@ void keep(const std::vector<NamedShard>& state, std::string metadata, Saved& who
   }
 }
 
-// Steps first ... last-1 on one rank of them; all ranks must come to the same.
+// Runs steps first ... last-1 on one rank; all ranks must get the same outcome.
 void train_here(testing::RankContext& rank, const Layout& layout, StrategyOptions options,
                 std::int64_t first, std::int64_t last, const LossOf& loss, const Saved* from,
                 Outcome& own, const std::function<void(Strategy&)>& then) {
@@ -198,7 +198,7 @@ StrategyOptions in_fp16(double initial = 65536, std::int64_t window = 2000) {
           .clip = 0.5};
 }
 
-// Micro-batch `index` of step `at` is times so much.
+// Multiplies the loss of micro-batch `index` in step `at` by `factor`.
 LossOf times(std::int64_t at, std::uint32_t index, double factor) {
   return [=](std::int64_t step) -> Loss {
     return [=](const models::Value& output, const MicroBatch& micro) {
@@ -208,8 +208,8 @@ LossOf times(std::int64_t at, std::uint32_t index, double factor) {
   };
 }
 
-// From a scale that overflows, down to one that does not, and up again every two steps: it finds
-// its height many times, which takes the whole machinery.
+// The scale starts where gradients overflow, falls until they do not, and doubles again after
+// two steps. So it changes many times.
 TEST(Half, HasOneHashAndOneScaleOnEveryLayout) {
   const StrategyOptions options = in_fp16(0x1p22, 2);
   const Outcome one = train({1}, options, 14);
@@ -234,8 +234,8 @@ TEST(Half, HasTheSameBitsBesideAveragesOutliersAndNoise) {
     expect_equal(train(layout, options, 14), one, name_of(layout));
 }
 
-// A scale is a power of two and comes off before anything else is done with a gradient: its norm
-// and the clipping are those of a scale of 1 but for what fp16 rounds.
+// The scale is a power of two and is divided out before any other use of a gradient. Norms and
+// clipping are therefore those of a scale of 1, up to the rounding of fp16.
 TEST(Half, IsUnscaledBeforeItIsClipped) {
   StrategyOptions options = in_fp16();
   options.loss_scale = LossScaleOptions{.dynamic = false, .initial = 256};
@@ -249,7 +249,7 @@ TEST(Half, IsUnscaledBeforeItIsClipped) {
   EXPECT_NEAR(high.norms[0], low.norms[0], 5e-3 * wide.norms[0]);
 }
 
-// The batch of one rank alone overflows: all leave the step out, and say whose it was.
+// Only one rank's batch overflows: all ranks skip the step and name that rank.
 TEST(Half, AnOverflowOnOneRankIsOneOnAll) {
   for (const Layout& layout : {Layout{3}, {3, "zero3"}, {2, "plain", 0, 2}}) {
     const Outcome all = train(layout, in_fp16(1024), 4, times(2, 5, 1e6));
@@ -264,7 +264,7 @@ TEST(Half, AnOverflowOnOneRankIsOneOnAll) {
   }
 }
 
-// What no scale is to blame for: at 1, at one that was given, and of a loss.
+// Three tests of what no scale can repair: at a scale of 1, at a fixed scale, and in a loss.
 TEST(Half, AtAScaleOfOneAnInfinityIsAFault) {
   StrategyOptions options = in_fp16(2);
   options.skip_not_finite = 1;
@@ -303,7 +303,7 @@ TEST(Half, ALossThatIsNoNumberIsAFaultAtAnyScale) {
   EXPECT_EQ(all.scales.back(), 1024);
 }
 
-// Whichever ranks they are on: no scale would help.
+// Whichever ranks they are on, the error counts, because no scale would help.
 TEST(Half, AFaultComesBeforeAnOverflow) {
   const LossOf both = [](std::int64_t step) -> Loss {
     return [=](const models::Value& output, const MicroBatch& micro) {
@@ -322,7 +322,7 @@ TEST(Half, AFaultComesBeforeAnOverflow) {
   }
 }
 
-// Experts' balance loss joins backward on the way, in a pipeline at an earlier stage than the loss.
+// The experts' balance loss enters backward midway: in a pipeline, before the last stage.
 TEST(Half, ScalesTheBalanceOfExperts) {
   StrategyOptions wide{.precision = "fp32", .clip = 0.5};
   const Layout one{.experts = 4}, two{.ranks = 2, .pipeline = 2, .experts = 4};
@@ -331,7 +331,7 @@ TEST(Half, ScalesTheBalanceOfExperts) {
   expect_equal(train(two, in_fp16(4096), 3), train(one, in_fp16(4096), 3), "a pipeline");
 }
 
-// All of them begin backward with the same, though each has a part of the loss.
+// All ranks start backward with the same scaled gradient, though each has a part of the loss.
 TEST(Half, OnRanksThatShareALayerIsNearOneProcess) {
   const LossOf loss = times(2, 5, 1e30);
   for (const Layout& layout : {Layout{.ranks = 2, .tensor = 2},
@@ -351,7 +351,7 @@ TEST(Half, OnRanksThatShareALayerIsNearOneProcess) {
   }
 }
 
-// In the middle of a window, and after an overflow.
+// The checkpoint is in the middle of a window and after an overflow.
 TEST(Half, GoesOnFromACheckpointOnAnotherLayout) {
   const StrategyOptions options = in_fp16(0x1p22, 3);
   const Outcome straight = train({2}, options, 16);
@@ -392,14 +392,14 @@ TEST(Half, RefusesAScaleThatCannotBe) {
     EXPECT_THROW(make({.precision = "fp16", .loss_scale = LossScaleOptions{.initial = 1000}}),
                  ConfigError);
     EXPECT_THROW(make({.precision = "half"}), ConfigError);
-    // A model of another type.
+    // The model is of another type.
     EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt("bf16"), {.precision = "fp16"},
                           optim::make_optimizer(Sgd{})),
                  ConfigError);
   });
 }
 
-// Both have 16 bits, so nothing but the type tells them apart.
+// Both types have 16 bits, so sizes do not reveal the mismatch.
 TEST(Half, RefusesARankInBf16) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     const std::string precision = rank.rank == 0 ? "fp16" : "bf16";

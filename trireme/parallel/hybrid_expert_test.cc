@@ -1,5 +1,5 @@
-// Expert parallelism through Strategy: weights agree with one process's within a tolerance, and for
-// one number of expert-parallel ranks they are the same bits whatever else is chosen.
+// Expert parallelism through Strategy: weights agree with one process's within a tolerance. For a
+// given number of expert-parallel ranks, no other option changes their bits.
 #include <gmock/gmock.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -16,7 +16,7 @@ using namespace hybrid;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A capacity below an even share, so that every step drops something.
+// The capacity is below an even share, so every step drops tokens.
 models::Blocks mixtures(const std::string& precision = "fp64", double capacity = 0.8,
                         bool bias = true) {
   return models::make_gpt({.layers = 2,
@@ -46,7 +46,7 @@ TEST(HybridExperts, TrainTheModelOfOneProcess) {
   }
 }
 
-// Where every choice has a place and nothing is balanced, a sequence's parts route as the whole.
+// Without dropped tokens and balance loss, the parts of a sequence are routed as the whole.
 TEST(HybridExperts, GatedAndWithContextTrainTheModelOfOneProcess) {
   const models::Blocks model = models::make_gpt({.layers = 2,
                                                  .heads = 2,
@@ -68,7 +68,7 @@ TEST(HybridExperts, GatedAndWithContextTrainTheModelOfOneProcess) {
   }
 }
 
-// Without biases: that of keys has a gradient of rounding errors, which these make steps of.
+// No biases: the gradient of a key bias is rounding error, which some optimizers would amplify.
 TEST(HybridExperts, OfOtherOptimizersAreThoseOfOneProcess) {
   const models::Blocks model = mixtures("fp64", 0.8, false);
   for (const OptimizerOptions& optimizer :
@@ -96,7 +96,7 @@ TEST(HybridExperts, InSixteenAndThirtyTwoBitsTheLossIsNearOneProcesss) {
   }
 }
 
-// Of the first kind all layouts, of each other one a third of them.
+// Tests all layouts for the first base, and a third of them for each other base.
 TEST(HybridExperts, WhatElseIsChosenChangesNoBit) {
   std::size_t kind = 0;
   for (const StrategyOptions& base : {StrategyOptions{.expert = 2, .precision = "fp32"},
@@ -156,7 +156,7 @@ TEST(HybridExperts, StateGoesOnAtAnyNumberOfRanks) {
   }
 }
 
-// Three sequences on two ranks: each computes all of them.
+// Two ranks cannot divide three sequences, so each computes all of them.
 TEST(HybridExperts, EvaluateAndInferAnyNumberOfSequences) {
   const auto odd = [](int place, int places) {
     Batch batch = batch_of(100, 4, place, kernel::contiguous(places), 3);
@@ -182,7 +182,7 @@ TEST(HybridExperts, EvaluateAndInferAnyNumberOfSequences) {
   }
 }
 
-// What a sequence has no place for depends on no rank.
+// Which tokens are dropped does not depend on the number of ranks.
 TEST(HybridExperts, DropWhatOneProcessDrops) {
   models::RoutingCounts one;
   testing::run_ranks(1, [&](testing::RankContext& context) {
@@ -210,7 +210,7 @@ TEST(HybridExperts, DropWhatOneProcessDrops) {
   }
 }
 
-// Every token wants expert 0: one rank computes all, and the others' experts have no rows.
+// All tokens choose the experts with the lowest numbers, so other ranks' experts have no rows.
 TEST(HybridExperts, GoOnWhereOneExpertHasEverything) {
   const models::Blocks model = mixtures("fp64", 0.5);
   const auto train_lopsided = [&](int ranks, int expert) {
@@ -221,7 +221,7 @@ TEST(HybridExperts, GoOnWhereOneExpertHasEverything) {
       for (const NamedShard& shard : rank.strategy->state())
         if (shard.name.find("router.bias") != std::string::npos ||
             shard.name.find("router.weight") != std::string::npos)
-          shard.local.zero_();  // of equal probabilities the lower numbers
+          shard.local.zero_();  // equal probabilities: the lowest numbers win
       rank.strategy->restored(rank.strategy->metadata());
       for (int step = 0; step < 2; ++step) rank.step(step, 4, 8);
       const auto shards = rank.strategy->state();
@@ -241,7 +241,7 @@ TEST(HybridExperts, GoOnWhereOneExpertHasEverything) {
 TEST(HybridExperts, WhatIsNotFiniteIsSkippedByAll) {
   testing::run_ranks(4, [&](testing::RankContext& context) {
     Rank rank(context, mixtures(), {.expert = 2, .precision = "fp64", .skip_not_finite = 1});
-    // Of its sequences, one rank's.
+    // The loss breaks on one of the two ranks that share the micro-batch.
     const Loss broken = [&](const models::Value& output, const MicroBatch& micro) {
       const at::Tensor loss = token_loss()(output, micro);
       return micro.index == 3 && context.rank % 2 == 1 ? loss / 0.0 : loss;
@@ -278,7 +278,7 @@ TEST(HybridExperts, RefuseWhatDoesNotFitWithTheArithmetic) {
               AllOf(HasSubstr("no mixture of experts"), HasSubstr("model.experts")));
 }
 
-// Each rank would train its own model on its own sequences.
+// Without the check, each rank would train a different model on its own sequences.
 TEST(HybridExperts, BesideBlocksThatTakeNoSharedLayersAreRefusedByName) {
   models::Blocks model = mixtures("fp32");
   model.add("own", [] { return torch::nn::Linear(kVocab, kVocab); });

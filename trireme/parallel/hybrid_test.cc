@@ -1,6 +1,6 @@
-// Tensor parallelism, and everything else beside it on one mesh, through Strategy: weights agree
-// with one process's within a tolerance, and for one number of tensor-parallel ranks they are the
-// same bits whatever else is chosen.
+// Tensor parallelism through Strategy, with all other axes on one mesh: weights agree with one
+// process's within a tolerance. For a given number of tensor-parallel ranks, no other option
+// changes their bits.
 #include "trireme/parallel/hybrid_test.h"
 
 #include <gmock/gmock.h>
@@ -153,7 +153,7 @@ TEST(Hybrid, WhatIsNotFiniteIsSkippedByAll) {
   testing::run_ranks(8, [&](testing::RankContext& context) {
     Rank rank(context, gpt(),
               {.context = 2, .tensor = 2, .precision = "fp64", .skip_not_finite = 1});
-    // Of its positions, one context-parallel rank's.
+    // The loss breaks on one of the two context-parallel ranks.
     const Loss broken = [&](const models::Value& output, const MicroBatch& micro) {
       const at::Tensor loss = token_loss()(output, micro);
       return micro.index == 3 && context.rank / 2 % 2 == 1 ? loss / 0.0 : loss;
@@ -187,7 +187,7 @@ TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, plain, {.tensor = 2}), HasSubstr("no layer of this model can be cut"));
 }
 
-// Each rank would train its own model on its own part of the sequences.
+// Without the check, each rank would train a different model on its part of the sequences.
 TEST(Hybrid, BlocksThatTakeNoSharedLayersAreRefusedByName) {
   models::Blocks plain;
   plain.add("embed", [] { return torch::nn::Embedding(kVocab, 16); });

@@ -1,5 +1,5 @@
-// What tests of ranks that share layers have in common: a rank's Strategy on a small model, a few
-// steps of it on any mesh, and its comparison with another's.
+// Shared by the tests in which ranks share layers: a rank's Strategy on a small model, a few steps
+// of it on any mesh, and a comparison with another training.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -22,10 +22,10 @@
 namespace trireme {
 namespace hybrid {
 
-constexpr std::int64_t kBlock = 8, kVocab = 22;  // 4 ranks have 5, 6, 5, 6 rows of it
+constexpr std::int64_t kBlock = 8, kVocab = 22;  // 4 ranks hold 5, 6, 5, 6 rows
 constexpr int kSteps = 3;
 
-/// Of so many sequences; the last one of every other step of half as many.
+/// Has `sequences` sequences; the last micro-batch of an odd step has half as many.
 inline MicroBatch micro_batch(std::int64_t step, std::uint32_t index, std::uint32_t total,
                               std::int64_t sequences = 2) {
   const std::int64_t rows = index + 1 == total && step % 2 == 1 ? sequences / 2 : sequences;
@@ -49,7 +49,7 @@ inline Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
   return batch;
 }
 
-// A rank's strategy, and which micro-batches are its.
+// A rank's Strategy and the assignment of its micro-batches.
 struct Rank {
   Rank(testing::RankContext& context, const models::Blocks& model, StrategyOptions options,
        const OptimizerOptions& optimizer = AdamW{.learning_rate = 1e-2})
@@ -68,7 +68,7 @@ struct Rank {
 };
 
 struct Layout {
-  int data = 1;  // x shard
+  int data = 1;  // data x shard ranks
   StrategyOptions options = {};
   int ranks() const { return options.pipeline * data * options.context * options.tensor; }
 };
@@ -94,7 +94,7 @@ struct Trained {
   std::string metadata;
 };
 
-// Puts `shards` into whole tensors, and counts their elements.
+// Copies `shards` into whole tensors and checks the number of their elements.
 inline void gather(const std::vector<NamedShard>& shards, std::map<std::string, at::Tensor>& into) {
   for (const NamedShard& shard : shards) {
     std::int64_t count = 1;

@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// One micro-batch under way: what its lane has produced and the caller has not taken.
+// One micro-batch in flight: what its lane has produced and the caller has not taken yet.
 struct Task {
   std::deque<std::pair<std::size_t, at::Tensor>> gradients;
   bool done = false;
@@ -42,7 +42,7 @@ struct Lanes::Impl {
         stage.offload(std::make_shared<memory::ActivationFile>(options.offload_activations));
     }
     Stage stage;
-    std::size_t task = 0;  // the one that it computes
+    std::size_t task = 0;  // the current one
     GradientHooks hooks;
     std::thread thread;
   };
@@ -95,7 +95,7 @@ struct Lanes::Impl {
     return std::nullopt;
   }
 
-  // A lane's thread: it sleeps on `bell` (a futex) where nothing may start.
+  // Body of a lane's thread. It sleeps on `bell` (a futex) while no task may start.
   void work(Lane& lane) {
     tensor::set_up_thread();
     while (!stop) {
@@ -128,7 +128,7 @@ struct Lanes::Impl {
     waiter->wake();
   }
 
-  // Hands one task's gradients over as they come.
+  // Passes one task's gradients to the sink as they arrive.
   void take(std::size_t index, const Sink& sink) {
     if (sink.begin) sink.begin(index);
     while (true) {
@@ -157,7 +157,7 @@ struct Lanes::Impl {
     ring();
   }
 
-  // Whatever is under way ends first: it reads what `run` was given.
+  // Waits for tasks in flight, because they read the arguments of run().
   void let_run_out() {
     waiter->wait_until(
         [this] {
@@ -186,7 +186,7 @@ struct Lanes::Impl {
     } catch (...) {
       error = std::current_exception();
       const std::lock_guard lock(mutex);
-      tasks.resize(next);  // nothing more is started
+      tasks.resize(next);  // starts no further task
     }
     let_run_out();
     if (error) std::rethrow_exception(error);
@@ -195,7 +195,7 @@ struct Lanes::Impl {
   const std::shared_ptr<Waiter> waiter;
   std::mutex mutex;
   std::deque<Task> tasks;  // of this run
-  std::size_t next = 0;    // the first that no lane has begun
+  std::size_t next = 0;    // the first task that no lane has started
   std::size_t taken = 0;   // by the sink
   const Compute* compute = nullptr;
   std::atomic<std::uint32_t> bell{0};

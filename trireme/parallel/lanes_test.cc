@@ -1,5 +1,5 @@
-// Lanes: whatever the lanes' timing, the sink sees micro-batches in order, all gradients of one
-// before the next, and what went wrong in which.
+// Whatever the timing of the lanes, the sink gets the micro-batches in order, all gradients of one
+// before the next, and the exceptions with their micro-batch.
 #include "trireme/parallel/lanes.h"
 
 #include <ATen/Functions.h>
@@ -31,7 +31,7 @@ struct LanesTest : ::testing::Test {
     for (const Stage::Member& member : stage.members())
       for (const auto& parameter : member.block->parameters()) leaves.push_back(parameter.tensor);
   }
-  // Task i's loss: its input is all i + 1.
+  // Computes the loss of a task; every element of its input is task + 1.
   static double compute(Stage& blocks, std::size_t task) {
     const auto value = static_cast<double>(task + 1);
     const MicroBatch micro{.index = static_cast<std::uint32_t>(task),
@@ -40,7 +40,7 @@ struct LanesTest : ::testing::Test {
     loss.backward();
     return loss.item<double>();
   }
-  // What the sink saw: "begin 0", "gradient", … "end 0".
+  // A sink that records its calls and checks the number of gradients per task.
   Lanes::Sink recording() {
     return {.begin = [this](std::size_t task) { seen += "begin " + std::to_string(task) + "\n"; },
             .gradient =
@@ -71,7 +71,7 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
   std::map<std::size_t, double> sums_alone;
   for (int count : {1, 2, 4}) {
     Lanes lanes(two_blocks(), 2, leaves, {.count = count},
-                waiter);  // another seed: the weights are aliases
+                waiter);  // another seed: weights alias `leaves`
     EXPECT_EQ(lanes.count(), count);
     for (std::size_t tasks : {0, 1, 7}) {
       seen.clear(), values.clear(), sums.clear();
@@ -90,7 +90,7 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
 TEST_F(LanesTest, RunSideBySide) {
   Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
   std::atomic<int> inside{0};
-  // Each of the two waits for the other: one after the other would never end.
+  // Each task waits for the other, so running them one after the other would not end.
   const auto together = [&](Stage& blocks, std::size_t task) {
     ++inside;
     while (inside < 2) std::this_thread::yield();
@@ -100,7 +100,7 @@ TEST_F(LanesTest, RunSideBySide) {
   EXPECT_EQ(values.size(), 2u);
 }
 
-// A lane that looks for work just as a run begins must not take a task that another has.
+// A lane that looks for work just as a run begins must not take a task that another lane has.
 TEST_F(LanesTest, ComputeEachTaskOnceHoweverOftenARunBegins) {
   Lanes lanes(two_blocks(), 1, leaves, {.count = 4}, waiter);
   std::size_t ended = 0;
@@ -136,7 +136,7 @@ TEST_F(LanesTest, AnExceptionOfTheSinkComesOutAndTheLanesStayUsable) {
   EXPECT_EQ(seen, "begin 0\nend 0\nbegin 1\nend 1\n");
 }
 
-// Waiter may ask again what said true (RealWaiter does just before it would sleep).
+// A Waiter may call `ready` again after it returned true (RealWaiter does, just before sleeping).
 class AsksTwice final : public Waiter {
  public:
   TimePoint now() const noexcept override { return real_->now(); }
@@ -162,7 +162,7 @@ class AsksTwice final : public Waiter {
 TEST_F(LanesTest, LoseNoGradientToAWaiterThatAsksTwice) {
   waiter = std::make_shared<AsksTwice>();
   Lanes lanes(two_blocks(), 1, leaves, {.count = 2}, waiter);
-  for (int run = 0; run < 100; ++run) lanes.run(4, compute, recording());  // counts them
+  for (int run = 0; run < 100; ++run) lanes.run(4, compute, recording());  // counts gradients
   EXPECT_EQ(values.size(), 400u);
 }
 

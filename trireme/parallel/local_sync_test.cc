@@ -1,5 +1,5 @@
-// Ranks that each train a copy of the model (parallel.sync = local_sgd and its relatives), on
-// simulated ranks: fixed points that are known, an MLP, and everything around a step.
+// Simulated ranks that each train their own copy of the model (parallel.sync = local_sgd, diloco,
+// easgd, gossip): known fixed points, an MLP, and refusals, checkpoints and traffic.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -32,7 +32,7 @@ const std::vector<std::string>& relatives() {
   return all;
 }
 
-// --- One weight, whose loss on micro-batch i is a_i/2 (w - c_i)^2: rank i's own optimum is c_i.
+// --- One weight w. Its loss on micro-batch i is a_i/2 (w - c_i)^2, so rank i's optimum is c_i.
 
 struct Parabola {
   double a = 1, c = 0;
@@ -52,7 +52,7 @@ models::Blocks scalar_model() {
   return model;
 }
 
-// The weight that all ranks agree on after `steps` steps of gradient descent, rank i on parabola i.
+// The common weight after `steps` steps of gradient descent with rank i on parabola i.
 double descend(const std::vector<Parabola>& parabolas, const std::string& sync,
                const LocalOptions& local, double rate, int steps, double clip = 0,
                double* norm = nullptr) {
@@ -86,14 +86,14 @@ double descend(const std::vector<Parabola>& parabolas, const std::string& sync,
 
 const std::vector<Parabola> kParabolas = {{1.0, 2.0}, {0.5, -1.0}, {2.0, 0.25}};
 
-// Of the sum of all parabolas.
+// The minimum of the sum of all parabolas.
 double optimum(const std::vector<Parabola>& parabolas) {
   double pull = 0, weight = 0;
   for (const auto& [a, c] : parabolas) pull += a * c, weight += a;
   return pull / weight;
 }
 
-// H steps take rank i from x to c_i + q_i (x - c_i), q_i = (1 - rate a_i)^H; the mean of that is x.
+// The x with x = mean of c_i + q_i (x - c_i), q_i = (1 - rate a_i)^H: where H steps take rank i.
 double local_fixed_point(const std::vector<Parabola>& parabolas, double rate, int steps) {
   double pull = 0, weight = 0;
   for (const auto& [a, c] : parabolas) {
@@ -109,12 +109,12 @@ TEST(LocalSgd, ReachesItsFixedPoint) {
     EXPECT_NEAR(descend(kParabolas, "local_sgd", {.steps = steps}, 0.1, 400), expected, 1e-12)
         << steps << " steps";
   }
-  // With one step between the averages that is the optimum; with more, another point.
+  // With one step between averages the fixed point is the optimum; with more it is not.
   EXPECT_NEAR(local_fixed_point(kParabolas, 0.1, 1), optimum(kParabolas), 1e-12);
   EXPECT_GT(std::abs(local_fixed_point(kParabolas, 0.1, 16) - optimum(kParabolas)), 0.01);
 }
 
-// The outer optimizer rests where the copies' mean does.
+// The outer optimizer has the fixed point of the copies' mean.
 TEST(DiLoCo, ReachesTheFixedPointOfLocalSgd) {
   for (const int steps : {1, 4}) {
     const LocalOptions local{.steps = steps, .outer_rate = 0.7, .outer_momentum = 0.5};
@@ -124,7 +124,7 @@ TEST(DiLoCo, ReachesTheFixedPointOfLocalSgd) {
   }
 }
 
-// Two outer steps by hand: one inner step from x takes rank i to x - 0.1 a_i (x - c_i).
+// Computes two outer steps by hand; an inner step takes rank i from x to x - 0.1 a_i (x - c_i).
 TEST(DiLoCo, TakesNesterovsSteps) {
   double x = 3, momentum = 0;
   for (int round = 0; round < 2; ++round) {
@@ -136,8 +136,8 @@ TEST(DiLoCo, TakesNesterovsSteps) {
   EXPECT_NEAR(descend(kParabolas, "diloco", {.steps = 1}, 0.1, 2), x, 1e-12);
 }
 
-// An exchange leaves rank i at x_i = (1 - alpha) y_i + alpha z, where y_i = c_i + q_i (x_i - c_i)
-// is what its own steps made of the last x_i, and the centre at z = mean of y_i.
+// An exchange leaves rank i at x_i = (1 - alpha) y_i + alpha z and the center at z = mean of y_i.
+// y_i = c_i + q_i (x_i - c_i) is the result of the rank's own steps from the last x_i.
 double elastic_fixed_point(const std::vector<Parabola>& parabolas, double rate, int steps,
                            double beta) {
   const double alpha = beta / static_cast<double>(parabolas.size());
@@ -167,8 +167,8 @@ TEST(LocalSgd, ReachesTheOptimumOfRanksThatAgreeInCurvature) {
   EXPECT_NEAR(descend(same, "local_sgd", {.steps = 8}, 0.2, 400), optimum(same), 1e-12);
 }
 
-// A ring of three is everybody: the mean of all. On other graphs the mean of ranks that agree in
-// curvature goes as if they were one, whoever talks with whom.
+// In a ring of three, everyone is a neighbour, so the ranks take the mean of all. If all ranks have
+// the same curvature, their mean follows one process's descent on any graph.
 TEST(Gossip, ReachesItsFixedPoint) {
   EXPECT_NEAR(descend(kParabolas, "gossip", {.steps = 4, .graph = "ring"}, 0.1, 400),
               local_fixed_point(kParabolas, 0.1, 4), 1e-12);
@@ -179,11 +179,11 @@ TEST(Gossip, ReachesItsFixedPoint) {
         << graph;
 }
 
-// One exchange of one_peer on four ranks: rank i has the mean of its own and of rank i-1's.
+// After one exchange of one_peer on four ranks, rank i has the mean of its values and rank i-1's.
 TEST(Gossip, MixesWithTheNeighboursOfTheRound) {
   testing::run_ranks(4, [&](testing::RankContext& rank) {
     const plan::Mixing mixing = plan::make_mixing("one_peer", 4, 1);
-    // Chunks of 64 bytes, so that one buffer is cut and two share a chunk.
+    // With chunks of 64 bytes, one buffer is cut and two buffers share a chunk.
     comm::GossipMixer mixer(*rank.world, 64);
     std::vector<float> a(5, static_cast<float>(rank.rank)), b(21);
     for (std::size_t i = 0; i < b.size(); ++i)
@@ -196,7 +196,7 @@ TEST(Gossip, MixesWithTheNeighboursOfTheRound) {
     for (std::size_t i = 0; i < b.size(); ++i)
       EXPECT_EQ(b[i], 50 * (own + before) + static_cast<float>(i));
     mixer.mix(mixing.round(1), buffers);
-    for (const float value : a) EXPECT_EQ(value, 1.5f);  // a power of two: the mean
+    for (const float value : a) EXPECT_EQ(value, 1.5f);  // 2^2 ranks: 2 rounds give the mean
   });
 }
 
@@ -218,7 +218,7 @@ at::Tensor noise(const std::string& name, at::IntArrayRef shape) {
   return values;
 }
 
-// 64 micro-batches of a fixed teacher's, in turn.
+// Cycles through 64 micro-batches that are labelled by a fixed teacher.
 MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
   const std::int64_t which = (step * 8 + index) % 64;
   const at::Tensor features = noise("sample " + std::to_string(which), {kSamples, kIn});
@@ -281,7 +281,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// Short batches now and then, which leave ranks without a share.
+// Some batches are so short that ranks have no share.
 std::uint32_t total_of(int step) { return step % 5 == 3 ? 2 : 8; }
 
 void train(Strategy& strategy, const testing::RankContext& rank, int first, int last,
@@ -319,8 +319,8 @@ TEST(Relatives, LearnAboutAsWellAsPlain) {
   const double first = plain.losses.front(), last = mean_of_last(plain.losses, 8);
   EXPECT_LT(last, first / 20);
   for (const std::string& sync : relatives()) {
-    // DiLoCo's outer momentum makes inner steps 0.7 / (1 - 0.9) times as long in the end, and takes
-    // some of the 50 rounds until then.
+    // DiLoCo's outer momentum multiplies the inner steps by up to 0.7 / (1 - 0.9) = 7, and needs
+    // some of the 50 rounds to reach that.
     const bool outer = sync == "diloco";
     const AdamW adamw{.learning_rate = outer ? 3e-3 : 1e-2};
     const Outcome outcome = train_on(4, 200, maker(sync, {.steps = 4}, adamw));
@@ -347,7 +347,7 @@ TEST(Relatives, LearnInBf16WithMastersOfTheirOwn) {
   }
 }
 
-// Moments and bf16's masters move into a file before anything keeps their addresses.
+// Moments and bf16's master weights must move into the file before their addresses are used.
 TEST(Relatives, StateInAMappedFileChangesNoBit) {
   for (const std::string& sync : relatives()) {
     const auto hash_in = [&](const std::string& folder) {
@@ -364,8 +364,8 @@ TEST(Relatives, StateInAMappedFileChangesNoBit) {
   }
 }
 
-// Momentum, weight decay and uneven shares are linear in the gradient, so the mean of the ranks'
-// steps is the step of the mean.
+// With momentum, weight decay and uneven shares the step is still linear in the gradient, so the
+// mean of the ranks' steps is the step of the mean gradient.
 TEST(LocalSgd, WithOneLocalStepIsPlainUnderSgd) {
   const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01};
   for (const int ranks : {1, 2, 3, 4}) {
@@ -398,7 +398,7 @@ TEST(Relatives, StartSynchronouslyWhereAskedTo) {
     const Outcome plain = train_on(3, 7, maker("plain"));
     EXPECT_EQ(train_on(3, 7, maker(sync, {.steps = 2, .post_local_after = 7})), plain) << sync;
     const Outcome later = train_on(3, 7, maker(sync, {.steps = 2, .post_local_after = 4}));
-    for (std::size_t step = 0; step < 5; ++step)  // the fifth loss is of the fourth's weights
+    for (std::size_t step = 0; step < 5; ++step)  // the fifth loss uses the fourth update's weights
       EXPECT_EQ(later.losses[step], plain.losses[step]) << sync;
     EXPECT_NE(later.hash, plain.hash) << sync;
   }
@@ -478,8 +478,8 @@ void load(Strategy& strategy, const Saved& saved) {
   strategy.restored(saved.metadata);
 }
 
-// In the middle of a round: the checkpoint brings the ranks together, and who goes on from it has
-// the same bits as who never stopped. Another number of ranks goes on, too.
+// Saves in the middle of a round: the checkpoint makes the ranks' weights equal, so a resumed run
+// has the same bits as one that went on. Another number of ranks can resume, too.
 TEST(Relatives, ResumeFromACheckpointOnAnyNumberOfRanks) {
   for (const std::string& sync : relatives()) {
     for (const std::string precision : {"fp32", "bf16", "fp16"}) {
@@ -523,8 +523,8 @@ TEST(Relatives, ResumeFromACheckpointOnAnyNumberOfRanks) {
   }
 }
 
-// Between two exchanges a rank sends what a step's agreement takes, and no gradient; in an exchange
-// of gossip the weights go to this round's neighbour and to nobody else.
+// Between two exchanges a rank sends the entry barrier, the vote and the loss, but no gradients. In
+// a gossip exchange it sends the weights to this round's neighbour only.
 TEST(Relatives, SendWeightsInAnExchangeAndNothingElse) {
   for (const std::string& sync : relatives()) {
     std::vector<std::vector<std::size_t>> sent(4, std::vector<std::size_t>(4));  // [from][to] bytes
@@ -542,7 +542,7 @@ TEST(Relatives, SendWeightsInAnExchangeAndNothingElse) {
         std::fill(mine.begin(), mine.end(), 0u);
         train(strategy, rank, step, step + 1);
         const bool exchange = step % 3 == 2;
-        const int neighbour = (rank.rank + (step == 2 ? 1 : 2)) % 4;  // one_peer's
+        const int neighbour = (rank.rank + (step == 2 ? 1 : 2)) % 4;  // of the graph one_peer
         for (int peer = 0; peer < 4; ++peer) {
           const std::size_t bytes = mine[static_cast<std::size_t>(peer)];
           const bool hears = exchange && (sync != "gossip" || peer == neighbour);

@@ -1,14 +1,14 @@
-// LossScale: by how much losses are multiplied before their backward pass, so that gradients do not
-// vanish in fp16, whose smallest number is 2^-24 (Micikevicius et al. 2018, arXiv:1710.03740,
-// section 3.2); gradients are divided by it again in fp32, before anything is done with them.
+// LossScale: the factor on losses before their backward pass, so that gradients do not underflow in
+// fp16, whose smallest number is 2^-24 (Micikevicius et al. 2018, arXiv:1710.03740, section 3.2).
+// Gradients are divided by it in fp32 before any other use.
 //
-// A dynamic one moves as torch.amp.GradScaler's: it halves when a gradient holds an infinity or a
-// NaN on any rank, a step that no rank applies, and doubles after `window` steps in a row without.
-// It ends at 1, where such a gradient is a fault as in any other precision, and at 2^32.
+// A dynamic scale follows torch.amp.GradScaler. It halves when a gradient holds an infinity or a
+// NaN on any rank (no rank applies that step), and doubles after `window` steps in a row without.
+// It stays between 1 and 2^32. At 1 such a gradient is an error, as in any other precision.
 //
-// Powers of two alone: neither the product nor the quotient rounds, so the scale changes no bit of
-// a gradient that fp16 holds, and nothing depends on who divides when. Every rank sees the same
-// verdicts, so all have the same scale without asking. Plain arithmetic; not thread safe.
+// The scale is a power of two: neither the product nor the quotient rounds, so it changes no bit of
+// a gradient that fp16 can hold, and it does not matter when a rank divides. Every rank sees the
+// same verdicts, so all have the same scale without communication. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace trireme {
 inline namespace v0 {
 
 struct LossScaleOptions {
-  bool dynamic = true;         // false: it stays as it is, and an overflow is a fault
+  bool dynamic = true;         // false: the scale is fixed; an overflow is an error
   double initial = 65536;      // a power of two from 1 to 2^32
   std::int64_t window = 2000;  // steps without an overflow after which it doubles
 };
@@ -27,37 +27,37 @@ namespace parallel {
 
 class LossScale {
  public:
-  /// ConfigError where the scale is no such power of two, or the window is below 1.
+  /// ConfigError if the scale is not a power of two from 1 to 2^32, or the window is below 1.
   explicit LossScale(const LossScaleOptions& options);
 
-  /// What the mean loss of a micro-batch is multiplied by, but for a factor below 2.
+  /// The factor on a micro-batch's mean loss, up to a factor below 2.
   double scale() const noexcept { return state.scale; }
-  /// With what backward begins at the summed loss of `count` items: the scale over the power of two
-  /// at or above count. A sum's gradient is count times a mean's, and would need a scale as much
-  /// smaller.
+  /// The gradient with which backward starts at the loss summed over `count` items: the scale
+  /// divided by the smallest power of two that is at least `count`. The division makes up for the
+  /// gradient of a sum being `count` times that of a mean.
   double loss_gradient(std::int64_t count) const noexcept;
-  /// Whether a gradient that is not finite is laid to the scale's charge.
+  /// Whether a non-finite gradient counts as an overflow: the step is skipped, the scale halves.
   bool backs_off() const noexcept { return options_.dynamic && state.scale > 1; }
-  /// A step that was left out for such a gradient; only where backs_off().
+  /// A step was skipped for such a gradient. Call only if backs_off().
   void overflowed() noexcept;
-  /// A step whose gradients are finite.
+  /// A step's gradients were finite.
   void passed() noexcept;
 
   struct State {
     double scale = 65536;
-    std::int64_t passed = 0;     // steps since it last moved
-    std::int64_t overflows = 0;  // steps left out
+    std::int64_t passed = 0;     // steps since the scale last changed
+    std::int64_t overflows = 0;  // steps skipped
   };
   State state;
-  /// As saved; a scale that does not move stays the one of the options.
+  /// Restores a saved state. A fixed scale keeps the value of the options.
   void restore(const State& saved) noexcept;
 
  private:
   LossScaleOptions options_;
 };
 
-/// "dynamic", which begins with `initial`, or a number that stays. ConfigError as LossScale's, and
-/// for another word.
+/// Parses "dynamic", which starts at `initial`, or the number of a fixed scale. ConfigError for any
+/// other text, and for a scale that LossScale refuses.
 LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::int64_t window);
 
 }  // namespace parallel

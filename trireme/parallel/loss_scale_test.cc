@@ -14,7 +14,7 @@ TEST(LossScale, DoublesAfterAWindowWithoutAnOverflow) {
   LossScale scale({.initial = 8, .window = 3});
   for (int i = 0; i < 2; ++i) scale.passed();
   EXPECT_EQ(scale.scale(), 8);
-  scale.overflowed();  // the window begins anew
+  scale.overflowed();  // the window starts again
   EXPECT_EQ(scale.scale(), 4);
   for (int i = 0; i < 2; ++i) scale.passed();
   EXPECT_EQ(scale.scale(), 4);
@@ -43,7 +43,7 @@ TEST(LossScale, ThatIsGivenStays) {
   EXPECT_EQ(scale.scale(), 1024);
 }
 
-// The mean loss of a micro-batch times the scale, but for less than a factor of 2.
+// The factor on the mean loss differs from the scale by less than a factor of 2.
 TEST(LossScale, IsDividedByThePowerOfTwoAtOrAboveTheCount) {
   const LossScale scale({.initial = 1024});
   EXPECT_EQ(scale.loss_gradient(1), 1024);

@@ -1,4 +1,4 @@
-// More parameters than 16 bits number: each has its own gradient.
+// More than 2^16 parameters: each has its own gradient.
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,7 @@ namespace {
 
 constexpr int kMany = 65'536 + 3;
 
-// The sum of two of its parameters, of which the second has a number that 16 bits cut to the
-// first's.
+// forward() uses two parameters whose numbers are equal in their low 16 bits.
 struct Many : torch::nn::Module {
   Many() {
     for (int i = 0; i < kMany; ++i)

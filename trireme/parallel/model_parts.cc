@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// The block that a parameter's name belongs to: the longest name that it begins with.
+// The block of a parameter: the one with the longest name that is a prefix of the parameter's.
 std::size_t block_of(const models::Blocks& model, const std::string& parameter) {
   std::size_t best = model.specs().size(), length = 0;
   for (std::size_t i = 0; i < model.specs().size(); ++i) {
@@ -85,7 +85,7 @@ nlohmann::json table_of(const ModelPart& part) {
   return {{"parameters", parameters}, {"buffers", buffers}};
 }
 
-// Adds a stage's rows: a tensor stands where it was first seen.
+// Adds a stage's rows. A tensor keeps the position at which it was first seen.
 void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& into) {
   std::map<std::string, std::size_t> place;
   for (std::size_t i = 0; i < into.size(); ++i) place.emplace(into[i].name, i);
@@ -187,7 +187,7 @@ void ModelParts::learn_all(const PipelinePlan& plan, comm::Communicator& pipelin
       part->number.push_back(number.at(stored.name));
 }
 
-// The first values of a tied parameter are its owner's in every stage.
+// Copies the owner's initial values of each tied parameter to the other stages that hold it.
 void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeline) {
   const c10::AutoGradMode no_grad(false);
   const auto rank_of = [&](int stage) {

@@ -1,8 +1,8 @@
-// NotFiniteBudget: how many steps a training may leave out because a loss, a gradient or a sum of
-// gradients holds a NaN or an infinity. One in a while is a bad batch or a rank's bad luck; many
-// are a training that has diverged.
+// NotFiniteBudget: how many steps a training may skip because a loss, a gradient or a sum of
+// gradients holds a NaN or an infinity. An occasional non-finite step is expected (a bad batch, a
+// hardware fault); many mean divergence.
 //
-// Every rank sees the same refusals (the vote, or equal sums), so all count alike without asking.
+// Every rank sees the same refusals (the vote, or equal sums), so all ranks count alike.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace parallel {
 
 class NotFiniteBudget {
  public:
-  /// `key`: the option's name, for messages. ConfigError where `budget` is negative.
+  /// `key`: the option's name, for messages. ConfigError if `budget` is negative.
   NotFiniteBudget(std::int64_t budget, std::string key);
-  /// Counts a refused step that is left out. Throws the refusal on where it has another reason or
-  /// no budget was asked for; where the budget is spent, with the count in its sentence.
+  /// Counts a refused step as skipped. Rethrows the refusal if it has another reason or the budget
+  /// is 0; if the budget is spent, with the count in its message.
   void take(const StepRefused& refused);
   std::int64_t left_out() const noexcept { return left_out_; }
-  /// As saved.
+  /// Restores a saved count.
   void restore(std::int64_t left_out) noexcept { left_out_ = left_out; }
 
  private:

@@ -44,7 +44,7 @@ void MappedState::take(const at::Tensor& tensor) {
   if (size == 0) return;
   const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t bytes = (size + page - 1) / page * page;
-  // The blocks are taken now: a full disk is an error here, and no SIGBUS later.
+  // Allocates disk space now, so that a full disk is an error here and not a SIGBUS later.
   const int reason =
       ::posix_fallocate(file_, static_cast<off_t>(bytes_), static_cast<off_t>(bytes));
   if (reason != 0)

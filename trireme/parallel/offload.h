@@ -1,8 +1,8 @@
-// MappedState: optimizer state and master weights in a file that is mapped, instead of memory of
-// the process: the operating system writes pages out when it needs theirs, and reads them when the
-// update comes by. One file per rank, without a name as soon as it is open, so nothing is left.
+// MappedState: keeps optimizer state and master weights in a mapped file instead of process memory.
+// The operating system writes pages out when memory is short, and reads them back when an update
+// needs them. One file per rank, unlinked as soon as it is open, so no file is left behind.
 //
-// The bits do not change. Throws ResourceError where the folder cannot hold the file.
+// Changes no bit of the values. Throws ResourceError if the folder cannot hold the file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,13 +17,13 @@ namespace parallel {
 
 class MappedState {
  public:
-  /// A file in `folder`.
+  /// Creates the file in `folder`.
   explicit MappedState(std::string folder);
   ~MappedState();
   MappedState(const MappedState&) = delete;
 
-  /// The tensor's storage, with its content, moves into the file; views of it stay views. This
-  /// object outlives its last use.
+  /// Moves the tensor's storage, with its content, into the file; views of it stay views. This
+  /// object must outlive the storage's last use.
   void take(const at::Tensor& tensor);
   std::size_t bytes() const noexcept { return bytes_; }
 

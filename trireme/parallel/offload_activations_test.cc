@@ -1,4 +1,4 @@
-// Activations in a file, through Strategy: the same bits under every layout.
+// Strategy with activations in a file: the same bits under every layout.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 32, kSide = 16;
 
-// A micro-batch's tensors are larger than what stays in memory.
+// The activations of a micro-batch are larger than what stays in memory.
 models::Blocks gpt() {
   return models::make_gpt(
       {.layers = 4, .heads = 2, .width = 64, .block = kBlock, .vocab = 40, .dropout = 0.1});
@@ -115,7 +115,7 @@ TEST(OffloadActivations, ChangesNoBitWhereRanksShareALayer) {
   }
 }
 
-// Convolutions, and statistics that are written in forward.
+// A model with convolutions, and with statistics that forward writes.
 TEST(OffloadActivations, ChangesNoBitWithBatchNorm) {
   const std::string one = train(resnet(), class_loss(), {});
   const std::string folder = ::testing::TempDir();

@@ -1,5 +1,5 @@
-// What memory.offload puts into its file under each layout; that it changes no bit is in
-// strategy_test.cc.
+// Checks what memory.offload puts into its file under each layout. strategy_test.cc checks that it
+// changes no bit.
 #include "trireme/parallel/offload.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Bytes a parameter on each of two ranks; large enough a model for its pages not to show.
+// Bytes per parameter on each of two ranks. The model is so large that page rounding is small.
 double bytes_a_parameter(const std::string& sync, const std::string& precision) {
   double bytes = 0;
   testing::run_ranks(2, [&](testing::RankContext& rank) {
@@ -31,11 +31,11 @@ double bytes_a_parameter(const std::string& sync, const std::string& precision) 
 }
 
 TEST(Offload, TakesAllThatForwardAndBackwardDoNotRead) {
-  constexpr double kPages = 0.3;  // whole pages for each tensor
+  constexpr double kPages = 0.3;  // allows for rounding each tensor up to whole pages
   EXPECT_NEAR(bytes_a_parameter("plain", "fp32"), 8, kPages);
   EXPECT_NEAR(bytes_a_parameter("plain", "bf16"), 8 + 4, kPages);
   EXPECT_NEAR(bytes_a_parameter("zero1", "fp32"), 8. / 2, kPages);
-  // Weights that are gathered block by block lie there between.
+  // Weights that are gathered block by block are in the file, too.
   EXPECT_NEAR(bytes_a_parameter("zero3", "fp32"), (8 + 4) / 2., kPages);
   EXPECT_NEAR(bytes_a_parameter("zero3", "bf16"), (8 + 4 + 2) / 2., kPages);
 }

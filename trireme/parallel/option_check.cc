@@ -47,7 +47,7 @@ class Check {
   }
 
   int layer_ranks() const { return options_.expert * options_.context * options_.tensor; }
-  // That hold the same part of the model.
+  // How many ranks hold the same part of the model.
   int copies() const { return place_.ranks / (options_.pipeline * layer_ranks()); }
 
   void mesh() const {
@@ -85,7 +85,7 @@ class Check {
     noise(" with parallel.pipeline = " + text(options_.pipeline));
   }
 
-  // Ranks that go through a layer together.
+  // Checks an axis along which ranks run a layer together.
   void together(const std::string& axis, int size) const {
     if (size == 1) return;
     const std::string with = " with " + axis + " = " + text(size);
@@ -98,7 +98,7 @@ class Check {
              "Parts of tensors are not compressed: use comm.compression = \"none\".");
   }
 
-  // Norms of rows and whole tensors are no sums over this rank's part. Experts are whole tensors.
+  // These two need norms of rows or whole tensors, of which a rank has a shard. Experts are whole.
   void optimizer() const {
     if (options_.tensor == 1 || (optimizer_ != "lamb" && optimizer_ != "adafactor")) return;
     refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +
@@ -112,7 +112,7 @@ class Check {
       refuse("a loss scale with train.precision = \"" + options_.precision +
                  "\", whose gradients need none",
              "Leave it out, or use fp16.");
-    if (options_.loss_scale) LossScale checked(*options_.loss_scale);  // these throw
+    if (options_.loss_scale) LossScale checked(*options_.loss_scale);  // throws, as do the next two
     tensor::compute_type(options_.precision);
     memory::parse_recompute(options_.recompute);
   }
@@ -127,7 +127,7 @@ class Check {
     return plan_sync(options_.sync, size, options_.shard, std::min(size, here / layer));
   }
 
-  // parallel.data counts data x shard, of which experts' ranks are a part.
+  // parallel.data counts data x shard ranks, which include the expert axis.
   void data(const SyncPlan& plan) const {
     if (options_.sync == "plain" && options_.shard > 1)
       refuse("parallel.shard = " + text(options_.shard) + " with parallel.sync = \"plain\"",

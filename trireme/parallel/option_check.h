@@ -1,7 +1,7 @@
-// What can be wrong with a Strategy's options on so many ranks, and with a model on them: the one
-// check, made by whoever plans a job before anything starts, and by the Strategy itself.
+// Checks a Strategy's options for a number of ranks, and a model for those options. Whoever plans a
+// job makes this check before anything starts, and the Strategy makes it again.
 //
-// Pure, but for reading a schedule's file. Throws ConfigError, one sentence.
+// Pure, except that it may read a schedule file. Throws ConfigError with one sentence.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,32 @@ namespace parallel {
 /// Where a Strategy runs.
 struct RankPlace {
   int ranks = 1;
-  int ranks_a_host = 1;  // where all hosts have as many; 0: they do not
-  int rank = -1;         // for the sentence; -1: nobody's
+  int ranks_a_host = 1;  // equal on all hosts; 0: not equal
+  int rank = -1;         // for the message; -1: none
 };
 
-/// `optimizer`: its name (optim::Optimizer::name). Returns what parallel.sync means among the ranks
+/// `optimizer`: its name (optim::Optimizer::name). Returns the plan of parallel.sync for the ranks
 /// that hold the same part of the model.
 SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
                        const RankPlace& place);
 
-/// What ranks can share of a model, as far as it is known before its blocks are built.
+/// The sizes of a model that ranks may divide, as far as known before its blocks are built.
 struct ModelShape {
   struct Share {
     std::string what;  // "4 attention heads"
     std::int64_t count = 0;
   };
-  /// What tensor-parallel ranks divide. Empty: no layer can be cut.
+  /// Divided among tensor-parallel ranks; empty: no layer can be cut.
   std::vector<Share> shares = {};
-  std::int64_t vocabulary = 0;  // rows of the table of tokens; 0: there is none
-  std::int64_t positions = 0;   // of a sequence that ranks can cut; 0: there is none
-  int experts = 0;              // of each mixture; 0: there is none
+  std::int64_t vocabulary = 0;  // rows of the token table; 0: none
+  std::int64_t positions = 0;   // of a sequence that ranks can cut; 0: none
+  int experts = 0;              // of each mixture; 0: none
 };
-/// `shape` on the ranks of `options`, with micro-batches of `micro` samples.
+/// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
 void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro,
                   int rank = -1);
 
-/// What a Strategy says where it finds out by building the model.
+/// The same refusals for a Strategy, which finds out when it builds the model.
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank = -1);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank = -1);
 

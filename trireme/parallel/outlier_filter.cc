@@ -12,8 +12,8 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// How many standard deviations `value` lies above the mean of `before`. Values that hardly differ
-// have no deviation to speak of: it is at least a millionth of the mean.
+// How many standard deviations `value` lies above the mean of `before`. The deviation is at least a
+// millionth of the mean, so that nearly equal values do not turn noise into outliers.
 double deviations(const std::deque<double>& before, double value) {
   const double count = static_cast<double>(before.size());
   double mean = 0, squares = 0;

@@ -11,7 +11,7 @@ namespace {
 using parallel::OutlierFilter;
 using ::testing::HasSubstr;
 
-// Losses 1, 2, 1, 2 … and norms 10, 20, 10, 20 …
+// Losses are 1, 2, 1, 2, ... and norms 10, 20, 10, 20, ...
 void settle(OutlierFilter& filter, int steps) {
   for (int i = 0; i < steps; ++i) EXPECT_EQ(filter.judge(1 + i % 2, 10 + 10 * (i % 2)), "");
 }
@@ -19,7 +19,7 @@ void settle(OutlierFilter& filter, int steps) {
 TEST(OutlierFilter, NamesWhatLiesFarAboveTheStepsBefore) {
   OutlierFilter filter({.limit = 3, .window = 8});
   settle(filter, 8);
-  // Mean 1.5, deviation sqrt(8 x 0.25 / 7) = 0.5345: three of them end at 3.10.
+  // Mean 1.5, deviation sqrt(8 x 0.25 / 7) = 0.5345: three deviations above the mean are 3.10.
   EXPECT_EQ(filter.judge(3.05, 15), "");
   OutlierFilter other({.limit = 3, .window = 8});
   settle(other, 8);

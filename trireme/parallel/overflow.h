@@ -1,5 +1,5 @@
-// A sum that overflows although every rank's part is finite. All ranks learn of the same parameter,
-// so all come to the same refusal without another vote.
+// Refuses a step in which a gradient's sum overflows although every rank's part is finite. All
+// ranks find the same parameter, so all refuse the step without another vote.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Throws StepRefused (exit code 21) naming the first parameter whose summed gradient holds an
-/// infinity or a NaN; `name_of(parameter)`. Reads each owned gradient once.
+/// Throws StepRefused (exit code 21) if a summed gradient holds an infinity or a NaN, naming the
+/// first such parameter by `name_of(parameter)`. Reads each owned gradient once.
 template <class NameOf>
 void refuse_overflow(StepSync& sync, NameOf name_of, const comm::Communicator& world,
                      const std::string& host, long step) {

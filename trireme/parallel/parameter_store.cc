@@ -52,7 +52,7 @@ at::ScalarType master_type(at::ScalarType compute) {
 ParameterStore::ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options)
     : options_(std::move(options)), ownership_(options_.owners) {
   for (const models::Tie& tie : ties) ties_[tie.alias] = tie.owner;
-  if (options_.owners == 1) options_.shards_weights = false;  // the own part is the whole
+  if (options_.owners == 1) options_.shards_weights = false;  // this rank's shard is the whole
 }
 
 std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::string& name,
@@ -77,7 +77,8 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
   return at->second;
 }
 
-// A leaf is pointed into the store, so it can be of one use only, and its memory of no other.
+// Leaves are pointed into the store, so each belongs to one use and shares its memory with no
+// other.
 void ParameterStore::take_memory(const std::string& name, const at::Tensor& leaf) {
   const auto [at, added] = leaf_names_.emplace(leaf.unsafeGetTensorImpl(), name);
   if (!added)
@@ -105,7 +106,7 @@ void ParameterStore::add_block(const Stage::Member& member) {
     const bool is_new = !index_.contains(owner);
     const std::uint32_t index = find_or_add(owner, name, own);
     if (is_new) parameters_[index].adopted = !is_here(owner);
-    // The owner's values count, wherever it stands in the list.
+    // The owner's values are taken, wherever it is in the list.
     if (name == owner || (is_new && parameters_[index].adopted))
       owned.emplace_back(index, own.tensor);
     use_of_leaf_.push_back(
@@ -156,7 +157,7 @@ at::Tensor ParameterStore::view(std::uint32_t index) const {
       .view(parameter.shape);
 }
 
-// A leaf whose owner comes later in the list is pointed there in complete().
+// complete() points the leaves whose owner comes later in the list.
 void ParameterStore::point(std::size_t leaf) {
   const std::uint32_t index = parameter_of_leaf_[leaf];
   if (parameters_[index].unit >= 0) leaves_[leaf].set_data(view(index));
@@ -224,7 +225,7 @@ void ParameterStore::make_masters() {
     const Unit::Member& member = layout.members[parameter.member];
     const std::size_t offset = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
     const at::Tensor& memory = options_.shards_weights ? own_[unit] : units_[unit];
-    // What is empty lies nowhere.
+    // An empty piece has no place in this rank's interval.
     const std::size_t start = piece.size() == 0         ? offset
                               : options_.shards_weights ? layout.cuts[owner]
                                                         : 0;
@@ -284,7 +285,7 @@ std::span<std::byte> ParameterStore::whole(std::uint32_t unit) const {
   return {static_cast<std::byte*>(data), ownership_.units()[unit].bytes};
 }
 
-// Every view of the unit, those that autograd has saved among them, shares this one storage.
+// Every view of the unit, also those that autograd has saved, shares this one storage.
 void ParameterStore::show(std::uint32_t unit, void* whole) {
   units_[unit].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       at::DataPtr(whole, at::Device(at::kCPU)));

@@ -1,17 +1,19 @@
-// ParameterStore: a Stage's parameters as a rank keeps them: whole, or the parts that it owns.
+// ParameterStore: the parameters of a Stage on this rank, whole or as this rank's shards.
 //
-// Every block's parameters are one Unit (data/ownership.h), and the blocks' own leaves point into
-// it. Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only the
-// own interval stays and the whole comes and goes by show() and hide(). Master weights (fp32, or
-// fp64) are the compute weights where the types agree; else they are the own intervals' alone.
+// A block's parameters form one Unit (data/ownership.h), into which the block's leaves point.
+// Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only this
+// rank's interval is kept, and show() and hide() attach and detach the whole. Master weights (fp32
+// or fp64) are the compute weights if the types agree, else copies of this rank's intervals.
 //
-//                    plain (one owner)      ZeRO-1, 2                ZeRO-3, hybrid
-//     fp32 weights   whole = master         whole, own part=master   own part = master
-//     16-bit weights whole; whole master    whole; own master        own part; own master
+//                        plain (one owner)      ZeRO-1, 2               ZeRO-3, hybrid
+//     fp32 weights       whole                  whole                   shard
+//       their masters    the weights            the weights             the weights
+//     16-bit weights     whole                  whole                   shard
+//       their masters    whole copy             copy of the shard       copy of the shard
 //
-// A tied parameter is stored once, in its owner's block, and has in each block that uses it a leaf
-// and an accumulator of its own. Built block by block, so that with `shards_weights` no more than
-// one block is whole at a time. Not thread safe.
+// A tied parameter is stored once, in its owner's block; each block that uses it has its own leaf
+// and accumulator. Built block by block, so that with `shards_weights` at most one block is whole
+// at a time. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,12 +43,12 @@ struct StoredParameter {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decay = true;
-  models::Part part;  // where ranks share layers; shape and count are the part's
+  models::Part part;  // what this rank holds of it; shape and count are of this part
   std::int64_t count = 0;
   at::ScalarType compute{};
   DType master = DType::F32;
-  bool adopted = false;  // its owner is in another pipeline stage
-  int unit = -1;         // -1: its owner's block was not seen yet
+  bool adopted = false;  // the tie's owner is in another pipeline stage
+  int unit = -1;         // -1: its owner's block was not added yet
   std::size_t member = 0;
 };
 
@@ -55,8 +57,8 @@ struct StoreOptions {
   std::string precision = "fp32";
   int owners = 1, owner = 0;
   bool shards_weights = false;
-  /// Of a pipeline stage: whether the block of the parameter so named is in it. Empty: all are. A
-  /// parameter that is tied to one elsewhere is kept here under the owner's name.
+  /// Whether a parameter's block is in this pipeline stage. Empty: every block is. A parameter tied
+  /// to one of another stage is stored here under the owner's name.
   std::function<bool(const std::string& parameter)> here = {};
   /// Makes tensors equal to rank 0's on all ranks; collective. May be empty.
   std::function<void(const NamedTensors&)> replicate = {};
@@ -66,15 +68,15 @@ class ParameterStore {
  public:
   ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options);
 
-  /// The next block of the list has been built. ConfigError where a tied parameter's shapes differ,
-  /// a parameter is not of the precision, or two share memory.
+  /// Adds the next block of the list. ConfigError if a parameter has another precision, if tied
+  /// parameters differ in shape, type or cut, or if two parameters share memory.
   void add_block(const Stage::Member& member);
-  /// After the last one. ConfigError where a tie names no parameter.
+  /// Call after the last block. ConfigError if a tie names no parameter.
   void complete();
 
   const std::vector<StoredParameter>& parameters() const noexcept { return parameters_; }
   const std::vector<std::vector<Accumulated>>& uses() const noexcept { return uses_; }
-  /// Per block and use: the parameter.
+  /// The parameter of each use, by block.
   const std::vector<std::vector<std::uint32_t>>& parameter_of() const noexcept {
     return parameter_of_;
   }
@@ -84,23 +86,23 @@ class ParameterStore {
   const Ownership& ownership() const noexcept { return ownership_; }
   int owner() const noexcept { return options_.owner; }
   bool shards_weights() const noexcept { return options_.shards_weights; }
-  /// The units that a block's forward and backward need; its own first.
+  /// The units that a block's forward and backward need; the block's own unit first.
   const std::vector<std::uint32_t>& units_of_block(std::size_t block) const {
     return units_of_block_[block];
   }
   std::int64_t num_elements() const;
-  /// What is not as it was built: a parameter that was replaced by another tensor, or whose memory
-  /// or type was, since the store would train what nobody reads. Empty: nothing.
+  /// Names a parameter that was replaced by another tensor, or whose storage was: the store would
+  /// train memory that nobody reads. Empty if there is none.
   std::string replaced(const std::vector<Stage::Member>& members) const;
 
-  /// What this rank updates, by ascending parameter; gradients are not set.
+  /// The slices that this rank updates, by ascending parameter; gradients are not set.
   std::vector<optim::OwnedSlice> slices() const;
   /// This rank's interval of a unit, in the compute type.
   std::span<std::byte> own(std::uint32_t unit) const;
-  /// A parameter's whole weights in the compute type; they alias the store. Not where it is hidden.
+  /// A parameter's whole weights in the compute type; they alias the store. Not while it is hidden.
   at::Tensor weights(std::uint32_t parameter) const { return view(parameter); }
-  /// Of a parameter, the elements that this rank owns, flat, in the compute type; they alias the
-  /// store. None: of size 0.
+  /// The elements of a parameter that this rank owns, flat, in the compute type; they alias the
+  /// store. Of size 0 if it owns none.
   struct OwnWeights {
     std::int64_t begin = 0;
     at::Tensor weights;
@@ -108,22 +110,22 @@ class ParameterStore {
   OwnWeights own_weights(std::uint32_t parameter) const;
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
-  /// The unit's whole memory; empty where it is hidden.
+  /// The unit's whole memory; empty while it is hidden.
   std::span<std::byte> whole(std::uint32_t unit) const;
-  /// The leaves of a unit point into `whole` (64-byte aligned, the unit's bytes), or nowhere.
+  /// Points the leaves of a unit into `whole` (64-byte aligned, the unit's bytes), or nowhere.
   void show(std::uint32_t unit, void* whole);
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
-  /// Memory that forward and backward do not read themselves: master weights that are not the
-  /// compute weights; where weights are sharded, this rank's parts, which are gathered from. A
-  /// storage may move as long as nobody has asked for slices().
+  /// Memory that forward and backward do not read directly: master weights that differ from the
+  /// compute weights, and sharded weights. A storage may be moved until slices() is called.
   std::vector<at::Tensor> cold_memory() const;
 
-  /// compute = the rounded master of the own parts: after the masters were written from outside.
+  /// Rounds this rank's masters into the compute weights, after the masters were written from
+  /// outside.
   void refresh();
-  /// Every rank has every master weight.
+  /// Whether every rank has every master weight.
   bool masters_are_whole() const noexcept;
-  /// Master weights by name: whole, or the parts that this rank owns. They alias the store.
+  /// Master weights by name, whole or as this rank's shards. They alias the store.
   std::vector<NamedShard> masters() const;
   std::vector<optim::ParameterInfo> infos() const;
 
@@ -145,12 +147,12 @@ class ParameterStore {
   struct OwnPart {
     Piece piece;
     at::Tensor master;   // elements of the piece; aliases the weights where the types agree
-    at::Tensor compute;  // the weights where they do not
+    at::Tensor compute;  // the compute weights if the types differ
   };
 
   std::map<std::string, std::string> ties_;
   StoreOptions options_;
-  DistinctMemory memory_;                          // of the blocks as they were built
+  DistinctMemory memory_;                          // memory of the blocks as built
   std::map<const void*, std::string> leaf_names_;  // by TensorImpl
   std::map<std::string, std::uint32_t> index_;
   std::vector<StoredParameter> parameters_;  // in order of first use
@@ -162,7 +164,7 @@ class ParameterStore {
   NamedTensors buffers_;
   Ownership ownership_;
   std::vector<at::Tensor> units_;  // bytes; their storage comes and goes when sharded
-  std::vector<at::Tensor> own_;    // bytes of the own interval; sharded weights alone
+  std::vector<at::Tensor> own_;    // bytes of this rank's interval; only if weights are sharded
   std::vector<std::vector<std::uint32_t>> units_of_block_;
   std::vector<OwnPart> parts_;  // by ascending parameter
 };

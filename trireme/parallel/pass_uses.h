@@ -1,5 +1,5 @@
-// The uses of blocks that a rank's passes through its pipeline stages come to, in the order of the
-// schedule: what ZeRO-3 gathers and sends by. Pure.
+// The block uses in a rank's passes through its pipeline stages, in the order of the schedule.
+// ZeRO-3 gathers weights and sends gradients in this order. Pure functions.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// A stage of this rank, which is part number i of those that uses_of() is given.
+/// One stage of this rank. Its index among the `stages` of uses_of() is Use::part.
 struct StageBlocks {
   int stage = 0;
   std::uint32_t blocks = 0;
@@ -21,7 +21,7 @@ struct StageBlocks {
 /// The phase of a pass; a ForwardBackward is two passes.
 Phase phase_of(plan::ActionKind pass);
 
-/// `order` is this rank's; transfers are passed over. A Use's micro-batch is the schedule's.
+/// `order` is this rank's; transfers are skipped. A Use has the micro-batch number of the schedule.
 std::vector<Use> uses_of(std::span<const plan::Action> order, std::span<const StageBlocks> stages);
 
 }  // namespace parallel

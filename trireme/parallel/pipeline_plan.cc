@@ -38,7 +38,7 @@ const plan::Schedule& PipelinePlan::schedule(std::uint32_t micro_batches) {
       .first->second;
 }
 
-// Each rank's order is a part of one order of all passes, stage by stage: so it cannot block.
+// Each rank's order is a part of one order of all passes, stage by stage, so it cannot block.
 plan::Schedule PipelinePlan::forward_only(std::uint32_t micro_batches) const {
   plan::Schedule schedule{.rank_of_stage = rank_of_stage_};
   schedule.order.resize(static_cast<std::size_t>(ranks_));

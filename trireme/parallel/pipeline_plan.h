@@ -1,5 +1,5 @@
-// PipelinePlan: how a model's block list is cut into stages, which rank has which, and the schedule
-// of a step. Pure, but for reading a schedule's file.
+// PipelinePlan: which rank of a pipeline holds which stages, and the schedule of a step; and how a
+// block list is cut into stages. Pure, except for reading a schedule's file.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace parallel {
 
 class PipelinePlan {
  public:
-  static constexpr int kMostStages = 4096;  // that tags of messages tell apart (pipeline/link.cc)
+  static constexpr int kMostStages = 4096;  // as message tags allow (pipeline/link.cc)
 
   /// One stage on one rank: no pipeline.
   PipelinePlan() = default;
-  /// `schedule`: a name of plan::schedules(), or a file (a dot or a slash is in its name).
-  /// `chunks`: stages a rank holds, 0: as few as the schedule can have. ConfigError where the
-  /// schedule does not suit, with its fault drawn.
+  /// `schedule`: a name from plan::schedules(), or a file (its name has a dot or a slash).
+  /// `chunks`: stages per rank; 0: as few as the schedule allows. ConfigError, with a drawing of
+  /// the fault, if the schedule is not valid.
   PipelinePlan(const std::string& schedule, int ranks, int chunks);
 
   int ranks() const noexcept { return ranks_; }
@@ -32,24 +32,23 @@ class PipelinePlan {
   std::vector<int> stages_of(int rank) const;
   int last_rank() const noexcept { return rank_of_stage_.back(); }
 
-  /// Verified, with its transfers. A file has that many micro-batches or more, or ConfigError.
+  /// Verified, with its transfers. ConfigError if a schedule file has fewer micro-batches.
   const plan::Schedule& schedule(std::uint32_t micro_batches);
-  /// Forward passes alone: stage by stage, every micro-batch.
+  /// Forward passes only: stage by stage, every micro-batch.
   plan::Schedule forward_only(std::uint32_t micro_batches) const;
 
  private:
   std::string name_;
   int ranks_ = 1, chunks_ = 0;
   std::vector<int> rank_of_stage_ = {0};
-  std::map<std::uint32_t, plan::Schedule> schedules_;  // by micro-batches
+  std::map<std::uint32_t, plan::Schedule> schedules_;  // by number of micro-batches
 };
 
-/// Stage s is blocks cut[s] to cut[s + 1]: as many blocks in each as can be. ConfigError with the
-/// arithmetic where there are more stages than blocks.
+/// Stage s is blocks [cut[s], cut[s + 1]); the stages have nearly equal numbers of blocks.
+/// ConfigError with the arithmetic if there are more stages than blocks.
 std::vector<std::size_t> even_cut(std::size_t blocks, int stages);
 
-/// ConfigError where a pipeline of `ranks` ranks cannot have that parallel.sync: one under which
-/// ranks train copies of their own.
+/// ConfigError if a pipeline has a parallel.sync under which ranks train separate copies.
 void check_pipeline_sync(const std::string& sync, int ranks);
 
 }  // namespace parallel

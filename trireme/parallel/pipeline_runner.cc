@@ -16,7 +16,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// What the shapes of a micro-batch's values depend on.
+// The mode and field layouts, on which the shapes of a micro-batch's values depend.
 std::string form_of(const MicroBatch& micro, const char* mode) {
   std::string form = mode;
   for (const auto& [name, field] : micro.fields)
@@ -189,7 +189,7 @@ Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients
   Part& part = part_of(stage);
   begin_micro(part, micro);
   Parcel back = run_back(part, micro, Phase::Backward, gradients);
-  if (part.pins) part.pins->end();  // before what end_micro() passes over
+  if (part.pins) part.pins->end();  // before end_micro() skips uses
   part.sync->end_micro();
   return back;
 }
@@ -204,8 +204,8 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
   return back;
 }
 
-// Block after block, as a whole backward pass comes to them: no more than one block's gradients are
-// there at a time.
+// Block after block, in the order of a whole backward pass, so that the gradients of at most one
+// block are in memory at a time.
 void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
   begin_micro(part, micro);
@@ -224,18 +224,19 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
   part.sync->end_micro();
 }
 
-// Several uses of a parameter in one block are added as autograd adds them: as they come.
+// Several uses of a parameter in one block are added as autograd does, in the order in which they
+// come.
 void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : waiting.deferred) {
-    if (!one.compute) continue;  // computed
+    if (!one.compute) continue;  // computed already
     const auto leaf = part.leaf_of.find(one.parameter.unsafeGetTensorImpl());
-    if (leaf == part.leaf_of.end()) continue;  // no parameter
+    if (leaf == part.leaf_of.end()) continue;  // not a parameter
     if (part.model->store.use_of_leaf()[leaf->second].block != block) continue;
     at::Tensor& sum = waiting.gradients[leaf->second];
     const at::Tensor gradient = one.compute();
     sum = sum.defined() ? at::add(sum, gradient) : gradient;
-    one = {};  // lets go of its activations
+    one = {};  // frees its activations
   }
 }
 
@@ -245,7 +246,7 @@ void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t b
       take(part, leaf, std::exchange(gradient, {}));
 }
 
-// Also where the pass was not run. Phases of whole weights have no uses.
+// Also called if the pass was not run. If weights are whole, phases have no uses.
 void PipelineRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
   if (part.pins) part.pins->end();
@@ -262,7 +263,7 @@ void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
 }
 
 void PipelineRunner::refuse(const std::exception_ptr& error) {
-  // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
+  // Ranks that share a layer cannot go on without this rank.
   if (grid_.layer != nullptr) std::rethrow_exception(error);
   if (ballot_ == nullptr) {
     if (!error_) error_ = error;
@@ -303,7 +304,7 @@ models::Value PipelineRunner::last_value(const MicroBatch& micro) {
   return last;
 }
 
-// Tells first what there is to take.
+// Broadcasts the layouts first.
 models::Value PipelineRunner::tell_all(models::Value value) const {
   Parcel parcel{.counts = {value.size()}};
   for (const at::Tensor& tensor : value) {

@@ -1,15 +1,15 @@
-// PipelineRunner: a step's micro-batches through this rank's pipeline stages, in the order of the
-// schedule.
+// PipelineRunner: runs a step's micro-batches through this rank's pipeline stages, as scheduled.
 //
-// Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. Where
-// the schedule splits the backward pass, W computes those of our linear layers
-// (tensor/deferred.h); foreign layers compute theirs in I, and W hands them on. What goes wrong in
-// a pass is put in the ballot, and the schedule goes on without it.
+// Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. If the
+// schedule splits the backward pass, W computes the gradients of our linear layers
+// (tensor/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error in a pass
+// is recorded in this rank's vote, and the schedule goes on without that pass; where ranks share
+// layers, it is thrown at once.
 //
-// Where ranks of a stage share its weights (ZeRO-3, hybrid) they go through the same passes in the
-// same order, those of the pipeline among them that has most micro-batches: a pipeline with one
-// less gathers and sends in the places of its passes, and computes nothing. So every rank waits for
-// what the others come to in the same place, and as the schedule cannot block, neither can this.
+// Ranks of a stage that share its weights (ZeRO-3, hybrid) go through the same passes in the same
+// order: those of the pipeline with the most micro-batches. A pipeline with one fewer takes part in
+// the gathers and sends of the missing passes and computes nothing. So every rank waits only for
+// what the others reach at the same point. Since the schedule cannot block, this cannot either.
 //
 // Not thread safe.
 #pragma once
@@ -41,39 +41,39 @@ namespace parallel {
 class PipelineRunner final : private Passes {
  public:
   using SumLoss = StagePasses::SumLoss;
-  /// With what backward begins at the loss of so many items.
+  /// The initial gradient of backward for a loss over `count` items.
   using LossGradient = std::function<double(std::int64_t count)>;
-  /// Told of the last stage's values, on its rank.
+  /// Receives the last stage's value of each micro-batch, on that stage's rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
-  /// All of them outlive it. `shares_weights`: ranks of a stage hold parts of its weights.
+  /// All arguments outlive it. `shares_weights`: each rank of a stage holds a shard of its weights.
   PipelineRunner(const Seat& seat, PipelinePlan& plan, const Grid& grid, const ModelParts& parts,
                  PipelineSync& sync, bool shares_weights);
 
-  /// For StepSync::begin(): what this rank comes to in the calls that follow, each of so many
-  /// `passes`: one of train() (`backward`), or some of forward_only(). Their micro-batches are
-  /// numbered on. Empty where nobody waits for it.
+  /// For StepSync::begin(): the block uses of the calls that follow, one train() (`backward`) or
+  /// several forward_only(). `passes`: micro-batches of each call; their numbers go on from call to
+  /// call. Empty if weights are whole, since then nobody waits.
   std::vector<Use> uses(std::span<const std::uint32_t> passes, bool backward);
 
   /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch, in the
-  /// schedule of `passes` (those of the pipeline that has most, where ranks share weights). The
-  /// summed losses go to `losses`, and the counts into the ballot, on the last stage's rank;
-  /// gradients are divided by what backward began with, every stage's.
+  /// schedule of `passes` micro-batches: where ranks share weights, those of the pipeline that has
+  /// the most. On the last stage's rank, adds the summed losses to `losses` and the counts to the
+  /// vote. On every stage, gradients are divided by the initial gradient of backward.
   void train(const Batch& batch, std::span<const std::uint32_t> leaves, std::uint32_t passes,
              const SumLoss& loss, const LossGradient& loss_gradient, ScalarTree& losses,
              Ballot& ballot);
-  /// Of train(): done when what it sent has left its memory. Then settle() says whether all ranks
-  /// know the step to be good.
+  /// Done when everything that train() sent has left its memory. Then call settle() with whether
+  /// all ranks know the step to be good.
   Work sent() { return executor_.sent(); }
   void settle(bool good);
 
-  /// Forward alone, without a graph; `passes` as above. Throws what a block or `output` throws,
-  /// when the others have what they wait for; settle() follows as after train().
+  /// Forward only, without a graph; `passes` as above. Throws what a block or `output` throws, once
+  /// the other ranks have what they wait for. settle() follows as after train().
   void forward_only(std::span<const MicroBatch> micros, std::uint32_t passes, const Output& output);
   /// The last stage's value of one micro-batch, on its rank; empty elsewhere.
   models::Value last_value(const MicroBatch& micro);
 
-  /// What the rank of the last stage knows, on all ranks of this pipeline.
+  /// Broadcasts from the last stage's rank to all ranks of this pipeline.
   void tell_all(std::span<double> values) const;
   models::Value tell_all(models::Value value) const;
 
@@ -85,17 +85,17 @@ class PipelineRunner final : private Passes {
     std::unique_ptr<BlockPins> pins;  // null: weights are whole
     StagePasses passes;
     std::unique_ptr<GradientHooks> hooks;
-    std::vector<bool> ran;                              // forward, by micro-batch
+    std::vector<bool> ran;                              // whose forward pass succeeded
     std::vector<std::vector<double>> batch_statistics;  // by micro-batch
-    // What waits for W, by micro-batch.
+    // Work left for W, by micro-batch.
     struct Waiting {
-      std::map<std::size_t, at::Tensor> gradients;  // that came with I, by leaf
+      std::map<std::size_t, at::Tensor> gradients;  // computed in I, by leaf
       std::vector<tensor::DeferredGradient> deferred;
     };
     std::map<std::uint32_t, Waiting> waiting;
     std::map<const void*, std::size_t> leaf_of;  // parameter's TensorImpl -> leaf
-    bool keeps_waiting = false;                  // gradients that come now do
-    std::uint32_t micro = 0;                     // that runs back now
+    bool keeps_waiting = false;                  // during I: gradients wait for W
+    std::uint32_t micro = 0;                     // of the backward pass under way
   };
 
   Parcel forward(int stage, std::uint32_t micro, Parcel in) override;
@@ -121,18 +121,18 @@ class PipelineRunner final : private Passes {
   std::vector<std::unique_ptr<Part>> parts_;
   Executor executor_;
   std::vector<std::string> keys_;
-  std::uint32_t passes_before_ = 0;  // of the calls since uses()
+  std::uint32_t passes_before_ = 0;  // micro-batches of the calls since uses()
 
-  // Of the step, or the forward passes, under way.
+  // State of the train() or forward_only() under way.
   std::span<const MicroBatch> micros_;
   std::span<const std::uint32_t> leaves_;
   std::int64_t step_ = 0;
-  const SumLoss* loss_ = nullptr;       // null: forward passes alone
+  const SumLoss* loss_ = nullptr;       // null: forward only
   std::vector<double> loss_gradients_;  // by micro-batch
   Ballot* ballot_ = nullptr;
   std::vector<double> values_;  // summed losses by micro-batch
   const Output* output_ = nullptr;
-  std::exception_ptr error_;  // of forward passes alone
+  std::exception_ptr error_;  // of forward_only()
 };
 
 }  // namespace parallel

@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-constexpr std::uint32_t kTag = 0xff;  // none of a Link's
+constexpr std::uint32_t kTag = 0xff;  // not used by any Link
 
 std::size_t num_chunks(std::int64_t elements) {
   const auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
@@ -47,8 +47,7 @@ PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& pla
   find_held(first_part);
 }
 
-// Of a parameter that two stages of this rank hold the first is updated; the other's weights follow
-// in publish().
+// If two stages of this rank hold a parameter, the first one's is updated; publish() copies it.
 void PipelineSync::find_held(const std::vector<std::size_t>& first_part) {
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
     const std::vector<std::uint32_t>& number = parts_.parts()[i]->number;
@@ -84,14 +83,14 @@ int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
-// The sum of all elements: where it lies, or gathered into `memory`.
+// The sum of all elements, in place or gathered into `memory`.
 Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());
   const Buffer own{const_cast<void*>(held.slice.gradient),
                    static_cast<std::size_t>(held.slice.size()), tied.dtype};
   const ModelPart& part = *parts_.parts()[held.part];
-  // Where ranks share it, also one that owns all of it gives it to the others.
+  // If ranks share it, even one that owns all of it takes part in the gather.
   if (part.store.ownership().pieces().size() == 1) return own;
   memory.resize(count * size_of(tied.dtype));
   const Buffer whole{memory.data(), count, tied.dtype};
@@ -116,7 +115,7 @@ std::optional<Refusal> PipelineSync::refusal() const {
   return std::nullopt;
 }
 
-// Stages ascend on every rank, and a sum only goes to later ones: nobody waits in a circle.
+// Stages ascend on every rank, and sums only go to later stages: ranks cannot wait in a circle.
 void PipelineSync::settle() {
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
     const int stage = parts_.parts()[i]->stage;
@@ -167,8 +166,8 @@ void PipelineSync::give_uses_after(int stage) {
   }
 }
 
-// The last stage that uses a parameter has its whole sum. On each rank that holds it the first
-// stage there gets what the rank owns of it: that is the one in slices_.
+// The last stage that uses a parameter has its whole sum. On each rank that holds the parameter,
+// the first stage gets the part that the rank owns: the slice in slices_.
 void PipelineSync::spread_sums() {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
@@ -225,7 +224,7 @@ std::vector<double> PipelineSync::chunk_squares() {
       .all_gather_v(Buffer::of(std::span(mine)), Buffer::of(std::span(gathered)), counts,
                     {.label = "gradient norm"})
       .wait();
-  std::vector<const double*> next;  // of each rank
+  std::vector<const double*> next;  // per rank
   const double* begin = gathered.data();
   for (const std::size_t count : counts) {
     next.push_back(begin);

@@ -1,17 +1,13 @@
-// PipelineSync: the gradients of a rank's pipeline stages as one step's: each stage has a
-// ParameterSync of its own over the ranks that hold the same stage, and what concerns the whole
-// model goes along the pipeline.
+// PipelineSync: the StepSync of a rank in a pipeline. Each of its stages has a ParameterSync over
+// the ranks that hold the same stage; what concerns the whole model goes along the pipeline.
 //
-//     tied parameters   settle(): the sum of the uses goes from stage to stage in block order, and
-//                       back to all that hold the parameter
-//     norm, overflow    every rank gathers what the stages know; a tied parameter counts once,
-//     where
-//                       it is used first
+//     tied parameters   settle(): the sum of the uses goes from stage to stage in block order, then
+//                       back to all ranks that hold the parameter
+//     norm, overflow    combined over the pipeline; in the norm a tied parameter counts once, at
+//                       its first use
 //
-// Under ZeRO ranks own parts of a sum, cut differently in each stage: then a tied parameter's sums
-// are gathered over the stage's ranks before they go on.
-//
-// Not thread safe.
+// Under ZeRO, ranks own shards of a sum, cut differently in each stage. A tied parameter's sums are
+// then gathered over the stage's ranks before they go on. Not thread safe.
 #pragma once
 
 #include <memory>
@@ -29,8 +25,8 @@ namespace parallel {
 
 class PipelineSync final : public StepSync {
  public:
-  /// `syncs[i]` is that of parts.parts()[i]; `gather` is what brings the weights of all of them,
-  /// null where they are whole. `pipeline` and `parts` outlive it.
+  /// `syncs[i]` is that of parts.parts()[i]. `gather` brings the weights of all stages; null if
+  /// weights are whole. `pipeline`, `plan` and `parts` outlive it.
   PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan, const ModelParts& parts,
                std::unique_ptr<UnitGather> gather,
                std::vector<std::unique_ptr<ParameterSync>> syncs);
@@ -51,10 +47,10 @@ class PipelineSync final : public StepSync {
  private:
   // A tied parameter in one of this rank's stages.
   struct Held {
-    std::uint32_t parameter = 0;  // of the model
+    std::uint32_t parameter = 0;  // its number in the model
     std::size_t part = 0;
-    std::uint32_t stored = 0;  // its number there
-    optim::OwnedSlice slice;   // what this rank owns of it; of size 0: nothing
+    std::uint32_t stored = 0;  // its number in the part's store
+    optim::OwnedSlice slice;   // what this rank owns of it; of size 0 if nothing
   };
   const Held* held(std::uint32_t parameter, int stage) const;
   const Held& first_held(std::uint32_t parameter) const;
@@ -73,7 +69,7 @@ class PipelineSync final : public StepSync {
   std::vector<std::unique_ptr<ParameterSync>> syncs_;
   std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
   std::vector<std::uint32_t> tied_;        // parameters in several stages
-  std::vector<Held> held_;                 // of those, by ascending stage
+  std::vector<Held> held_;                 // this rank's, by ascending stage
 };
 
 }  // namespace parallel

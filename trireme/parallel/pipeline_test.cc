@@ -1,4 +1,4 @@
-// A pipeline through Strategy: every schedule ends with the bits of one process.
+// Pipelines through Strategy: every schedule gives the bits of one process.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Pipeline, TimesDataParallelIsTheSameTraining) {
   }
 }
 
-// A V holds the first stage and the last, both uses of the tied embedding, on one rank.
+// In a V schedule one rank holds the first stage and the last, which both use the tied embedding.
 TEST(Pipeline, EverySchedulesBitsAreThoseOfOneProcess) {
   const Model model{[] { return gpt("fp32", 6); }, token_loss()};
   const Outcome one = train_on(model, {});
@@ -86,8 +86,8 @@ TEST(Pipeline, EveryPrecisionAndOptimizer) {
   }
 }
 
-// The simulated clock stands still while blocks compute, so the cut stays even; the trained bits
-// are the same whether blocks were measured or not.
+// The simulated clock does not advance while blocks compute, so the cut stays even. The trained
+// bits are the same with and without measured blocks.
 TEST(Pipeline, MeasuringBlocksLeavesNoTrace) {
   const auto hash = [](bool measured) {
     std::string result;
@@ -105,8 +105,8 @@ TEST(Pipeline, MeasuringBlocksLeavesNoTrace) {
   EXPECT_EQ(hash(true), hash(false));
 }
 
-// Owners' parts of the tied embedding are cut differently in the stages that hold it; batches of 5
-// leave a pipeline a micro-batch less than the other.
+// The stages that hold the tied embedding cut it differently among owners. In batches of 5 one
+// pipeline has a micro-batch less than the other.
 TEST(Pipeline, TimesZero1IsTheSameTraining) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
@@ -123,8 +123,8 @@ TEST(Pipeline, TimesZero1IsTheSameTraining) {
   EXPECT_EQ(train_on(model, {2, 2, "zb-v", 0, "zero1"}), train_on(model, {}));
 }
 
-// Leaves of every micro-batch go to their owners, who fold them as they come: nobody waits for a
-// peer that may be at another pass. Batches of 5 leave pipelines a micro-batch less than others.
+// Every micro-batch's leaves are sent to their owners, who add them as they come: nobody waits for
+// a peer that may be at another pass. In batches of 5 some pipelines have a micro-batch less.
 TEST(Pipeline, TimesZero2IsTheSameTraining) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
@@ -142,8 +142,8 @@ TEST(Pipeline, TimesZero2IsTheSameTraining) {
   EXPECT_EQ(train_on(model, {2, 2, "zb-v", 0, "zero2"}), train_on(model, {}));
 }
 
-// Three tensors of one value cross: one that is used, an int64 one, and one that nobody reads. The
-// first block's value is read two stages on, and beside it in its own stage.
+// Three tensors of one value cross the cut: one that is used, an int64 one, and one that nobody
+// reads. The first block's value is read in its own stage and two stages later.
 struct Split : torch::nn::Module {
   Split() { table = register_module("table", torch::nn::Embedding(kVocab, 8)); }
   std::vector<at::Tensor> forward(const at::Tensor& tokens) {
@@ -217,7 +217,7 @@ TEST(Pipeline, APassThatThrowsIsNamedOnAllRanksAndNothingIsApplied) {
   }
 }
 
-// Buckets of passes that were not run were exchanged all the same.
+// Buckets of passes that were not run are still exchanged.
 TEST(Pipeline, AStepRefusedAmongOwnersLeavesNothingBehind) {
   const auto hash = [](const Layout& layout, bool fails) {
     std::string result;
@@ -276,8 +276,8 @@ TEST(Pipeline, AnotherShapeOnStepTwoIsRefusedWithBothShapes) {
   });
 }
 
-// A rank that has heard of it ends, and one that has not heard everybody yet may see that instead:
-// the job's first error is the one that counts, and names the loop.
+// A rank that was told ends its loop, and a rank that waits for it may see PeerLost instead. The
+// job's first error counts, and that one names the loop.
 TEST(Pipeline, ALoopThatEndsEarlyIsNamedToRanksThatWaitForActivations) {
   for (const int ranks : {2, 3, 4}) {
     int named = 0, bereft = 0;
@@ -315,7 +315,7 @@ TEST(Pipeline, TheLastValueReachesEveryRank) {
   });
 }
 
-// Saved by two stages, resumed by four, and by one rank.
+// Saved by two stages; resumed by four, and by one rank.
 TEST(Pipeline, StateGoesOnAtAnyPipelineSize) {
   struct Saved {
     std::map<std::string, at::Tensor> tensors;

@@ -1,5 +1,5 @@
-// A model, batches and a short training of it on ranks of the simulated network, for what has to
-// end with the bits of one process.
+// A model, batches and a short training on ranks of the simulated network, for tests that compare
+// its bits with one process's.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -35,7 +35,7 @@ inline models::Blocks mlp() {
   return models::make_mlp({.widths = {kBlock, 12, 16, 8, 3}, .input = "numbers"});
 }
 
-// Micro-batch `index` of step `step`: a function of nothing else; now and then a short one.
+// Micro-batch `index` of step `step`, from nothing else. The last one of an odd step is short.
 inline MicroBatch micro_batch(std::int64_t step, std::uint32_t index, std::uint32_t total) {
   const std::int64_t rows = index + 1 == total && step % 2 == 1 ? 1 : 2;
   at::Tensor noise = at::empty({rows, kBlock + 1}, at::kFloat);

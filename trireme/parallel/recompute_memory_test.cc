@@ -1,5 +1,5 @@
-// What recomputation and a file for activations save, counted by LibTorch's allocator, against what
-// the plan says of it.
+// Memory saved by recomputation and by a file for activations, counted by LibTorch's allocator,
+// compared with the plan.
 #include <ATen/Functions.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -29,11 +29,11 @@ class LiveBytes final : public c10::MemoryReportingInfoBase {
   }
   bool memoryProfilingEnabled() const override { return true; }
   std::atomic<std::int64_t> now = 0, peak = 0;
-  std::shared_ptr<memory::ActivationFile> file;  // whose pages are beside the allocator's
+  std::shared_ptr<memory::ActivationFile> file;  // its pages are not the allocator's
 };
 
 struct Measured {
-  double kept = 0, peak = 0, predicted = 0;  // after forward; in the whole step; of the plan
+  double kept = 0, peak = 0, predicted = 0;  // after forward; in the whole step; by the plan
 };
 
 struct Variant {
@@ -71,7 +71,7 @@ Measured measure(const std::string& policy,
     if (live != nullptr) measured.peak = static_cast<double>(live->peak);
     return measured;
   };
-  step(nullptr);  // gradients are there, kernels have their workspaces
+  step(nullptr);  // allocates gradients and the kernels' workspaces
   const auto live = std::make_shared<LiveBytes>();
   live->file = file;
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
@@ -94,7 +94,7 @@ TEST(RecomputeMemory, SavesWhatThePlanSays) {
   EXPECT_LT(half.kept, 0.7 * none.kept);
   EXPECT_LT(selective.kept, none.kept);
   for (const Measured& one : {full, half, selective}) {
-    // Gradients and temporaries of the block that runs are beside the activations.
+    // Gradients and temporaries of the running block add to the activations.
     EXPECT_GT(one.peak, 0.8 * one.predicted);
     EXPECT_LT(one.peak, 1.5 * one.predicted);
   }
@@ -114,7 +114,7 @@ TEST(RecomputeMemory, OfGatedMlpsIsWhatThePlanSays) {
   }
 }
 
-// Two blocks' are in memory at a time, one of them being written or fetched.
+// Two blocks' activations are in memory at a time, one of them being written or fetched.
 TEST(RecomputeMemory, AFileSavesWhatThePlanSays) {
   const Measured none = measure("none");
   for (const char* policy : {"none", "every-2"}) {

@@ -75,7 +75,7 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
   }
 }
 
-// A text in a record of fixed length: [length, bytes].
+// A text as a record of fixed length: [length, bytes].
 constexpr std::size_t kMostText = 248, kRecord = kMostText + 8;
 
 std::string text_of(const std::vector<std::uint8_t>& records, int rank) {

@@ -1,7 +1,7 @@
 // ScalarTree: one number per micro-batch (the loss sum), added by the tree sum T in fp64.
 //
-// Contiguous shares go the way of the gradients, as terms. Where micro-batches are dealt out in
-// turn, every rank gathers all numbers and adds them itself.
+// Contiguous shares are reduced as terms, like gradients. Where micro-batches are interleaved over
+// the ranks, every rank gathers all numbers and adds them itself.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class ScalarTree {
       mine_.push_back(leaf);
     }
   }
-  /// Starts the reduction; sum() is the whole batch's once the Work is done. This object must live
-  /// and stay where it is until then.
+  /// Starts the reduction. Once the Work is done, sum() is the whole batch's. Until then this
+  /// object must live and not move.
   Work reduce(comm::Communicator& world, const ReduceTerms& how, std::string_view label) {
     if (assignment_.members > 1) return gather(world, label);
     std::vector<comm::Term> terms;
@@ -79,7 +79,7 @@ class ScalarTree {
   LeafPlan plan_;
   std::vector<double> slots_;
   std::size_t next_ = 0;
-  std::vector<double> mine_, all_;  // dealt out in turn
+  std::vector<double> mine_, all_;  // only if interleaved
 };
 
 }  // namespace parallel

@@ -27,7 +27,7 @@ Seat seat_of(Job& job) {
 
 }  // namespace parallel
 
-// Here and not beside the rest, so that programs without a Job link without it.
+// In this file, so that programs without a Job link without it.
 Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
                    const OptimizerOptions& optimizer)
     : Strategy(parallel::seat_of(job), model, std::move(options),

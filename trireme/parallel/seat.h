@@ -1,5 +1,5 @@
-// Seat: what a strategy needs of the Job it runs in. Made from a Job in programs; tests put ranks
-// of the simulated network in its place.
+// Seat: the rank context of a strategy, made from a Job in programs, and from a rank of the
+// simulated network in tests.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,13 @@ struct Seat {
   std::function<void(long step)> set_step = [](long) {};
   /// Tells the input which micro-batches this rank computes.
   std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
-  /// JobOptions::reproducible: ranks that would compute other bits than rank 0 are refused. What
-  /// decides this rank's (tensor/processor.h) is said in `processor`.
+  /// JobOptions::reproducible: refuse ranks that would compute other bits than rank 0. `processor`
+  /// describes what this rank's bits depend on (tensor/processor.h).
   bool reproducible = true;
   std::string processor = {};
-  int local_size = 0;  // ranks on each host, where all hosts have as many; 0: not known
+  int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
   ReduceTerms reduce = tree_reduce;
-  OnShardEvent on_shard_event = {};  // of zero2, zero3 and hybrid; nothing is told where empty
+  OnShardEvent on_shard_event = {};  // called under zero2, zero3 and hybrid; may be empty
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 };
 Seat seat_of(Job& job);

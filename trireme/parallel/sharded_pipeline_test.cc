@@ -1,6 +1,5 @@
-// Weights shared among the ranks of a pipeline's stage (ZeRO-3, hybrid): every schedule ends with
-// the bits of one process, blocks come and go a pass at a time, and a rank that is lost in a gather
-// is noticed by all.
+// Weights sharded among the ranks of a pipeline's stage (ZeRO-3, hybrid): every schedule gives one
+// process's bits, blocks are whole for a pass at a time, and all ranks notice one lost in a gather.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -29,7 +28,7 @@ using parallel::ShardEvent;
 using parallel::Use;
 using ::testing::HasSubstr;
 
-constexpr int kLayers = 6;  // and an embedding and a head, tied: 8 blocks
+constexpr int kLayers = 6;  // with a tied embedding and head: 8 blocks
 
 Model model_of(const std::string& precision,
                OptimizerOptions optimizer = AdamW{.learning_rate = 1e-2}) {
@@ -43,7 +42,7 @@ std::vector<std::string> every_schedule() {
   return names;
 }
 
-// Batches of 5 and 8 micro-batches: of 2 and 3 pipelines, one has less than another.
+// Batches of 5 and 8 micro-batches: some pipelines have one micro-batch less than others.
 TEST(ShardedPipeline, EverySchedulesBitsAreThoseOfOneProcess) {
   const Model model = model_of("fp32");
   const Outcome one = train_on(model, {});
@@ -105,7 +104,7 @@ TEST(ShardedPipeline, EveryPrecisionAndOptimizer) {
   }
 }
 
-// Foreign layers compute weight gradients in I, and W hands them on.
+// Foreign layers compute weight gradients in I, and W passes them on.
 TEST(ShardedPipeline, OfLayersThatAreNotOurs) {
   const Model model{mlp, squared_loss(), Sgd{.learning_rate = 1e-3, .momentum = 0.9}};
   const Outcome one = train_on(model, {});
@@ -113,8 +112,7 @@ TEST(ShardedPipeline, OfLayersThatAreNotOurs) {
     EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
 }
 
-// ---- what a rank comes to, and holds
-// -------------------------------------------------------------
+// ---- a rank's uses, and what it holds -----------------------------------------------------------
 
 std::string text_of(const std::vector<Use>& uses) {
   std::string text;
@@ -138,7 +136,7 @@ TEST(ShardedPipeline, UsesComeInTheOrderOfThePasses) {
             "F1.0/0 F1.1/0 F0.0/1 B1.1/0 B1.0/0");
 }
 
-// Blocks whose whole weights a rank holds, and buckets on their way, at most.
+// The most blocks whose whole weights a rank holds, and the most buckets under way.
 struct Held {
   std::set<std::pair<int, std::uint32_t>> blocks;
   std::size_t most_blocks = 0, gathers = 0, weight_bytes = 0, most_weight_bytes = 0;
@@ -176,8 +174,8 @@ models::Blocks stack(int blocks) {
        .input = "numbers"});
 }
 
-// Eight blocks on two ranks, so four are a rank's: two at a time are whole, whatever the schedule,
-// and what is sent is bounded by buckets, not by how far pipelines are apart.
+// Eight blocks on two ranks, so four per rank. Two at a time are whole, whatever the schedule; what
+// is sent is bounded by buckets, not by how far pipelines are apart.
 TEST(ShardedPipeline, ARankHoldsTwoBlocksAtATime) {
   constexpr std::size_t kBucket = (kWidth * kWidth + kWidth) * 4;
   for (const std::string& schedule : every_schedule()) {
@@ -208,9 +206,9 @@ TEST(ShardedPipeline, ARankHoldsTwoBlocksAtATime) {
         EXPECT_EQ(held.blocks.size(), 0u);
         EXPECT_EQ(held.weight_bytes, 0u);
         EXPECT_EQ(held.bucket_bytes, 0u);
-        // Of four under way, each a bucket sent and two halves received.
+        // Four are under way, each with one bucket sent and two halves received.
         EXPECT_LE(held.most_bucket_bytes, 2 * 4 * 2 * kBucket);
-        // Forward and back; the last block's stay where back follows at once.
+        // Forward and back; the last block's weights stay if backward follows at once.
         EXPECT_LE(held.gathers, 4u * 2 * 4);
         EXPECT_GE(held.gathers, 4u * 4);
       });
@@ -218,7 +216,7 @@ TEST(ShardedPipeline, ARankHoldsTwoBlocksAtATime) {
   }
 }
 
-// ---- what goes wrong ----------------------------------------------------------------------------
+// ---- failures -----------------------------------------------------------------------------------
 
 TEST(ShardedPipeline, ARefusedStepLeavesNothingBehind) {
   const auto hash = [](const Layout& layout, int failing, bool fails) {
@@ -294,8 +292,8 @@ TEST(ShardedPipeline, ALoopThatEndsEarlyEndsTheOthers) {
   }
 }
 
-// By seed: a rank's transport breaks at its n-th call, anywhere in two steps. Nobody waits for ever
-// (the network would say who waits for whom), and all of the others see a lost peer.
+// Chosen by a seed, a rank's transport breaks at its n-th call in two steps. Nobody waits for ever
+// (the network would report who waits for whom), and all other ranks see a lost peer.
 TEST(ShardedPipeline, ALostRankIsNoticedByAll) {
   const char* text = std::getenv("TRIREME_FAULT_SEEDS");
   const int seeds = text != nullptr ? std::atoi(text) : 24;
@@ -352,10 +350,9 @@ TEST(ShardedPipeline, ALostRankIsNoticedByAll) {
   EXPECT_GE(broken, seeds / 2);
 }
 
-// ---- checkpoints
-// ---------------------------------------------------------------------------------
+// ---- checkpoints --------------------------------------------------------------------------------
 
-// Saved by one layout, resumed by another: the end is one process's.
+// Saved by one layout, resumed by another: the result is one process's.
 TEST(ShardedPipeline, StateGoesOnAnywhere) {
   struct Saved {
     std::map<std::string, at::Tensor> tensors;

@@ -85,8 +85,8 @@ std::byte* ShardedSync::slot(std::size_t index, std::uint32_t bucket) const {
   return slots_[index].bytes().data() + slot_begin_[bucket];
 }
 
-// All ranks know the batch, so they allocate together. Own parts are reduced with the other
-// groups' alone, so they come from that communicator, where the sizes agree.
+// All ranks know the batch, so they allocate together. An interleaved slot holds only this rank's
+// shards, whose sizes agree among the owners of the same shard: their communicator allocates it.
 void ShardedSync::grow(std::size_t slots) {
   const std::size_t bytes = std::max<std::size_t>(slot_bytes_, 64);
   while (slots_.size() < slots) {
@@ -119,7 +119,7 @@ void ShardedSync::make_plan(std::uint32_t total) {
     rounds_ = (count + members - 1) / members;
     return;
   }
-  rounds_ = std::max(count, 1u);  // without a share: one, in which nothing is sent
+  rounds_ = std::max(count, 1u);  // without a share: one round without a leaf
   terms_of_.clear();
   std::vector<kernel::LeafRange> nodes;
   for (int r = 0; r < assignment.groups; ++r) {
@@ -142,7 +142,7 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
     make_plan(total);
   } else {
     rounds_ = 0;
-    total_ = 0;  // the next step is planned anew, also where it is as long as the one before
+    total_ = 0;  // plan the next step anew, whatever its length
   }
   if (own_gather_) own_gather_->begin(order_);
 }
@@ -164,7 +164,7 @@ void ShardedSync::take_order(std::span<const Use> order) {
     if (gives_gradients(order_[i].phase)) round_ends_.push_back(end_of_pass(i));
 }
 
-// Uses of one micro-batch and phase in a row.
+// The end of the run of uses with the same micro-batch and phase.
 std::size_t ShardedSync::end_of_pass(std::size_t use) const {
   const Use& first = order_[use];
   while (use < order_.size() && order_[use].microbatch == first.microbatch &&
@@ -210,7 +210,7 @@ Pin ShardedSync::acquire(Use use) {
   return Pin([this, place] { gather_->release(place); });
 }
 
-// What the other ranks do in uses that this one does not come to.
+// Takes part in uses that only the other ranks need.
 void ShardedSync::pass(std::size_t use) {
   for (; next_use_ < use; ++next_use_) {
     const Use& one = order_[next_use_];
@@ -219,7 +219,7 @@ void ShardedSync::pass(std::size_t use) {
   }
 }
 
-// Blocks run backward in reverse order: those after this one have all gradients that they will get.
+// Blocks run backward in reverse order, so later blocks have all the gradients that they will get.
 void ShardedSync::enter_backward(std::uint32_t block) {
   while (closed_from_ > block + 1) close(--closed_from_);
   launch_ready();
@@ -362,7 +362,7 @@ void ShardedSync::fold_leaves(std::uint32_t bucket, std::uint32_t round,
   }
 }
 
-// A rank with several terms (rank counts that are no power of two) sends them together.
+// A rank with several terms (if the number of ranks is no power of two) sends them together.
 void ShardedSync::launch_terms(std::uint32_t bucket) {
   const ShardBuckets::Bucket& layout = buckets_.buckets[bucket];
   const std::size_t width = size_of(layout.sum);
@@ -405,7 +405,7 @@ void ShardedSync::end_pass(std::uint32_t microbatch, Phase phase) {
   const std::lock_guard lock(mutex_);
   if (next_use_ == order_.size() || order_[next_use_].microbatch != microbatch ||
       order_[next_use_].phase != phase)
-    return;  // all have come
+    return;  // all of its uses have come
   if (!gives_gradients(phase)) return pass(end_of_pass(next_use_));
   begin_round(false);
   complete_round();
@@ -428,7 +428,7 @@ Work ShardedSync::finish() {
   }
   pass(order_.size());
   exchange_.drain(0);
-  // Also where this group has no micro-batch: the others count on it.
+  // Even if this group has no micro-batch: the other groups wait for it.
   if (total_ > 0 && groups_.replicas) reduce_over_replicas();
   return Work::all(works_);
 }
@@ -493,7 +493,7 @@ std::vector<double> ShardedSync::chunk_squares() {
       ->all_gather_v(Buffer::of(std::span(mine)), Buffer::of(std::span(all)), counts,
                      {.label = "gradient norm"})
       .wait();
-  // An owner's squares ascend by parameter, and owners ascend within a parameter.
+  // An owner's squares are sorted by parameter, and within a parameter owners are in order.
   struct Source {
     std::uint32_t parameter;
     const double* begin;

@@ -1,18 +1,18 @@
-// ShardedSync: ZeRO-1, 2, 3 and hybrid. Every rank of a shard group owns a part of each parameter's
-// gradient sum, optimizer state and master weight (Rajbhandari et al. 2020, arXiv:1910.02054), and
-// with a store that shards weights (ZeRO-3) of the weights.
+// ShardedSync: ZeRO-1, 2, 3 and hybrid. Every rank of a shard group owns a shard of each
+// parameter's gradient sum, optimizer state and master weight (Rajbhandari et al. 2020,
+// arXiv:1910.02054), and of the weights if the store shards them (ZeRO-3).
 //
-//     ZeRO-1     a rank adds its contiguous micro-batches up, as plain data parallel does, and in
-//                the last one sends every owner its part of the sums, bucket by bucket
-//     ZeRO-2, 3  micro-batches are dealt out in turn (a round: one of each rank); after each round
-//                the owners receive their part of its leaves, and add them in the order of T
-//     hybrid     as ZeRO-3 within a group; then owners of the same part in all groups reduce their
-//                sums (kernel/assignment.h: groups take contiguous shares)
+//     ZeRO-1     a rank adds its contiguous micro-batches, as in plain data parallel, and in the
+//                last one sends every owner its shard of the sums, bucket by bucket
+//     ZeRO-2, 3  micro-batches are interleaved over the ranks (a round: one of each rank); after
+//                each round the owners receive their shards of its leaves and add them in T's order
+//     hybrid     as ZeRO-3 within a group; then the owners of the same shard in all groups reduce
+//                their sums (kernel/assignment.h: groups take contiguous shares)
 //
-// Only siblings of the tree sum are added anywhere, so the bits are those of plain data parallel.
-// Buckets go in one fixed order on all ranks: the reverse of the parameters', about the order in
-// which backward produces them. A use without a gradient is a leaf of +0 as soon as backward has
-// entered an earlier block. What is under way is bounded where a block's backward begins.
+// Only siblings of the tree sum are added, so the bits are those of plain data parallel. Buckets go
+// in one fixed order on all ranks: the reverse of the parameters', which is about the order in
+// which backward produces them. A use without a gradient becomes a leaf of +0 as soon as backward
+// has entered an earlier block. The start of a block's backward bounds the buckets under way.
 #pragma once
 
 #include <memory>
@@ -32,22 +32,23 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// A rank's groups. Gradients and weights move at the same time, each in a group of their own.
+/// A rank's groups. Gradients and weights move at the same time, so each has its own group.
 struct ShardGroups {
   std::shared_ptr<comm::Communicator> exchange, gather;  // the same ranks: the owners
-  std::shared_ptr<comm::Communicator> replicas;  // the owners of this part; null where it is one
+  std::shared_ptr<comm::Communicator> replicas;  // the owners of this shard; null if it is one
 };
 
 struct ShardedSyncOptions {
   kernel::Assignment assignment;
   int rank = 0;  // in the assignment
   std::int64_t bucket_bytes = 4 << 20;
-  /// Buckets under way beyond which a rank waits for its peers between blocks and micro-batches:
-  /// one is sent, one is filled, one arrives. Where ranks do not go through begin()'s order
-  /// together it may not wait there, as its peers may be at another pass of a pipeline.
+  /// A rank with more buckets under way than this waits for its peers between blocks and
+  /// micro-batches. Three: one is sent, one filled, one arrives. Unlimited if the ranks do not go
+  /// through begin()'s order together: their peers may be at another pass of a pipeline, so they
+  /// must not wait.
   std::size_t most_under_way = 3;
-  /// Of a pipeline's rank, where weights are sharded: what brings those of all its stages, which
-  /// whoever has it begins; and this one's number there. Null: one of its own.
+  /// For a rank of a pipeline with sharded weights: the gather of all its stages, whose begin() its
+  /// owner calls, and this stage's number in it. Null: made here if weights are sharded.
   UnitGather* gather = nullptr;
   std::uint32_t part = 0;
   /// Called once per step, in begin(); its Work is part of finish().
@@ -114,9 +115,9 @@ class ShardedSync final : public ParameterSync {
   ShardBuckets buckets_;
   LeafExchange exchange_;
   std::unique_ptr<UnitGather> own_gather_;
-  UnitGather* gather_ = nullptr;  // that one, or the pipeline's; null: weights are whole
+  UnitGather* gather_ = nullptr;  // own_gather_, or the pipeline's; null: weights are whole
 
-  // Sums. Interleaved: of the own parts alone. Contiguous: of whole buckets.
+  // Sums. Interleaved: of this rank's shards only. Contiguous: of whole buckets.
   std::vector<comm::Arena> slots_;
   std::vector<std::size_t> slot_begin_;  // bytes, per bucket
   std::size_t slot_bytes_ = 0;
@@ -128,8 +129,8 @@ class ShardedSync final : public ParameterSync {
   std::uint32_t rounds_ = 0, round_ = 0;
 
   mutable std::mutex mutex_;
-  std::vector<Use> order_;               // of this part's uses
-  std::vector<std::size_t> place_;       // of each, the gather's uses before it
+  std::vector<Use> order_;               // the uses of this part
+  std::vector<std::size_t> place_;       // per use, the gather's uses before it
   std::vector<std::size_t> round_ends_;  // in order_
   std::size_t next_use_ = 0;
   bool open_ = false;     // between begin_micro and end_micro
@@ -137,7 +138,7 @@ class ShardedSync final : public ParameterSync {
   std::uint32_t microbatch_ = 0;
   double weight_ = 1;
   std::vector<bool> seen_;                 // per use, in this round
-  std::uint32_t closed_from_ = 0;          // blocks from here on are
+  std::uint32_t closed_from_ = 0;          // blocks from here on are closed
   std::vector<std::size_t> arrived_;       // uses, per bucket
   std::vector<BufferPool::Lease> staged_;  // interleaved: leaves of buckets not yet launched
   std::uint32_t next_bucket_ = 0;

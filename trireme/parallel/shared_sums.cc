@@ -29,7 +29,7 @@ class GatheredSums final : public optim::SharedSums {
   }
 
  private:
-  // Chunks [first, first + count) of each rank, of one parameter.
+  // The chunks of one parameter that each rank owns.
   using Owners = std::vector<kernel::LeafRange>;
 
   struct Gathered {
@@ -38,7 +38,7 @@ class GatheredSums final : public optim::SharedSums {
     LeafCounts interval_begin, value_begin;  // per rank, in `intervals` and `values`
   };
 
-  // Which parameters are split, and between whom: once, from the first sums.
+  // Learns from the first sums which parameters are split, and between whom.
   void learn(std::span<ChunkSum> sums) {
     std::map<std::uint32_t, kernel::LeafRange> mine;
     for (const ChunkSum& sum : sums) {
@@ -116,7 +116,7 @@ class GatheredSums final : public optim::SharedSums {
           value += count;
         }
       }
-      if (sum->nodes().empty()) continue;  // no part of it is here
+      if (sum->nodes().empty()) continue;  // this rank owns none of it
       std::sort(nodes.begin(), nodes.end(),
                 [](const auto& a, const auto& b) { return a.chunks < b.chunks; });
       ChunkSum whole(sum->parameter(), sum->num_chunks(), sum->width());

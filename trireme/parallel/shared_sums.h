@@ -1,9 +1,9 @@
-// optim::SharedSums over a communicator: the sums over parameters whose chunks several of its ranks
-// own, for LAMB's norms and Adafactor's means under ZeRO.
+// optim::SharedSums over a communicator: completes sums over parameters whose chunks belong to
+// several of its ranks, for LAMB's norms and Adafactor's means under ZeRO.
 //
-// Every rank gathers the others' nodes (chunk_sum.h) and adds them in T: the bits of one rank that
-// owns everything. Parameters that one rank owns alone cost no byte. Two all-gathers a call where
-// any parameter is split (node intervals, then their values), none where none is.
+// Every rank gathers the others' nodes (chunk_sum.h) and adds them in the order of T, so the bits
+// are those of one rank that owns everything. The first call gathers who owns which chunks; if any
+// parameter is split, each call takes two all-gathers more (node intervals, then their values).
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// `world` outlives the result. What a rank owns of a parameter must be one run of chunks, and stay
-/// the same from call to call.
+/// `world` outlives the result. A rank must own one run of a parameter's chunks, the same in each
+/// call.
 std::shared_ptr<optim::SharedSums> make_shared_sums(comm::Communicator& world);
 
 }  // namespace parallel

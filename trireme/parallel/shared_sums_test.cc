@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// Parameters that end inside ranks' shares; the second one is longer than some shares, rows of the
-// third longer than a chunk.
+// Parameters that end inside ranks' shares. The second is longer than some shares; rows of the
+// third are longer than a chunk.
 const std::vector<optim::ParameterInfo> kParameters = {
     {"a", {30, 40}}, {"b", {129, 300}}, {"c", {5, 6000}}, {"d", {10000}}, {"e", {70, 9, 3, 3}}};
 constexpr std::int64_t kChunk = 4096;
@@ -95,7 +95,7 @@ TEST(SharedSums, ShardedIsUnshardedBitForBit) {
   }
 }
 
-// Without the others' sums a part of a parameter may not be updated at all.
+// A part of a parameter must not be updated without the other ranks' sums.
 TEST(SharedSums, APartAloneIsNotUpdated) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(Lamb{}), OptimizerOptions(Adafactor{})}) {

@@ -28,7 +28,7 @@ parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
   return {options.schedule, options.pipeline, options.chunks};
 }
 
-// Null: whole ones.
+// Null: layers are whole.
 std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid,
                                                       const StrategyOptions& options) {
   if (grid.layer == nullptr) return nullptr;
@@ -100,7 +100,7 @@ Strategy::Impl::Impl(const parallel::Seat& own_seat, const models::Blocks& own_m
   parts.offload_activations(options.offload_activations);
 }
 
-// Blocks that ask no factory are whole on every rank.
+// Blocks that ask no factory for layers are whole on every rank.
 parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
   const parallel::ModelParts::Options own = part_options(blocks);
   const auto scope = use_layers();
@@ -121,7 +121,7 @@ parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
   return built;
 }
 
-// Before anything has asked where they lie.
+// Called before anything takes the addresses of the masters.
 void Strategy::Impl::offload_masters() {
   if (options.offload.empty()) return;
   mapped.emplace(options.offload);
@@ -136,14 +136,14 @@ parallel::ModelParts::Options Strategy::Impl::part_options(const models::Blocks&
           .store = [this](comm::Communicator& data) { return store_options(data); }};
 }
 
-// Rank 0's, which measures.
+// Rank 0 measures and broadcasts its cut.
 std::vector<std::size_t> Strategy::Impl::agreed_cut(const models::Blocks& blocks) {
   std::vector<std::size_t> cut = parallel::even_cut(blocks.specs().size(), pipeline.stages());
   if (grid.pipeline == nullptr || !options.example) return cut;
   if (seat.world->rank() == 0) {
     try {
       cut = measured_cut(blocks);
-    } catch (const std::exception& error) {  // what is wrong with a block shows in the first step
+    } catch (const std::exception& error) {  // a fault in a block shows in the first step
       stages_note = std::string("stages have equal numbers of blocks: ") + error.what();
     }
   }
@@ -185,7 +185,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::make_sync() {
   return of_cut_layers(std::move(whole_model));
 }
 
-// One group brings the weights of all of this rank's stages, in the order of its passes.
+// One group gathers the weights of all of this rank's stages, in the order of its passes.
 std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
   std::vector<parallel::ShardGroups> own(parts.parts().size());
   std::vector<parallel::ParameterStore*> stores;
@@ -214,7 +214,7 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
   return std::make_unique<parallel::CutSync>(std::move(own), *grid.cut, grid.tensor_ranks(), parts);
 }
 
-// Where weights are whole, ranks of a stage are at different passes.
+// If weights are whole, ranks of a stage may be at different passes: they must not wait there.
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
     parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
     std::uint32_t number) {
@@ -286,7 +286,7 @@ Strategy::Strategy(const parallel::Seat& seat, const models::Blocks& model, Stra
                    std::unique_ptr<optim::Optimizer> optimizer)
     : impl_(std::make_unique<Impl>(seat, model, std::move(options), std::move(optimizer))) {}
 
-// Without the LayerFactory's parts a loss would be another one.
+// Losses need the layers too: they may see a part of the logits only.
 std::unique_ptr<models::LayersScope> Strategy::Impl::use_layers() const {
   return layers ? std::make_unique<models::LayersScope>(layers) : nullptr;
 }
@@ -301,7 +301,7 @@ StepResult Strategy::step(const Batch& batch, const Loss& loss) {
     return impl_->run(batch, loss);
   } catch (const StepRefused&) {
     impl_->drop();
-    throw;  // every rank has it and may go on
+    throw;  // every rank throws it and may go on
   } catch (...) {
     impl_->failed = true;
     throw;

@@ -32,8 +32,8 @@ at::Tensor all_positions(const at::Tensor& own, comm::Communicator& group) {
 
 }  // namespace
 
-// All ranks go through all batches, whatever happens in one on a rank: the others count on it, and
-// learn at the end what was wrong.
+// All ranks go through all batches even if one fails: the others wait for them, and learn of the
+// error at the end.
 std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
                                              const std::vector<Loss>& sums) {
   parallel::require_agreement(*seat.world, places(),
@@ -67,8 +67,8 @@ std::vector<double> Strategy::Impl::evaluate(const std::vector<Batch>& batches,
   return means;
 }
 
-// By micro-batch, then by sum; 0 where the ranks that have the last block are others. After an
-// error nothing more is computed, but for what a pipeline's other ranks wait for.
+// By micro-batch, then by sum; 0 on ranks without the last block. After an error computes only what
+// other ranks of a pipeline wait for.
 std::vector<double> Strategy::Impl::sums_of(const Batch& given, const std::vector<Loss>& sums,
                                             std::exception_ptr& error) {
   std::vector<double> values(given.micro.size() * sums.size(), 0);
@@ -88,8 +88,8 @@ std::vector<double> Strategy::Impl::sums_of(const Batch& given, const std::vecto
   return values;
 }
 
-// The first error of a forward pass. Ranks that share layers are in the middle of one: they cannot
-// go on without this rank.
+// Keeps the first error of a forward pass. Ranks that share a layer cannot go on without this rank,
+// so it is then thrown at once.
 void Strategy::Impl::keep(const std::exception_ptr& thrown, std::exception_ptr& error) {
   if (!error) error = thrown;
   if (grid.layer == nullptr) return;
@@ -107,8 +107,8 @@ void Strategy::Impl::give_up(const std::exception_ptr& error) {
   parallel::give_up(*seat.world, std::vector(distinct.begin(), distinct.end()), error);
 }
 
-// After forward passes that all ranks went through: waits, and throws on every rank where one has
-// an error, this one's own or StepRefused naming a rank that has one.
+// Ends forward passes that all ranks took part in. Throws on every rank if one has an error: its
+// own, or StepRefused naming a rank that has one.
 void Strategy::Impl::conclude(std::vector<Work> works, const std::exception_ptr& error,
                               const std::string& operation) {
   parts.train(true);
@@ -133,7 +133,8 @@ void Strategy::Impl::conclude(std::vector<Work> works, const std::exception_ptr&
                      .advice = "The weights are as they were; look at that rank's data and loss."});
 }
 
-// The last block's value of every micro-batch, on the ranks that have that block.
+// Calls `output` with the last block's value of every micro-batch, on the ranks that have the
+// block.
 void Strategy::Impl::each_output(const Batch& batch,
                                  const parallel::PipelineRunner::Output& output) {
   if (runner) return runner->forward_only(batch.micro, passes_of(batch.total), output);
@@ -145,7 +146,7 @@ models::Value Strategy::Impl::forward_alone(const MicroBatch& micro) {
   return stage().forward(micro, 0, plan.shards_weights ? pins->enter() : parallel::Stage::Enter());
 }
 
-// A pipeline comes to the end of a batch before the next one.
+// A pipeline completes a batch before the next one.
 std::vector<parallel::Use> Strategy::Impl::evaluation_order(
     const std::vector<Batch>& batches) const {
   if (!plan.shards_weights) return {};

@@ -24,7 +24,7 @@ void Strategy::Impl::take(std::size_t leaf, at::Tensor gradient) {
   gradients->gradient(store().use_of_leaf()[leaf], microbatch, std::move(gradient));
 }
 
-// A power of two: what is divided here is what the sync divides.
+// The loss gradient is a power of two, so dividing by it is exact.
 void Strategy::Impl::begin_micro(std::uint32_t index, std::int64_t count) {
   microbatch = index;
   const double unscale = 1 / loss_gradient(count);

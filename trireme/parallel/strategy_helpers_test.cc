@@ -1,5 +1,5 @@
-// What a Strategy keeps or measures beside a training: averaged weights, steps left out, the
-// gradient noise scale. Each the same on any layout, and after a resume.
+// Averaged weights, skipped steps and the gradient noise scale: each is the same on any layout, and
+// after a resume.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
                      {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
 }
 
-// The loss of a batch of `step`, a hundredfold in the step of the spike.
+// The loss of a batch of `step`, a hundred times larger in the step of the spike.
 Loss spiked(std::int64_t step) {
   return [step](const models::Value& output, const MicroBatch& micro) {
     const at::Tensor loss = token_loss()(output, micro);
@@ -65,13 +65,13 @@ struct Saved {
   std::string metadata;
 };
 
-// What came of a training, on rank 0.
+// The results of a training, on rank 0.
 struct Outcome {
   std::string hash, average_hash;
   double validation = 0, average_validation = 0;
   std::vector<std::string> skipped;
   std::int64_t skipped_steps = 0;
-  std::vector<double> scales;  // -1: not told
+  std::vector<double> scales;  // -1: none
   Saved state;
 };
 
@@ -83,7 +83,7 @@ class Helpers {
     options_.shard = layout.shard;
   }
 
-  // Steps first … last-1, going on from `from` where it is given.
+  // Steps first ... last-1, continued from `from` if it is given.
   Outcome train(std::int64_t first, std::int64_t last, const Saved* from = nullptr) {
     Outcome outcome;
     Saved whole;
@@ -187,8 +187,8 @@ TEST(StrategyHelpers, HaveTheSameBitsOnEveryLayout) {
   }
 }
 
-// The window, the averages and the running means go on: stopped right before the spike, it is left
-// out all the same.
+// The window, the averages and the running means are restored: after a stop right before the spike,
+// the spike is still skipped.
 TEST(StrategyHelpers, GoOnAfterAResumeOnAnotherLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Outcome whole = Helpers({2}, all_helpers(precision)).train(0, 10);
@@ -228,7 +228,7 @@ TEST(StrategyHelpers, TheAverageIsThatOfTheWeights) {
   }
 }
 
-// By the definition: the norms of each micro-batch's gradient, each taken by a batch of its own.
+// By the definition: from the norms of each micro-batch's gradient, each taken in its own batch.
 TEST(StrategyHelpers, TheNoiseScaleIsThatOfMcCandlish) {
   constexpr std::uint32_t kTotal = 6;
   constexpr double kItems = kRows * kBlock;
@@ -273,7 +273,7 @@ TEST(StrategyHelpers, RefuseNumbersThatCannotBe) {
     };
     EXPECT_THROW(make({.ema = 1}), ConfigError);
     EXPECT_THROW(make({.outliers = {.limit = 3, .window = 1}}), ConfigError);
-    // Copies of the model that go their own ways have no one average, loss or gradient.
+    // Separate copies of the model have no common average, loss or gradient.
     EXPECT_THROW(make({.sync = "local_sgd", .ema = 0.9}), ConfigError);
     EXPECT_THROW(make({.sync = "gossip", .noise_scale = true}), ConfigError);
   });

@@ -1,5 +1,5 @@
-// Strategy::Impl: what a Strategy holds; its parts are in strategy_step.cc, strategy_evaluation.cc
-// and strategy_state.cc. Internal to strategy*.cc.
+// Strategy::Impl: the state of a Strategy. Its methods are in strategy.cc, strategy_step.cc,
+// strategy_helpers.cc, strategy_evaluation.cc and strategy_state.cc. Internal to strategy*.cc.
 #pragma once
 
 #include <map>
@@ -52,16 +52,16 @@ struct Strategy::Impl {
                                                            std::uint32_t number = 0);
   void make_hooks();
   parallel::Replica replica();
-  /// A step of this rank's own: its gradient is complete before the ranks have agreed on anything.
+  /// Whether this step is local: its gradient is complete before the ranks have agreed on anything.
   bool steps_alone() const { return local != nullptr && local->local(); }
-  /// All ranks show what they train together while the result lives.
+  /// While the result lives, all ranks have the weights of the model that they train together.
   std::shared_ptr<void> common_weights() { return local != nullptr ? local->show() : nullptr; }
   observe::TracedScope traced(const char* what) const {
     return {seat.trace.get(), *seat.world->waiter(), what};
   }
   Work enter_gate();
-  /// Before anything of the step: where a rank waits for others in the middle of a pass, which may
-  /// be before its first bucket.
+  /// Whether the entry barrier comes before anything else of the step: a rank then waits for others
+  /// in the middle of a pass, perhaps before its first bucket.
   bool enters_gate_first() const { return grid.pipeline != nullptr || grid.layer != nullptr; }
   bool has_whole_weights() const {
     return !plan.shards_weights && grid.pipeline == nullptr && grid.layer == nullptr;
@@ -72,27 +72,27 @@ struct Strategy::Impl {
     places.together = grid.micro_batch_ranks();
     return places;
   }
-  /// Of a rank that shares micro-batches: its positions and sequences, and the loss of all ranks'
-  /// as the value of its own. Not `even`: experts' ranks do not divide the sequences, and each has
-  /// all of them.
+  /// For a rank that shares micro-batches: its positions and sequences; and the loss of all these
+  /// ranks as the value of its own. If not `even`, expert-parallel ranks cannot divide the
+  /// sequences, and each has all of them.
   MicroBatch own_part(const MicroBatch& micro, bool even) const;
   at::Tensor of_all_ranks(at::Tensor loss, bool even) const;
-  /// Whether experts' ranks divide its sequences.
+  /// Whether the number of expert-parallel ranks divides its sequences.
   bool even(const MicroBatch& micro) const;
-  /// For as long as the result lives, this thread's blocks and losses are those of `layers`.
+  /// While the result lives, this thread's blocks and losses use `layers`.
   std::unique_ptr<models::LayersScope> use_layers() const;
-  /// That this rank was blocked on communication so far, in all its groups.
+  /// How long this rank has been blocked on communication so far, in all its groups.
   Duration time_waited() const;
 
   // strategy_step.cc
   StepResult run(const Batch& batch, const Loss& loss);
-  /// Nothing of the step was applied on any rank, which may go on.
+  /// Forgets the step, which was applied on no rank; training may go on.
   void drop();
-  /// What the ranks of a group do in a step: for each round of micro-batches all blocks forward,
-  /// and back. Every rank of the group has the same, also where its last round is empty.
+  /// The block uses of a step, equal on all ranks of a group even if a rank's last round is empty:
+  /// for each round of micro-batches, all blocks forward and then back.
   std::vector<parallel::Use> order_of(std::size_t rounds, bool backward) const;
   std::size_t rounds_of(std::uint32_t micro_batches) const;
-  /// Micro-batches whose passes a pipeline's rank goes through in a step of `micro_batches`.
+  /// Micro-batches in the schedule of a pipeline's rank for a step of `micro_batches`.
   std::uint32_t passes_of(std::uint32_t micro_batches) const;
   double compute(const MicroBatch& micro, const Loss& loss, parallel::Ballot& ballot);
   void compute_all(const Batch& batch, const Loss& loss, parallel::ScalarTree& losses,
@@ -106,24 +106,24 @@ struct Strategy::Impl {
   void require_equal_gradients();
   double clipping(double norm) const;
   void update(double scale);
-  /// False: all ranks leave the step out.
+  /// False: all ranks skip the step.
   bool judge(StepResult& result);
-  /// What this rank's sync saw wrong.
+  /// Enters a refusal of this rank's sync into its vote.
   void refuse(const parallel::Refusal& refusal, parallel::Ballot& ballot) const;
-  /// A gradient did not fit into fp16: the step is left out, the loss scale backs off.
+  /// After an overflow in fp16: skips the step and lowers the loss scale.
   void back_off(const parallel::Verdict& verdict, StepResult& result);
-  /// Rethrows what is not for the budget of steps whose numbers are not finite.
+  /// Skips the step; rethrows what the budget of steps that are not finite does not cover.
   void leave_out(const StepRefused& refused, StepResult& result);
   void settle_own(parallel::Ballot& ballot);
   void apply_own(StepResult& result, double own_squares, double all_squares);
 
   // strategy_helpers.cc: averages, outliers, gradient noise
   void make_helpers();
-  /// The gradient of the micro-batch that is computed, or taken from a lane.
+  /// Takes a gradient of the current micro-batch, from a hook or a lane.
   void take(std::size_t leaf, at::Tensor gradient);
-  /// Of `count` items, as its loss is scaled by them.
+  /// `count`: its items, on which the loss scale depends.
   void begin_micro(std::uint32_t index, std::int64_t count);
-  /// With what backward begins at the loss of so many items.
+  /// The initial gradient of backward for a loss over `count` items.
   double loss_gradient(std::int64_t count) const {
     return loss_scale ? loss_scale->loss_gradient(count) : 1;
   }
@@ -131,7 +131,7 @@ struct Strategy::Impl {
   void end_micro(std::int64_t count);
   void use_average(bool on);
   void save_helpers(nlohmann::json& into) const;
-  /// What was not measured when the checkpoint was written begins now.
+  /// A helper whose state the checkpoint lacks keeps its initial state.
   void restore_helpers(const nlohmann::json& saved);
 
   // strategy_evaluation.cc
@@ -139,7 +139,7 @@ struct Strategy::Impl {
   std::vector<double> sums_of(const Batch& given, const std::vector<Loss>& sums,
                               std::exception_ptr& error);
   void keep(const std::exception_ptr& thrown, std::exception_ptr& error);
-  /// This rank ends in the middle of what the others are in: ends their waits.
+  /// After a failure in the middle of a collective call: ends the other ranks' waits.
   void give_up(const std::exception_ptr& error);
   void conclude(std::vector<Work> works, const std::exception_ptr& error,
                 const std::string& operation);
@@ -178,32 +178,32 @@ struct Strategy::Impl {
   parallel::ModelParts parts;
   const models::Blocks model;  // what lanes are built from
   std::unique_ptr<parallel::Lanes> lanes;
-  // Of the lanes' copies of the model; they are there as soon as the lanes are.
+  // Batch statistics of each lane's copy of the model; made with the lanes.
   std::map<const parallel::Stage*, std::unique_ptr<parallel::BatchStatistics>> lane_statistics;
-  std::string lanes_note;        // why there are none, though they were asked for
+  std::string lanes_note;        // why there are none, though requested
   bool has_run = false;          // a micro-batch has been computed
   std::uint32_t microbatch = 0;  // the one that is computed now
   std::int64_t step = 0;
   std::uint32_t total = 0;
   int stop_signal = 0;           // of the last step's vote
-  bool failed = false;           // a step has thrown: the others know
-  bool equal_gradients = false;  // of ranks that compute together: they have been compared
+  bool failed = false;           // a step has thrown; the other ranks know
+  bool equal_gradients = false;  // ranks that compute together were compared
   double learning_rate = 0;
-  parallel::ShardGroups groups;          // of the first stage; empty where nothing is sharded
-  parallel::LocalSync* local = nullptr;  // `sync`, where ranks train copies of their own
-  // In `sync`, or itself: without a pipeline, and with one.
+  parallel::ShardGroups groups;          // of the first stage; empty if nothing is sharded
+  parallel::LocalSync* local = nullptr;  // `sync`, if ranks train separate copies
+  // Inside `sync`, or `sync` itself: `gradients` without a pipeline, `stages` with one.
   parallel::ParameterSync* gradients = nullptr;
   parallel::PipelineSync* stages = nullptr;
-  std::unique_ptr<parallel::StepSync> sync;          // sets the three before it
-  std::unique_ptr<parallel::PipelineRunner> runner;  // with one
-  std::optional<parallel::BlockPins> pins;           // without one, where ranks hold parts
+  std::unique_ptr<parallel::StepSync> sync;          // making it sets the three pointers above
+  std::unique_ptr<parallel::PipelineRunner> runner;  // with a pipeline
+  std::optional<parallel::BlockPins> pins;           // without a pipeline, if ranks hold shards
   std::unique_ptr<optim::Optimizer> optimizer;
   parallel::NotFiniteBudget not_finite;
   std::optional<parallel::LossScale> loss_scale;  // of fp16
   std::optional<parallel::OutlierFilter> outliers;
   std::optional<parallel::GradientNoise> noise;
   std::optional<parallel::WeightAverage> average;
-  bool averaged = false;                           // the averages stand in the weights' place
+  bool averaged = false;                           // weights and averages are swapped
   std::unique_ptr<parallel::GradientHooks> hooks;  // without a pipeline
   int exceptions = std::uncaught_exceptions();
 };

@@ -15,7 +15,7 @@
 namespace trireme {
 inline namespace v0 {
 
-// One parameter at a time is whole where the ranks hold parts.
+// Where ranks hold parts, only one parameter at a time is whole.
 std::string Strategy::Impl::weights_hash() {
   if (grid.pipeline != nullptr) return pipeline_hash();
   const auto common = common_weights();
@@ -41,14 +41,14 @@ std::string Strategy::Impl::weights_hash() {
   return hash.finish();
 }
 
-// One tensor after the other goes along the pipeline; every rank hashes all.
+// Broadcasts one tensor after the other along the pipeline; every rank hashes all.
 std::string Strategy::Impl::pipeline_hash() const {
   std::map<std::string, at::Tensor> mine;
   for (const NamedShard& shard : content()) mine.emplace(shard.name, shard.local);
   std::map<std::string, const parallel::ModelTensor*> all;
   for (const auto& one : parts.parameters()) all.emplace(one.name, &one);
   for (const auto& one : parts.buffer_table()) all.emplace(one.name, &one);
-  // Of the first part here that has it.
+  // Gathered from the first part on this rank that has it.
   const auto gathered = [&](const std::string& name) -> at::Tensor {
     for (const auto& part : parts.parts())
       for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
@@ -79,7 +79,7 @@ std::string Strategy::Impl::pipeline_hash() const {
   return hash.finish();
 }
 
-// The whole of what ranks that share layers have parts of: collective over them, then.
+// The whole tensor where ranks that share layers hold parts of it; then collective over them.
 at::Tensor Strategy::Impl::joined(const std::string& name, const at::Tensor& own) const {
   const models::Part part = part_named(name);
   if (part.everywhere()) return own;
@@ -117,7 +117,7 @@ models::Part Strategy::Impl::part_named(const std::string& parameter) const {
   return {};  // a buffer
 }
 
-// Of state, too: "optimizer/NAME.exp_avg".
+// Also for optimizer state: "optimizer/NAME.exp_avg".
 std::vector<NamedShard> Strategy::Impl::of_whole(std::vector<NamedShard> own) const {
   if (grid.cut == nullptr) return own;
   std::map<std::string, models::Part> known;
@@ -138,7 +138,7 @@ std::vector<NamedShard> Strategy::Impl::of_whole(std::vector<NamedShard> own) co
   return shards;
 }
 
-// Whole tensors that this rank has: buffers, and masters where they are whole.
+// The whole tensors of this rank: buffers, and masters if they are whole.
 std::vector<NamedShard> Strategy::Impl::content() const {
   std::vector<NamedShard> shards;
   if (store().masters_are_whole()) shards = parts.masters();
@@ -152,7 +152,7 @@ std::vector<NamedShard> Strategy::Impl::content() const {
   return shards;
 }
 
-// Collective. `masters`: this rank's pieces of that part.
+// The whole master weight of one parameter. Collective. `masters`: this rank's pieces of the part.
 at::Tensor Strategy::Impl::gathered_master(const parallel::ModelPart& part, std::uint32_t parameter,
                                            const std::vector<NamedShard>& masters) const {
   const parallel::StoredParameter& stored = part.store.parameters()[parameter];

@@ -60,13 +60,13 @@ std::vector<parallel::Use> Strategy::Impl::order_of(std::size_t rounds, bool bac
   return order;
 }
 
-// Of the rank of this group that has most.
+// Rounds of the rank of this group with the most micro-batches.
 std::size_t Strategy::Impl::rounds_of(std::uint32_t micro_batches) const {
   const int first = grid.data().rank() / plan.assignment.members * plan.assignment.members;
   return leaves_of(plan.assignment, micro_batches, first).size();
 }
 
-// Where ranks share weights, those of the pipeline in the group that has most.
+// If ranks share weights, those of the pipeline of the group with the most micro-batches.
 std::uint32_t Strategy::Impl::passes_of(std::uint32_t micro_batches) const {
   if (plan.shards_weights) return static_cast<std::uint32_t>(rounds_of(micro_batches));
   return static_cast<std::uint32_t>(
@@ -88,8 +88,8 @@ double Strategy::Impl::compute(const MicroBatch& micro, const Loss& loss, Ballot
   return value;
 }
 
-// Every rank goes through all its micro-batches, whatever happens in one: the others count on its
-// part of each reduction, and learn in the vote what was wrong.
+// Every rank goes through all its micro-batches even if one fails: the others wait for its part of
+// each reduction, and learn of the error in the vote.
 void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTree& losses,
                                  Ballot& ballot) {
   const auto leaves = leaves_of(plan.assignment, total, grid.data().rank());
@@ -123,7 +123,7 @@ void Strategy::Impl::compute_all(const Batch& batch, const Loss& loss, ScalarTre
         ballot.count += batch.micro[i].count;
       }
     } catch (...) {
-      // Ranks that share its layers are in the middle of one: they cannot go on without this rank.
+      // Ranks that share a layer cannot go on without this rank.
       if (grid.layer != nullptr) throw;
       ballot.refuse(describe(std::current_exception()));
     }
@@ -139,13 +139,13 @@ std::string Strategy::Impl::wrong_share() const {
   return "; under " + plan.sync + " micro-batches are dealt out in turn (Job::assignment)";
 }
 
-// Whether the rest of this step's micro-batches goes to lanes. The first micro-batch of all runs
-// without them: it shows whether a block draws from the one generator that all threads share.
+// Whether lanes compute the rest of this step's micro-batches. The very first micro-batch runs
+// without lanes, to show whether a block draws from the generator that all threads share.
 bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32_t> leaves,
                                  std::size_t begin) {
   if (options.lanes == 1 || leaves.size() - begin < 2 || !lanes_note.empty()) return false;
   for (std::size_t i = begin; i < leaves.size(); ++i)
-    if (batch.micro[i].index != leaves[i]) return false;  // refused where it is computed
+    if (batch.micro[i].index != leaves[i]) return false;  // refused when it is computed
   if (lanes) return true;
   lanes_note = why_one_lane();
   if (!lanes_note.empty() || !has_run) return false;
@@ -161,7 +161,7 @@ bool Strategy::Impl::start_lanes(const Batch& batch, std::span<const std::uint32
   return true;
 }
 
-// Empty: nothing is in the way.
+// Why lanes cannot be used; empty: they can.
 std::string Strategy::Impl::why_one_lane() const {
   if (plan.assignment.members > 1)
     return "under " + plan.sync + " the ranks compute one micro-batch each at a time";
@@ -223,7 +223,7 @@ void Strategy::Impl::apply(StepResult& result) {
     norm = std::sqrt(sync->squared_norm()) / static_cast<double>(result.count);
     result.gradient_norm = norm;
   }
-  // A finite norm says that everything under it is.
+  // A finite norm implies that every gradient is finite.
   if (!measures || !std::isfinite(norm))
     parallel::refuse_overflow(
         *sync, [this](std::size_t parameter) { return parts.parameters()[parameter].name; },
@@ -238,8 +238,8 @@ void Strategy::Impl::apply(StepResult& result) {
   update(scale * clipping(norm));
 }
 
-// Once: it is a matter of how blocks are written. Where owners cut them, tensor-parallel ranks' own
-// slices are not alike.
+// Only once: it depends on how blocks are written. If owners cut gradients, the slices of
+// tensor-parallel ranks are not comparable.
 void Strategy::Impl::require_equal_gradients() {
   equal_gradients = true;
   if (grid.context != nullptr) parallel::require_equal_gradients(*grid.context, sync->owned());
@@ -255,7 +255,7 @@ void Strategy::Impl::require_equal_gradients() {
     compare(*grid.tensor, [](const models::Part& part) { return part.of > 1; });
 }
 
-// 1 where the norm is within bounds (or none was taken).
+// 1 if the norm is within bounds (or was not computed).
 double Strategy::Impl::clipping(double norm) const {
   if (options.clip <= 0 || norm <= options.clip) return 1;
   return options.clip / (norm + 1e-6);  // as torch clip_grad_norm_
@@ -268,9 +268,9 @@ void Strategy::Impl::update(double scale) {
   sync->publish().wait();
 }
 
-// Before the vote, in a step of this rank's own: what the others have to know of its gradient.
+// Before the vote of a local step: finds what the others have to know of this rank's gradient.
 void Strategy::Impl::settle_own(Ballot& ballot) {
-  if (!steps_alone() || ballot.overflow) return;  // what did not fit into fp16 is no sum's fault
+  if (!steps_alone() || ballot.overflow) return;  // an overflow in fp16 says nothing about the sum
   sync->settle();
   if (options.clip > 0) ballot.squares = sync->squared_norm();
   if (options.clip > 0 && std::isfinite(ballot.squares)) return;
@@ -282,7 +282,7 @@ void Strategy::Impl::settle_own(Ballot& ballot) {
                   "lower the learning rate");
 }
 
-// local_sync.h says why N/count.
+// local_sync.h explains the scale N/count.
 void Strategy::Impl::apply_own(StepResult& result, double own_squares, double all_squares) {
   const double ranks = seat.world->size();
   const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
@@ -298,7 +298,7 @@ void Strategy::Impl::drop() {
   for (const auto& [stage_of_lane, own] : lane_statistics) own->drop();
 }
 
-// A gradient that is not finite may be the loss scale's doing; a loss cannot.
+// A gradient that is not finite may be due to the loss scale; a loss cannot.
 void Strategy::Impl::refuse(const parallel::Refusal& refusal, Ballot& ballot) const {
   if (refusal.exit_code == parallel::Refusal::kNotFinite && loss_scale && loss_scale->backs_off()) {
     ballot.overflowed(refusal.reason);
@@ -307,7 +307,7 @@ void Strategy::Impl::refuse(const parallel::Refusal& refusal, Ballot& ballot) co
   }
 }
 
-// Every rank has this verdict, and the same scale.
+// Every rank has this verdict and the same scale.
 void Strategy::Impl::back_off(const parallel::Verdict& verdict, StepResult& result) {
   const double before = loss_scale->scale();
   loss_scale->overflowed();
@@ -317,12 +317,12 @@ void Strategy::Impl::back_off(const parallel::Verdict& verdict, StepResult& resu
                    std::to_string(std::llround(loss_scale->scale()));
 }
 
-// Every rank has this refusal, and the same count.
+// Every rank has this refusal and the same count.
 void Strategy::Impl::leave_out(const StepRefused& refused, StepResult& result) {
   not_finite.take(refused);
   drop();
   result.skipped = refused.message();
-  result.loss = std::numeric_limits<double>::quiet_NaN();  // a pipeline's is not everywhere
+  result.loss = std::numeric_limits<double>::quiet_NaN();  // not every rank has it
 }
 
 Duration Strategy::Impl::time_waited() const {
@@ -347,7 +347,7 @@ MicroBatch Strategy::Impl::own_part(const MicroBatch& micro, bool even) const {
   return own;
 }
 
-// Backward begins with 1 at this rank's own sum.
+// In backward, the gradient of the whole sum is passed on to this rank's own sum.
 at::Tensor Strategy::Impl::of_all_ranks(at::Tensor loss, bool even) const {
   if (grid.context != nullptr) loss = parallel::leave_cut(loss, *grid.context);
   if (grid.expert != nullptr && even) loss = parallel::leave_cut(loss, *grid.expert);
@@ -380,7 +380,7 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
     give_up(std::current_exception());
     throw;
   }
-  if (grid.layer != nullptr && grid.layer->rank() > 0) ballot.count = 0;  // they are the same
+  if (grid.layer != nullptr && grid.layer->rank() > 0) ballot.count = 0;  // rank 0 counts
   ballot.stop_signal = seat.stop_signal();
   const Work reduced = sync->finish();
   const Work loss_sum = grid.last ? losses.reduce(*grid.last, seat.reduce, "loss") : Work();

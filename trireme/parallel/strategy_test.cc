@@ -146,7 +146,7 @@ TEST(Strategy, AddsAsLeavesComeWhereItNeedNotBeReproducible) {
   }
 }
 
-// Clipped, accumulated, with a tied embedding and batches that leave some ranks without a share.
+// With clipping, accumulation, a tied embedding, and batches that leave some ranks without a share.
 TEST(Strategy, EverySyncEndsWithTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     const Outcome one = train_on(1, precision);
@@ -188,7 +188,7 @@ TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
   }
 }
 
-// Dropout of ours and of LibTorch's, batch norm, long and short ways back.
+// Our dropout and LibTorch's, batch norm, and a tied weight.
 models::Blocks drawing_blocks() {
   models::Blocks blocks = models::make_gpt(
       {.layers = 3, .heads = 2, .width = 16, .block = kBlock, .vocab = kVocab, .dropout = 0.2});
@@ -244,8 +244,8 @@ const std::vector<Sync>& sharded_syncs() {
   return all;
 }
 
-// Parameters of several chunks and ragged ends, so that ranks own parts of them; one layer is
-// skipped for odd micro-batches, so its gradients come on some ranks only.
+// Parameters of several chunks with uneven ends, so that ranks own parts of them. One layer is
+// skipped for odd micro-batches, so only some ranks have its gradients.
 TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
   struct Skips : torch::nn::Module {
     Skips() { inner = register_module("inner", torch::nn::Linear(130, 130)); }
@@ -297,7 +297,7 @@ TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
   }
 }
 
-// A rank that fails in the middle of a block takes part in what the others count on.
+// A rank that fails in the middle of a block still takes part in what the others wait for.
 TEST(Strategy, ARankThatFailsUnderEverySyncIsNamedAndAllGoOn) {
   for (const Sync& sync : sharded_syncs()) {
     testing::run_ranks(4, [&](testing::RankContext& rank) {
@@ -381,7 +381,7 @@ TEST(Strategy, AnOverflowOfTheSumIsRefusedOnAllRanksUnderEverySync) {
   }
 }
 
-// The state of any sync on any number of ranks, put together, is that of plain on one, and starts
+// The state of any sync on any number of ranks, joined, is that of plain on one rank, and resumes
 // any other.
 TEST(Strategy, EverySyncResumesFromEveryOther) {
   struct Saved {
@@ -434,7 +434,7 @@ TEST(Strategy, EverySyncResumesFromEveryOther) {
   }
 }
 
-// A validation between two steps of the same length: what it leaves is no step's plan.
+// A validation between two steps of the same length: the second step must not use its plan.
 TEST(Strategy, EverySyncGoesOnAfterAValidation) {
   const auto trained = [](int ranks, const Sync& sync, bool validates) {
     std::string hash;
@@ -462,7 +462,7 @@ TEST(Strategy, EverySyncGoesOnAfterAValidation) {
     EXPECT_EQ(trained(ranks, sync, true), wanted) << sync.name;
 }
 
-// bf16 has master weights of its own; under zero3 fp32's weights move, too.
+// bf16 has separate master weights; under zero3 fp32's weights move to the file too.
 TEST(Strategy, StateInAMappedFileChangesNoBit) {
   using Case = std::pair<Sync, const char*>;
   for (const auto& [sync, precision] : {Case{{}, "bf16"},
@@ -478,7 +478,7 @@ TEST(Strategy, StateInAMappedFileChangesNoBit) {
         Strategy strategy(seat, tiny_gpt(precision),
                           {.sync = sync.name, .precision = precision, .offload = folder},
                           optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
-        // Moments at least; in whole pages.
+        // At least the moments; in whole pages.
         const std::int64_t least = folder.empty() ? 0 : strategy.num_parameters() * 8 / 4;
         EXPECT_GE(strategy.offloaded_bytes(), least);
         EXPECT_EQ(strategy.offloaded_bytes() == 0, folder.empty());
@@ -541,7 +541,7 @@ TEST(Strategy, ANanIsRefusedNamingRankAndReason) {
   });
 }
 
-// The output's bias gets 1e38 from each of four micro-batches: finite in each rank's own sum.
+// The output's bias gets 1e38 from each of four micro-batches: finite in every rank's own sum.
 TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
   for (const double clip : {0.0, 1.0}) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
@@ -680,7 +680,7 @@ TEST(Strategy, RefusesTheStateOfAnotherOptimizer) {
   });
 }
 
-// Compression changes bits, but not from rank to rank, and the losses stay close.
+// Compression changes bits equally on all ranks, and the losses stay close.
 TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
   const auto train_with = [](const std::string& compression) {
     std::vector<Outcome> outcomes(3);

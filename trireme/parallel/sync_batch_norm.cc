@@ -20,7 +20,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// All dims but that of the channels.
+// All dims except that of the channels.
 std::vector<std::int64_t> other_dims(const at::Tensor& x) {
   std::vector<std::int64_t> dims(static_cast<std::size_t>(x.dim()) - 1);
   std::iota(dims.begin(), dims.end(), 1);
@@ -28,14 +28,14 @@ std::vector<std::int64_t> other_dims(const at::Tensor& x) {
   return dims;
 }
 
-// [C] as something that stands beside x.
+// Reshapes [C] so that it broadcasts against x.
 at::Tensor beside(const at::Tensor& values, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[1] = values.numel();
   return values.to(x.scalar_type()).view(shape);
 }
 
-// The ranks' sums of these vectors, in one reduction.
+// Sums these vectors over the ranks, in one reduction.
 std::vector<at::Tensor> summed(comm::Communicator& group, const std::vector<at::Tensor>& parts,
                                const char* label) {
   const at::Tensor all = at::cat(parts).contiguous();
@@ -51,7 +51,7 @@ struct Held : torch::CustomClassHolder {
   std::shared_ptr<comm::Communicator> group;
 };
 
-// Of one call; fp64.
+// The statistics of one call; fp64.
 struct Statistics {
   at::Tensor mean, variance;  // [C]; variance over N
   double count = 0;           // values of a channel, over all ranks
@@ -71,7 +71,7 @@ Statistics statistics_of(comm::Communicator& group, const at::Tensor& x) {
   return result;
 }
 
-// Ioffe & Szegedy 2015 (arXiv:1502.03167), its sums over all ranks.
+// Ioffe & Szegedy 2015 (arXiv:1502.03167), with sums over all ranks.
 class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,

@@ -1,14 +1,14 @@
-// SyncBatchNorm: batch norm by the statistics of all ranks' micro-batches of one round together,
-// for door (a), in the place of torch::nn::BatchNorm1d … 3d (the same parameters and buffers by
-// name).
+// SyncBatchNorm: batch norm with the statistics of all ranks' micro-batches of one round. Replaces
+// torch::nn::BatchNorm1d ... 3d in a module for DataParallel (parameters and buffers have the same
+// names).
 //
 //     norm = register_module("norm", std::make_shared<trireme::SyncBatchNorm>(job, 64));
 //
-// Its forward and its backward are collective, on a group of its own: every rank runs them equally
-// often, each with a sample at least; one that does not is waited for until the deadline, and
-// named. What is normalised depends on the number of ranks, so it is not the same training on any
-// layout (NUMERICS.md: not promised). Losses are summed over ranks: with micro-batches of unequal
-// size use DataParallel::backward(sum, count). CPU; not thread safe.
+// Forward and backward are collective, on a group of their own. Every rank runs them equally often,
+// each time with at least one sample; a rank that does not is waited for until the deadline, and
+// named. The result depends on the number of ranks: docs/numerics.md does not promise equal bits
+// for it. Losses are summed over ranks: with micro-batches of unequal size use
+// DataParallel::backward(sum, count). CPU; not thread safe.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -36,8 +36,8 @@ class SyncBatchNorm : public torch::nn::Module {
   SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
                 SyncBatchNormOptions options = {});
 
-  /// x [B, C] or [B, C, ...], fp32 or fp64; in evaluation mode by the running statistics, alone.
-  /// Sums in fp64. ConfigError for other shapes; the communicator's errors.
+  /// x [B, C] or [B, C, ...], fp32 or fp64. Sums in fp64. In evaluation mode uses the running
+  /// statistics and does not communicate. ConfigError for other shapes; the communicator's errors.
   at::Tensor forward(const at::Tensor& x);
 
   at::Tensor weight, bias;                                    // [C]

@@ -1,4 +1,4 @@
-// Over several ranks it is what torch's batch norm is over all their samples in one process.
+// SyncBatchNorm over several ranks equals torch's batch norm over all their samples in one process.
 #include "trireme/parallel/sync_batch_norm.h"
 
 #include <ATen/Functions.h>

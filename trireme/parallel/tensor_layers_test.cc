@@ -1,4 +1,4 @@
-// Tensor parallelism: losses and gradients of models cut among ranks against those of one process.
+// Tensor parallelism: losses and gradients of models cut among ranks, compared with one process.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ MicroBatch text() {
   tensor::fill_uniform(noise, 7, "text", 0, static_cast<double>(kVocab));
   const at::Tensor tokens = noise.to(at::kLong).clamp(0, kVocab - 1);
   at::Tensor targets = tokens.narrow(1, 1, kLength).clone();
-  targets.select(1, 3).fill_(-1);  // counts nothing
+  targets.select(1, 3).fill_(-1);  // is ignored
   return {.count = 3 * (kLength - 1),
           .fields = {{"tokens", tokens.narrow(1, 0, kLength).contiguous()}, {"targets", targets}}};
 }
@@ -120,8 +120,8 @@ TEST(TensorLayers, GptIsThatOfOneProcess) {
   }
 }
 
-// Each rank's columns of gate and value lie beside each other; a plain cut of the fused matrix
-// would give one rank gates alone.
+// A rank's columns of gate and value lie next to each other; a plain cut of the fused matrix would
+// give one rank only gates.
 TEST(TensorLayers, GatedMlpsAreCutByGateAndValue) {
   for (const std::string activation : {"swiglu", "geglu"}) {
     for (const int experts : {0, 2}) {
@@ -197,7 +197,7 @@ TEST(TensorLayers, AreCutOutOfTheWholeOnes) {
   }
 }
 
-// Of a group of 3 places x 2 tensor-parallel ranks.
+// A group of 3 places x 2 tensor-parallel ranks.
 TEST(TensorLayers, ExpertsAreOnOneOfTheirPlaces) {
   const at::Tensor whole = at::arange(12 * 5).view({12, 5});
   const models::Part none;
@@ -238,7 +238,7 @@ TEST(TensorLayers, ShardsOfPartsLieWhereTheWholeTensorHasThem) {
           const models::Part part{
               .dim = dim, .index = index, .of = of, .sections = sections, .whole = size};
           const at::Tensor own = parallel::part_of(whole, part);
-          // In two intervals, as ranks that share the part have it.
+          // In two intervals, as owners of one part hold it.
           for (const auto& [begin, end] :
                {std::pair<std::int64_t, std::int64_t>{0, 7}, {7, own.numel()}}) {
             const NamedShard shard{.name = "w",

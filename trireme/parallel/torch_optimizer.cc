@@ -33,7 +33,7 @@ const Options& options_of(Optimizer& optimizer, const at::Tensor& parameter) {
   return static_cast<const Options&>(optimizer.defaults());
 }
 
-// A moment that the optimizer would make in its first step; a zero one is the same.
+// A moment that the optimizer would make in its first step; a zero one has the same effect.
 at::Tensor moment(const at::Tensor& existing, const at::Tensor& parameter) {
   return existing.defined() ? existing : at::zeros_like(parameter.detach());
 }
@@ -85,7 +85,7 @@ bool is(const Optimizer& optimizer) {
   return dynamic_cast<const Type*>(&optimizer) != nullptr;
 }
 
-// Calls visit(state) with the parameter's state where it counts updates.
+// Calls visit(state) with the parameter's state if it counts updates.
 template <class Visit>
 void with_step(Optimizer& optimizer, const at::Tensor& parameter, Visit visit) {
   if (is<torch::optim::Adam>(optimizer))

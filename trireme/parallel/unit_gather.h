@@ -1,16 +1,17 @@
-// UnitGather: brings the whole weights of blocks ahead of their use and lets them go after it
-// (ZeRO-3, and within the hosts of hybrid).
+// UnitGather: gathers the whole weights of blocks ahead of their use and frees them after it
+// (ZeRO-3, and within the shard groups of hybrid).
 //
-// The order of uses is known before a step: F0 F1 … B1 B0 for every micro-batch or, of a pipeline's
-// rank, its passes as the schedule has them, through all of its stages; the same on every rank of
-// the group. A use is *issued* (its units that are not here are gathered) when the use before it is
-// acquired, and *released* before the next one is acquired:
+// The order of uses is known before a step and is the same on every rank of the group: F0 F1 ... B1
+// B0 for every micro-batch, or the passes of a pipeline's rank through all of its stages, as
+// scheduled. A use is *issued* (its missing units are gathered) when the use before it is acquired,
+// and *released* before the next one is acquired:
 //
-//     acquire F0 | issue F1 | compute | release F0 | acquire F1 | issue F2 | …
+//     acquire F0 | issue F1 | compute | release F0 | acquire F1 | issue F2 | ...
 //
-// So at most two uses' units are in memory, the last block's stay for a backward pass that follows,
-// and every rank issues the same gathers in the same order, also one that skips uses (a block that
-// gets no gradient, a micro-batch that failed, a round in which it has none). Not thread safe.
+// So at most two uses' units are in memory, and the last block's stay for a backward pass that
+// follows at once. Every rank issues the same gathers in the same order, even one that skips uses
+// (a block without a gradient, a failed micro-batch, a round without a micro-batch). Not thread
+// safe.
 #pragma once
 
 #include <cstdint>
@@ -30,29 +31,29 @@ namespace parallel {
 
 class UnitGather {
  public:
-  /// A use of a block's weights; `part` is the number of its store.
+  /// A use of a block's weights; `part` is the index of its store.
   struct BlockUse {
     std::uint32_t part = 0, block = 0;
   };
 
-  /// `group`: its own communicator, for nothing else, one rank per owner of each of the stores,
-  /// which outlive it.
+  /// `group`: a communicator for this object only, one rank per owner of each of the stores. It and
+  /// the stores outlive this object.
   UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
              OnShardEvent on_event = {});
   ~UnitGather();
 
-  /// Of `order`, those uses that need weights. Issues the first.
+  /// Starts a step with the uses of `order` that need weights. Issues the first.
   void begin(std::span<const Use> order);
-  /// Waits until the units of use number `use` are here, after passing over those before it.
+  /// Skips the uses before number `use`, and waits until the units of this one are here.
   void acquire(std::size_t use);
   void release(std::size_t use);
-  /// Passes over uses up to, not with, `use`. Those that are released already stay so.
+  /// Skips the uses before number `use`. Those that were released stay so.
   void pass(std::size_t use);
   std::size_t num_uses() const noexcept { return uses_.size(); }
 
  private:
   struct Held {
-    int wanted = 0;  // issued and not yet released
+    int wanted = 0;  // uses that are issued and not yet released
     BufferPool::Lease buffer;
     Work arrived;
   };
@@ -70,8 +71,8 @@ class UnitGather {
   OnShardEvent on_event_;
   BufferPool pool_;
   std::vector<BlockUse> uses_;
-  std::size_t issued_ = 0;  // uses before it are
-  std::size_t next_ = 0;    // uses before it were acquired or passed over
+  std::size_t issued_ = 0;  // uses before it are issued
+  std::size_t next_ = 0;    // uses before it were acquired or skipped
   std::map<Place, Held> held_;
 };
 

@@ -15,8 +15,8 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// A plain loop, and no fused multiply-add in this module: an element's bits do not depend on where
-// in the loop it stands.
+// A plain loop without fused multiply-add: an element's bits do not depend on its place in the
+// loop.
 template <class T>
 void move_towards(T* average, const T* weight, T share, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += share * (weight[i] - average[i]);

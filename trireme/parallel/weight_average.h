@@ -1,9 +1,9 @@
 // WeightAverage: an exponential moving average of the master weights that this rank owns, cut as
-// they are: average += (1 - decay) (weight - average) after every update (Polyak & Juditsky 1992's
-// averaging with a window, as Ema for a module of one's own).
+// they are: average += (1 - decay) (weight - average) after every update (the averaging of Polyak &
+// Juditsky 1992 with a window; Ema does the same for a user's own module).
 //
-// Element by element, so it has the same bits however parameters are cut. One copy of the owned
-// masters in their type. Not thread safe.
+// Works element by element, so the bits do not depend on how parameters are cut. Holds one copy of
+// the owned masters in their type. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,9 +24,9 @@ class WeightAverage {
   /// Starts with the weights as they are. ConfigError for a decay outside [0, 1).
   WeightAverage(double decay, std::span<const optim::OwnedSlice> slices);
   void update(std::span<const optim::OwnedSlice> slices);
-  /// The weights and their averages change places.
+  /// Swaps the weights and their averages.
   void swap(std::span<const optim::OwnedSlice> slices);
-  /// Per parameter, "NAME" as the weights'.
+  /// The averages, under the names of their parameters.
   std::vector<NamedShard> state(std::span<const optim::OwnedSlice> slices,
                                 std::span<const optim::ParameterInfo> parameters) const;
   const std::vector<at::Tensor>& memory() const noexcept { return averages_; }

@@ -17,7 +17,7 @@ struct Measured {
   std::string algorithm;
 };
 
-// Of the algorithm asked for, else of the fastest.
+// The measurement of the requested algorithm, or of the fastest one.
 std::optional<Measured> measured(const Tuning& tuning, const std::string& transport,
                                  const std::string& algorithm, int ranks, std::size_t bytes) {
   std::optional<Measured> best;

@@ -47,7 +47,7 @@ TEST(Communication, TakesWhatWasMeasuredOfThisRankCount) {
 TEST(Communication, TakesTheMeasuredLinkForOtherRankCounts) {
   const plan::Tuning tuning = table();
   const auto cost = time_of(&tuning, 4, 8 * kMiB);
-  // Two buckets; 2 log2(4) messages, 3/4 of the bytes twice sent and once added.
+  // Two buckets; 2 log2(4) messages; 3/4 of the bytes are sent twice and added once.
   EXPECT_DOUBLE_EQ(cost.seconds, 2 * (4 * 1e-5 + 0.75 * 4 * kMiB * (2 * 1e-9 + 1e-10)));
   EXPECT_THAT(cost.source, AllOf(HasSubstr("alpha 10 us, beta 1 ns/B, gamma 0.1 ns/B"),
                                  HasSubstr("as measured over tcp"), HasSubstr("/t.toml")));

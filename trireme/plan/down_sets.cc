@@ -18,7 +18,7 @@ bool is_ready(const Reads& reads, const NodeSet& done, std::size_t node) {
   });
 }
 
-// Takes ready nodes until none is left; `choose` says which of them is next.
+// Takes ready nodes until none is left; `choose` picks the next one.
 std::vector<int> order_by(
     const Reads& reads,
     const std::function<std::size_t(const std::vector<int>&, const NodeSet&)>& choose) {
@@ -35,7 +35,7 @@ std::vector<int> order_by(
   }
 }
 
-// Bytes of what is made in `done` and `node` and read outside.
+// Bytes of the values that `done` and `node` make and that others read.
 std::int64_t open_bytes(const Reads& reads, const std::vector<std::int64_t>& bytes, NodeSet done,
                         std::size_t node) {
   done.add(node);
@@ -63,7 +63,7 @@ std::vector<int> greedy_order(const Reads& reads, const std::vector<std::int64_t
   });
 }
 
-// By size: a set stands behind all that it contains.
+// Sorted by size: a set comes after its subsets.
 std::vector<NodeSet> sorted(const std::set<NodeSet>& sets, std::size_t nodes) {
   std::vector<std::pair<std::size_t, NodeSet>> sized;
   for (const NodeSet& one : sets) {
@@ -86,7 +86,7 @@ std::vector<int> topological_order(const Reads& reads) {
 DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, std::size_t most) {
   const std::size_t nodes = reads.size();
   std::set<NodeSet> found = {NodeSet(nodes)};
-  std::vector<NodeSet> edge(found.begin(), found.end());  // those of the size reached so far
+  std::vector<NodeSet> edge(found.begin(), found.end());  // the sets of the current size
   while (!edge.empty() && found.size() <= most) {
     std::set<NodeSet> next;
     for (const NodeSet& one : edge) {
@@ -113,7 +113,7 @@ DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, s
   };
   add_prefixes(greedy_order(reads, bytes));
   add_prefixes(topological_order(reads));
-  std::mt19937 random(1);  // the same plan every time
+  std::mt19937 random(1);  // a fixed seed, so that plans are reproducible
   for (int tries = 0; tries < 64 && found.size() + nodes <= most; ++tries) {
     add_prefixes(order_by(reads, [&](const std::vector<int>& ready, const NodeSet&) {
       return static_cast<std::size_t>(random()) % ready.size();

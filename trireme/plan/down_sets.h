@@ -1,5 +1,5 @@
-// The down-sets of a directed graph: sets of nodes that hold with a node all it reads from. A cut
-// of the graph into an earlier and a later part has one on its left.
+// The down-sets of a directed graph: sets that contain, with a node, every node that it reads from.
+// The left side of a cut into an earlier and a later part is a down-set.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class NodeSet {
   explicit NodeSet(std::size_t nodes) : words_((nodes + 63) / 64, 0) {}
   bool has(std::size_t node) const { return (words_[node / 64] >> (node % 64) & 1) != 0; }
   void add(std::size_t node) { words_[node / 64] |= std::uint64_t{1} << (node % 64); }
-  /// Is every node of this one in `other`?
+  /// True if every node of this set is in `other`.
   bool within(const NodeSet& other) const {
     for (std::size_t i = 0; i < words_.size(); ++i) {
       if ((words_[i] & ~other.words_[i]) != 0) return false;
@@ -32,16 +32,16 @@ class NodeSet {
 /// reads[n]: the nodes that n reads from.
 using Reads = std::vector<std::vector<int>>;
 
-/// A topological order: of the nodes that are ready the smallest number first. Shorter than `reads`
-/// where there is a cycle.
+/// A topological order; among ready nodes, the smallest number comes first. Shorter than `reads` if
+/// there is a cycle.
 std::vector<int> topological_order(const Reads& reads);
 
 struct DownSets {
-  std::vector<NodeSet> sets;  // by size, the empty set first and the whole one last
-  bool all = true;            // every one there is
+  std::vector<NodeSet> sets;  // by size, from the empty set to the whole set
+  bool all = true;            // false: only some of them
 };
-/// All of them, or, where there are more than `most`, the prefixes of topological orders that keep
-/// few values open: greedy by `bytes` (of a node's output), then seeded ones.
+/// All down-sets if there are at most `most`. Otherwise the prefixes of some topological orders: a
+/// greedy one that keeps few `bytes` (of nodes' outputs) open, the one above, and random ones.
 DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, std::size_t most);
 
 }  // namespace plan

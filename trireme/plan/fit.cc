@@ -13,9 +13,9 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-constexpr double kAsFast = 1.03;  // times the fastest; trials differ by as much among themselves
+constexpr double kAsFast = 1.03;  // relative to the fastest; repeated trials differ by as much
 
-// Of the fastest, by the figure that all of them are judged by; none where none fits.
+// The time of the fastest candidate that fits, measured (`tried`) or predicted.
 std::optional<double> fastest_of(const std::vector<FitCandidate>& candidates, std::int64_t limit,
                                  bool tried) {
   std::optional<double> fastest;

@@ -1,11 +1,11 @@
-// Fit: which layouts of a training job fit into a rank's memory, and which of those to take.
+// Fit: which layouts of a training job fit into a rank's memory, and which one to choose.
 //
-// A candidate differs from the others in what changes no bit (NUMERICS.md): who keeps which part of
-// the state (parallel.sync), how many micro-batches a rank computes at once (train.lanes), which
-// activations are computed again (memory.recompute); the number of ranks is the user's. batch.micro
-// is part of the identity: a candidate with a smaller one is another training, for a new job alone
-// and only where nothing fits otherwise. What a candidate needs is predicted (training_plan.h) and,
-// for those that are tried, measured. Plain values and pure functions.
+// Candidates differ in settings that change no bit of the result (docs/numerics.md): which rank
+// keeps which shard of the state (parallel.sync), how many micro-batches a rank computes at once
+// (train.lanes), and which activations are recomputed (memory.recompute). The user chooses the
+// number of ranks. batch.micro is part of the run's identity: a candidate with a smaller one is
+// another training, so it is only for a new job that does not fit otherwise. Memory is predicted
+// (training_plan.h) and measured for candidates that are tried. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ namespace plan {
 
 struct FitCandidate {
   std::string sync = "plain";
-  int shard = 0;  // of hybrid: ranks that share a copy
+  int shard = 0;  // hybrid: ranks that share a copy
   int lanes = 1;
   std::string recompute = "none";
   std::int64_t micro = 1;            // samples
-  std::int64_t predicted_bytes = 0;  // of the rank with most
-  double predicted_seconds = 0;      // of a step (TrainingPlan::step_seconds); 0: not known
-  std::string impossible = {};       // why it cannot be at all
-  // Where it was tried: the rank with most at its highest, and a step after the first, which pays
-  // for memory and kernels.
+  std::int64_t predicted_bytes = 0;  // of the rank that needs most
+  double predicted_seconds = 0;      // per step (TrainingPlan::step_seconds); 0: not known
+  std::string impossible = {};       // why this layout is impossible
+  // Set if it was tried: the peak of the rank that needs most, and the time of a step after the
+  // first (the first step also allocates memory and prepares kernels).
   std::optional<std::int64_t> measured_bytes = {};
   std::optional<double> step_seconds = {};
-  std::string failure = {};  // how the trial ended, where it did not end well
+  std::string failure = {};  // how the trial failed; empty: it did not
 
   std::int64_t bytes() const noexcept { return measured_bytes.value_or(predicted_bytes); }
   bool fits(std::int64_t limit) const noexcept {
@@ -40,17 +40,17 @@ struct FitCandidate {
   std::string layout() const;
 };
 
-/// Those worth trying: of each layout and batch.micro that fits by prediction, the one that is
-/// predicted to be fastest, then the one with most lanes. In the order of the candidates.
+/// The candidates to try. Per layout and batch.micro: of those that fit by prediction, the fastest
+/// by prediction, and among equals the one with the most lanes. In the order of the candidates.
 std::vector<std::size_t> to_try(const std::vector<FitCandidate>& candidates, std::int64_t limit);
 
-/// The fastest of those that fit, by prediction where none was tried; the first of several within 3
-/// % of it: candidates come with the least communication first, most lanes first. None where none
-/// fits.
+/// The fastest candidate that fits; predicted times count only if none was tried. Candidates within
+/// 3 % of the fastest count as equal, and the first of them is chosen: candidates are ordered by
+/// least communication, then by most lanes. nullopt if none fits.
 std::optional<std::size_t> choose_fit(const std::vector<FitCandidate>& candidates,
                                       std::int64_t limit);
 
-/// A line for each candidate, with a heading; ends with a newline.
+/// One line per candidate, with a heading; ends with a newline.
 std::string fit_table(const std::vector<FitCandidate>& candidates, std::int64_t limit,
                       std::optional<std::size_t> chosen);
 

@@ -46,7 +46,7 @@ TEST(Fit, ChoosesTheFastestThatWasTriedAndFitted) {
   EXPECT_EQ(choose_fit(all, 1000), 4u) << "those that were not tried are not known to be fast";
 }
 
-// Recomputation makes room; whether it is worth its time is what the prediction says.
+// Recomputation saves memory; the predicted time decides whether it is worthwhile.
 TEST(Fit, GoesByPredictedTimeWhereThereIsOne) {
   std::vector<FitCandidate> all = {
       {.sync = "plain", .lanes = 2, .predicted_bytes = 200, .predicted_seconds = 0.5},

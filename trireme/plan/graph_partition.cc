@@ -64,7 +64,7 @@ void check(const Graph& graph, const PartitionOptions& options) {
          "Stages follow one another: a node cannot read what comes of its own output.");
 }
 
-// Of a stage that keeps the fewest micro-batches alive.
+// The node's bytes in the stage that keeps the fewest micro-batches alive.
 std::int64_t least_bytes(const GraphNode& node, const PartitionOptions& options) {
   int live = options.live ? std::numeric_limits<int>::max() : 1;
   for (int stage = 0; options.live && stage < options.stages; ++stage)
@@ -72,15 +72,15 @@ std::int64_t least_bytes(const GraphNode& node, const PartitionOptions& options)
   return node.weight_bytes + live * node.activation_bytes;
 }
 
-// Over how many ranks a node has to be split so that a device can hold its part; 1: it can be
-// whole.
+// The number of ranks that a node must be split over so that a device can hold its share; 1: not
+// split.
 std::int64_t ranks_of(const GraphNode& node, const PartitionOptions& options) {
   if (options.memory_limit <= 0) return 1;
   const std::int64_t bytes = least_bytes(node, options);
   return std::max<std::int64_t>(1, (bytes + options.memory_limit - 1) / options.memory_limit);
 }
 
-// What the search needs of one down-set.
+// The costs of one down-set.
 struct LeftOfCut {
   double seconds = 0;
   std::int64_t weights = 0, activations = 0, sent = 0;
@@ -106,7 +106,7 @@ class Search {
 
   bool exact() const { return found_.all; }
 
-  /// The least time of the slowest stage; infinite where memory does not suffice.
+  /// The least possible time of the slowest stage; infinite if memory does not suffice.
   double slowest() const {
     std::vector<double> best(left_.size(), kNever);
     best[0] = 0;
@@ -123,7 +123,7 @@ class Search {
     return best.back();
   }
 
-  /// Of the partitions whose stages take at most `bound`: the cuts of the one that sends least.
+  /// Cuts of the partition that sends least, among those whose stages take at most `bound`.
   std::vector<std::size_t> cheapest(double bound) const {
     std::vector<std::int64_t> best(left_.size(), kTooMuch);
     best[0] = 0;
@@ -147,7 +147,7 @@ class Search {
       cuts.push_back(from[at(stage)][cuts.back()]);
     }
     std::reverse(cuts.begin(), cuts.end());
-    return cuts;  // the empty set, the left of each cut, the whole
+    return cuts;  // the empty set, the left side of each cut, the whole set
   }
 
   GraphPartition partition(const std::vector<std::size_t>& cuts) const {
@@ -200,12 +200,12 @@ class Search {
   const Graph& graph_;
   const PartitionOptions& options_;
   DownSets found_;
-  std::vector<std::int64_t> ranks_;  // over which each node is split
+  std::vector<std::int64_t> ranks_;  // number of ranks per node
   std::vector<LeftOfCut> left_;
-  std::vector<std::vector<std::uint32_t>> within_;  // of each set the smaller ones inside
+  std::vector<std::vector<std::uint32_t>> within_;  // for each set, its proper subsets
 };
 
-// A node that no stage can hold, or that makes its stage the slowest on its own.
+// Nodes that no stage can hold, or that alone would make their stage the slowest.
 std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptions& options) {
   std::vector<SplitAdvice> found;
   double all = 0;
@@ -265,7 +265,7 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
                           bytes_text(options.memory_limit) + " each",
                       {.operation = "partition", .advice = advice});
   }
-  // Sums of the same times in another order differ in their last bits.
+  // Sums of the same times in different orders differ in their last bits.
   const double bound = slowest * (1 + options.slack) * (1 + 1e-12);
   GraphPartition partition = search.partition(search.cheapest(bound));
   partition.suggestions = suggestions;

@@ -1,13 +1,13 @@
-// Cuts a dataflow graph of blocks, with branches and skip connections, into stages that follow one
-// another: no value goes back. The slowest stage takes as little time as possible, and within that
-// (and the slack) as few bytes as possible cross the cuts, within the memory of each stage.
+// Cuts a dataflow graph of blocks, with branches and skip connections, into consecutive stages: no
+// value goes back. Minimizes the time of the slowest stage; within that (and the slack), minimizes
+// the bytes that cross the cuts. Respects the memory limit of each stage.
 //
-// Dynamic programming over down-sets, the sets of nodes that a cut can have on its left (Tarnawski
-// et al., "Efficient Algorithms for Device Placement of DNN Graph Operators", arXiv 2006.16423,
-// section 5). A node that no device can hold counts as split over as many ranks as can: its memory
-// is a rank's part, its time stays whole; the result says so. Networks are narrow and have few of
-// them; of a graph with more than kMostDownSets only the prefixes of some topological orders are
-// looked at, and the result says so. Pure functions.
+// Dynamic programming over down-sets, the sets of nodes that can be left of a cut (Tarnawski et
+// al., "Efficient Algorithms for Device Placement of DNN Graph Operators", arXiv 2006.16423,
+// section 5). A node that fits on no device is assumed to be split over as many ranks as it needs:
+// its memory counts as one rank's share, its time stays whole, and the result says so. Typical
+// networks are narrow and have few down-sets; in a graph with more than kMostDownSets only the
+// prefixes of some topological orders are searched, and the result says so. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// Beyond it the search is over a part of them.
+/// With more down-sets, the search covers only some of them.
 inline constexpr std::size_t kMostDownSets = 3000;
 
 struct GraphNode {
@@ -30,7 +30,7 @@ struct GraphNode {
   std::int64_t weight_bytes = 0, activation_bytes = 0;  // as in BlockCost
 };
 
-/// What a node makes and others read.
+/// The output of a node and its readers.
 struct GraphValue {
   int from = 0;
   std::vector<int> to;
@@ -46,12 +46,12 @@ struct GraphStage {
   std::vector<int> nodes;  // ascending
   double seconds = 0;
   std::int64_t memory_bytes = 0;
-  /// Of all values that are made up to here and read later: each crosses this cut once, also on its
+  /// Values that are made up to this stage and read later. Each crosses this cut once, also on its
   /// way to a stage further on.
   std::int64_t sent_bytes = 0;
 };
 
-/// A node that should be cut horizontally, its layers split over ranks, and why.
+/// A node that should be cut horizontally, its layers split over several ranks, and why.
 struct SplitAdvice {
   int node = 0;
   std::string why;
@@ -60,7 +60,7 @@ struct SplitAdvice {
 struct GraphPartition {
   std::vector<GraphStage> stages;
   std::vector<int> stage_of;  // of each node
-  bool exact = true;          // all down-sets were looked at
+  bool exact = true;          // all down-sets were searched
   std::vector<SplitAdvice> suggestions;
 
   double slowest() const noexcept;
@@ -69,11 +69,11 @@ struct GraphPartition {
   std::int64_t sent_bytes() const noexcept;
 };
 
-/// ConfigError where the graph has a cycle, there are more stages than nodes, or memory does not
-/// suffice (with what should be split).
+/// ConfigError if the graph has a cycle, if there are more stages than nodes, or if memory does not
+/// suffice (the message says what to split).
 GraphPartition partition_graph(const Graph& graph, const PartitionOptions& options);
 
-/// A line a stage, the imbalance, the suggestions. Ends with a newline.
+/// One line per stage, the imbalance, the suggestions. Ends with a newline.
 std::string text_of(const GraphPartition& partition, const Graph& graph);
 
 }  // namespace plan

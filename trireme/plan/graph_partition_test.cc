@@ -1,5 +1,5 @@
-// The partition of a graph against every possible one, against that of a chain, and on the shapes
-// of real networks.
+// Compares the partition of a graph with every possible one, with that of a chain, and checks it on
+// the shapes of real networks.
 #include "trireme/plan/graph_partition.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ struct Best {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
 };
 
-// Bytes over every cut, each value once for each; -1 where a value goes back.
+// Bytes over all cuts, counting each value once per cut; -1 if a value goes back.
 std::int64_t sent_bytes(const Graph& graph, const std::vector<int>& stage_of) {
   std::int64_t sum = 0;
   for (const GraphValue& value : graph.values) {
@@ -59,7 +59,7 @@ std::int64_t sent_bytes(const Graph& graph, const std::vector<int>& stage_of) {
   return sum;
 }
 
-// All ways to give each node a stage.
+// Tries all ways to give each node a stage.
 Best exhaustive(const Graph& graph, const PartitionOptions& options) {
   const std::size_t nodes = graph.nodes.size(), stages = static_cast<std::size_t>(options.stages);
   Best best;
@@ -91,7 +91,7 @@ Best exhaustive(const Graph& graph, const PartitionOptions& options) {
   return best;
 }
 
-// With a part of each node that no device can hold, as its ranks have it. (The last stage keeps one
+// Reduces each node that no device can hold to one rank's share. (The last stage keeps one
 // micro-batch alive.)
 Graph in_parts(Graph graph, std::int64_t limit) {
   for (GraphNode& node : graph.nodes) {
@@ -157,7 +157,7 @@ TEST(GraphPartition, OfAChainIsThatOfTheChain) {
   }
 }
 
-// Residual blocks: cutting inside one sends its input beside its inner value.
+// Cutting inside a residual block sends its input and its inner value.
 TEST(GraphPartition, AResNetIsCutBetweenItsBlocks) {
   Graph graph;
   graph.nodes.push_back({"stem", 1, 0, 0});
@@ -179,7 +179,7 @@ TEST(GraphPartition, AResNetIsCutBetweenItsBlocks) {
   EXPECT_THAT(found.stages[0].nodes, ElementsAre(0, 1, 2, 3, 4, 5, 6));
 }
 
-// Two towers that meet: a stage each would be balanced, but stages follow one another.
+// Two towers that meet: one stage each would be balanced, but stages are consecutive.
 TEST(GraphPartition, TwoTowersOfADlrm) {
   Graph graph;
   graph.nodes = {{"dense0", 2, 0, 0},  {"dense1", 2, 0, 0},   {"sparse0", 2, 0, 0},
@@ -187,7 +187,7 @@ TEST(GraphPartition, TwoTowersOfADlrm) {
   graph.values = {{0, {1}, 64}, {1, {4}, 64}, {2, {3}, 512}, {3, {4}, 512}, {4, {5}, 100}};
   const GraphPartition found = partition_graph(graph, {.stages = 3});
   EXPECT_EQ(found.slowest(), 4);
-  // The sparse tower comes second: what it makes is large and crosses one cut, not two.
+  // The sparse tower comes second: its output is large and crosses one cut, not two.
   EXPECT_THAT(found.stage_of, ElementsAre(0, 0, 1, 1, 2, 2));
   EXPECT_EQ(found.sent_bytes(), 64 + (64 + 512));
 }
@@ -239,7 +239,7 @@ TEST(GraphPartition, SuggestsHorizontalCuts) {
   EXPECT_EQ(slow.suggestions[0].node, 1);
   EXPECT_THAT(slow.suggestions[0].why, HasSubstr("huge alone takes 9.00 ms, 1.8 times"));
   EXPECT_THAT(text_of(slow, graph), HasSubstr("over 2 ranks (parallel.tensor)"));
-  // No device holds it whole: three ranks hold a third each, and are a stage together.
+  // No device holds it whole: three ranks hold a third each and form one stage.
   const GraphPartition large = partition_graph(graph, {.stages = 2, .memory_limit = 4'000'000});
   EXPECT_EQ(large.stages[1].memory_bytes, 3'000'000);
   EXPECT_DOUBLE_EQ(large.stages[1].seconds, 0.009);
@@ -253,7 +253,7 @@ TEST(GraphPartition, SuggestsHorizontalCuts) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("1 stage does not fit into 3.9 MB each"),
                                     HasSubstr("huge alone takes 9.0 MB of 3.9 MB")));
   }
-  // A stage keeps as many micro-batches as the schedule says.
+  // A stage keeps as many micro-batches alive as the schedule requires.
   graph.nodes[1] = {"huge", 0.009, 0, 3'000'000};
   PartitionOptions options{.stages = 2, .memory_limit = 4'000'000};
   options.live = [](int stages, int stage) { return stages - stage; };
@@ -294,7 +294,7 @@ TEST(DownSets, OfSmallGraphs) {
   EXPECT_THAT(topological_order({{1}, {}, {0}}), ElementsAre(1, 0, 2));
 }
 
-// Networks are narrow, so the search over all of them is cheap (docs/design/018).
+// Networks are narrow, so searching all down-sets is cheap (docs/design/018-schedules-and-cuts.md).
 TEST(DownSets, OfAResNet50) {
   Reads reads = {{}};  // the stem
   int input = 0;

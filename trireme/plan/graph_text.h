@@ -17,10 +17,11 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// ConfigError with `where` and the line: an unknown word, a name twice or unknown, a bad number.
+/// ConfigError with `where` and the line: an unknown word, a duplicate or unknown name, a bad
+/// number.
 Graph parse_graph(std::string_view text, const std::string& where = "graph");
-/// That form, read back by parse_graph; values that nobody reads are left out. ConfigError for a
-/// node's name that is not one word.
+/// Writes the form that parse_graph reads; omits values without readers. ConfigError if a node's
+/// name is not one word.
 std::string text_of(const Graph& graph);
 
 }  // namespace plan

@@ -20,7 +20,7 @@ struct Unit {
   double factor;
 };
 
-// A number with one of `units` behind it; false where it is neither.
+// Reads a number followed by one of `units`; false otherwise.
 bool read(std::string_view text, std::span<const Unit> units, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || !(value >= 0) || !std::isfinite(value)) return false;

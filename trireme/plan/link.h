@@ -1,4 +1,4 @@
-// Links, times and sizes as people write them: "25us,1GB/s". Pure functions.
+// Links, times and sizes in the notation of the command line: "25us,1GB/s". Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// 25 us a message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
+/// 25 us per message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
 inline constexpr LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
 
-/// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that says the form.
+/// "25us,1GB/s" or "25us,1GB/s,10GB/s" (additions). ConfigError that shows the form.
 LinkCost link_of(std::string_view text);
 /// "25us", "1.5ms", "2s": seconds. ConfigError.
 double seconds_of(std::string_view text);

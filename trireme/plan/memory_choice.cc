@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::size_t kMostStates = 20'000;
 
-// Some choice for the blocks so far.
+// One choice for the blocks so far.
 struct State {
-  std::int64_t bytes = 0;  // that stay
+  std::int64_t bytes = 0;  // sum of `stays`
   double cost = 0;
-  std::size_t before = 0;  // the state of the blocks before that it comes from
-  std::size_t option = 0;  // of the last of them
+  std::size_t before = 0;  // index of the state for the blocks before
+  std::size_t option = 0;  // option of the last block
 };
 using States = std::vector<State>;
 
-// By ascending bytes; each costs less than those before it. Where there are too many, one of each
-// slice of the bytes stays: the one that costs least.
+// The undominated states: bytes ascend and costs descend. If there are too many, keeps only the
+// cheapest one per slice of bytes.
 States undominated(States all, std::int64_t limit) {
   std::stable_sort(all.begin(), all.end(), [](const State& a, const State& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.cost < b.cost;
@@ -38,7 +38,7 @@ States undominated(States all, std::int64_t limit) {
   return fewer;
 }
 
-// Where no block has more than `most` bytes once.
+// The least cost if no block's `once` may exceed `most`.
 std::optional<MemoryChoice> cheapest(std::span<const std::vector<MemoryOption>> blocks,
                                      std::int64_t limit, std::int64_t most) {
   std::vector<States> after = {{State{}}};

@@ -25,7 +25,7 @@ MemoryChoice evaluated(const Blocks& blocks, std::vector<std::size_t> option) {
   return choice;
 }
 
-// Every choice there is.
+// Tries every choice.
 std::optional<MemoryChoice> by_trying_all(const Blocks& blocks, std::int64_t limit) {
   std::vector<std::size_t> option(blocks.size(), 0);
   std::optional<MemoryChoice> best;
@@ -78,13 +78,13 @@ TEST(MemoryChoice, ComputesNoMoreAgainThanItMust) {
   EXPECT_THAT(cheapest_within(blocks, 400)->option, ElementsAre(0, 0, 0, 0));
   EXPECT_EQ(cheapest_within(blocks, 399)->cost, 1);
   EXPECT_EQ(cheapest_within(blocks, 360)->cost, 4);
-  // One that runs again needs room for all of itself: 10 + 3 x 100 + 100 is no gain.
+  // A recomputed block needs room for all of itself: 10 + 3 x 100 + 100 saves nothing.
   EXPECT_EQ(cheapest_within(blocks, 359)->cost, 12);
   EXPECT_EQ(cheapest_within(blocks, 140)->cost, 24);
   EXPECT_EQ(cheapest_within(blocks, 139), std::nullopt);
 }
 
-// Sizes without a common divisor: more sums than are kept. Still within the limit, and good.
+// Sizes without a common divisor give too many sums. The choice keeps to the limit and is good.
 TEST(MemoryChoice, KeepsToTheLimitWhereThereAreTooManySums) {
   std::mt19937_64 random(3);
   Blocks blocks(60);

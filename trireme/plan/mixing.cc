@@ -15,7 +15,7 @@ namespace {
 
 using Rows = std::vector<std::vector<MixingTerm>>;
 
-// Rank i hears i + offset for each, and itself, all with the same weight.
+// Rank i averages itself and rank i + offset for each offset, all with the same weight.
 MixingRound circulant(int size, const std::vector<int>& offsets) {
   MixingRound round;
   for (int rank = 0; rank < size; ++rank) {
@@ -36,7 +36,7 @@ std::vector<int> powers_below(int size) {
   return powers;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): the same on every machine, unlike std::shuffle.
+// SplitMix64 (Steele, Lea, Flood 2014): identical on every machine, unlike std::shuffle.
 std::uint64_t next(std::uint64_t& state) {
   state += 0x9e3779b97f4a7c15;
   std::uint64_t z = state;
@@ -63,7 +63,7 @@ MixingRound matching(int size, std::uint64_t& state) {
   return round;
 }
 
-// Enough matchings for everyone to reach everyone; drawn again in the rare case that they do not.
+// Enough matchings for every rank to reach every other; drawn again in the rare case they do not.
 std::vector<MixingRound> matchings(int size, std::uint64_t seed) {
   const std::size_t period = 4 * powers_below(size).size();
   std::uint64_t state = seed;
@@ -74,7 +74,7 @@ std::vector<MixingRound> matchings(int size, std::uint64_t seed) {
   }
 }
 
-// Within 1e-12 of 1 in every row and column, nothing negative.
+// True if every row and column sums to 1 within 1e-12 and nothing is negative.
 bool doubly_stochastic(const MixingRound& round) {
   std::vector<double> column(round.rows.size(), 0.0);
   for (const auto& row : round.rows) {
@@ -91,8 +91,7 @@ bool doubly_stochastic(const MixingRound& round) {
                      [](double sum) { return std::abs(sum - 1) <= 1e-12; });
 }
 
-// Whether what rank `from` knows reaches everyone who follows the edges (or, `back`, who is
-// followed), over as many periods as it takes.
+// True if rank 0 reaches all ranks along the edges (`back`: against them), over enough periods.
 bool reaches_all(const Mixing& mixing, bool back) {
   std::vector<bool> seen(static_cast<std::size_t>(mixing.size), false);
   std::vector<int> open = {0};
@@ -144,8 +143,8 @@ std::vector<double> apply(const MixingRound& round, const std::vector<double>& x
   return y;
 }
 
-// The largest singular value of the period's product on what is orthogonal to the mean: power
-// iteration on its Gram matrix.
+// The largest singular value of the period's product, orthogonal to the mean: power iteration on
+// its Gram matrix.
 double largest_left(const Mixing& mixing) {
   if (mixing.size == 1) return 0;
   std::vector<double> x(static_cast<std::size_t>(mixing.size));

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// W_k applied to a unit vector, round by round.
+// Applies W_k to `x`, round by round.
 std::vector<double> mixed(const plan::Mixing& mixing, std::vector<double> x, std::size_t rounds) {
   for (std::size_t k = 0; k < rounds; ++k) {
     std::vector<double> y(x.size(), 0.0);
@@ -54,7 +54,7 @@ TEST(Mixing, GapsAreThoseOfTheLiterature) {
                 2.0 / (1 + std::log2(size)), 1e-9)
         << size;
   }
-  // Ibidem, lemma 1: one_peer on a power of two is at the mean after a period.
+  // Same paper, lemma 1: one_peer on a power of two is at the mean after a period.
   for (const int size : {2, 4, 8, 32})
     EXPECT_EQ(plan::facts_of(plan::make_mixing("one_peer", size, 1)).left, 0) << size;
   EXPECT_GT(plan::facts_of(plan::make_mixing("one_peer", 6, 1)).left, 0.01);
@@ -92,7 +92,7 @@ TEST(Mixing, RandomMatchingsAreTheSeeds) {
   EXPECT_EQ(rounds(3)[0].rows, rounds(3)[0].rows);
   EXPECT_NE(rounds(3)[0].rows, rounds(4)[0].rows);
   EXPECT_NE(rounds(3)[0].rows, rounds(3)[1].rows);
-  // An odd rank rests, and hears itself alone.
+  // With an odd number, one rank rests and averages only itself.
   int resting = 0;
   const plan::Mixing odd = plan::make_mixing("random", 5, 1);
   for (const auto& row : odd.rounds[0].rows) resting += row.size() == 1;
@@ -108,9 +108,9 @@ TEST(Mixing, WhatIsWrongIsSaid) {
     }
     return std::string("nothing was thrown");
   };
-  // Rows add up to 1, columns do not: rank 0's numbers would count twice.
+  // Rows add up to 1, columns do not: rank 0's values would count too much.
   EXPECT_THAT(refusal({"mine", 2, {{{{{0, 1.0}}, {{0, 0.5}, {1, 0.5}}}}}}), HasSubstr("column"));
-  // Two pairs that never hear of one another.
+  // Two pairs that never exchange anything.
   EXPECT_THAT(refusal({"mine",
                        4,
                        {{{{{0, 0.5}, {1, 0.5}},

@@ -20,8 +20,8 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
-// What a path through the table costs after the slowest stage: bytes, then squares of the times, so
-// that stages that need not be slow are even.
+// Secondary cost of a partition: bytes sent, then the sum of squared times, which makes the
+// remaining stages even.
 struct Cost {
   std::int64_t bytes = 0;
   double squares = 0;
@@ -51,9 +51,9 @@ class Chain {
             end < count_ ? blocks_[at(end - 1)].output_bytes : 0};
   }
 
-  // The least time of the slowest stage, infinite where memory does not suffice.
+  // The least possible time of the slowest stage; infinite if memory does not suffice.
   double slowest() const {
-    // best[end]: of the stages so far over the first `end` blocks.
+    // best[end]: slowest of the stages so far, over the first `end` blocks.
     std::vector<double> best(at(count_ + 1), kImpossible);
     best[0] = 0;
     for (int stage = 0; stage < options_.stages; ++stage) {
@@ -70,12 +70,12 @@ class Chain {
     return best[at(count_)];
   }
 
-  // Of the partitions whose stages take at most `bound`, the one with the least Cost.
+  // The partition with the least Cost, among those whose stages take at most `bound`.
   Partition cheapest(double bound) const {
     using Row = std::vector<std::optional<Cost>>;
     Row best(at(count_ + 1));
     best[0] = Cost{};
-    std::vector<std::vector<int>> from;  // [stage][end]: where the stage begins
+    std::vector<std::vector<int>> from;  // [stage][end]: first block of the stage
     for (int stage = 0; stage < options_.stages; ++stage) {
       Row next(at(count_ + 1));
       from.emplace_back(at(count_ + 1), 0);

@@ -1,4 +1,4 @@
-// The partition of a chain against every possible one, and what it says.
+// Compares the partition of a chain with every possible one, and checks its output.
 #include "trireme/plan/partition.h"
 
 #include <gmock/gmock.h>
@@ -42,12 +42,12 @@ std::string refusal(const std::vector<BlockCost>& blocks, const PartitionOptions
 }
 
 TEST(Partition, BalancesAHandExample) {
-  // 9 in all; {4} {1 1 1} {2} is the only one whose slowest takes 4.
+  // The sum is 9; only {4} {1 1 1} {2} and {4} {1 1} {1 2} have a slowest stage of 4.
   const Partition best = partition_chain(chain({4, 1, 1, 1, 2}), {.stages = 3});
   EXPECT_EQ(best.slowest(), 4);
   EXPECT_EQ(best.stages.front().end, 1);
   EXPECT_DOUBLE_EQ(best.imbalance(), 4 / 3.0 - 1);
-  // Of {1 1 1} {2} and {1 1} {1 2}, the more even one.
+  // Either of the two is accepted.
   EXPECT_THAT(ends(best), ::testing::AnyOf(std::vector<int>{1, 4, 5}, std::vector<int>{1, 3, 5}));
 }
 
@@ -56,7 +56,7 @@ struct Best {
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
 };
 
-// Tries every way to cut: first what the slowest stage takes at least, then the traffic within it.
+// Tries every way to cut: first for the least slowest time, then for the least traffic within it.
 class Exhaustive {
  public:
   Exhaustive(const std::vector<BlockCost>& blocks, const PartitionOptions& options)
@@ -103,7 +103,7 @@ TEST(Partition, IsTheBestOfAllThereAre) {
     const std::size_t count = 1 + random() % 10;
     std::vector<BlockCost> blocks;
     for (std::size_t i = 0; i < count; ++i) {
-      // Whole numbers: sums are exact in any order. Zeros are blocks that cost nothing.
+      // Integers, so that sums are exact in any order. Zeros are blocks that cost nothing.
       blocks.push_back(
           {"b", static_cast<double>(random() % 6), static_cast<std::int64_t>(random() % 5),
            static_cast<std::int64_t>(random() % 5), static_cast<std::int64_t>(1 + random() % 9)});

@@ -23,7 +23,7 @@ void check(const Schedule& schedule, const PipelineTimes& times) {
     refuse(std::to_string(times.stages.size()) + " stages have times, of " +
            std::to_string(schedule.stages()));
   }
-  // Far beyond any unit of time; sums of what is below it stay exact enough to draw.
+  // Far beyond any real time; sums of smaller times are exact enough to draw.
   constexpr double kMost = 1e12;
   const auto bad = [](double time) { return !(time >= 0) || time > kMost; };
   double all = 0;
@@ -105,8 +105,8 @@ class Simulation {
   const PipelineTimes& times_;
   bool transfers_ = has_transfers(schedule_);
   std::size_t microbatches_;
-  std::vector<double> made_;   // when a value is there, on the rank that made it
-  std::vector<double> clock_;  // until when a rank is busy
+  std::vector<double> made_;   // when a value exists on the rank that made it
+  std::vector<double> clock_;  // when a rank becomes free
   Timeline timeline_;
 };
 

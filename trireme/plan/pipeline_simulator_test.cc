@@ -1,4 +1,4 @@
-// The simulator against what was published, against the closed formulas, and against its own rules.
+// Compares the simulator with published numbers, with the closed formulas, and with its own rules.
 #include "trireme/plan/pipeline_simulator.h"
 
 #include <gmock/gmock.h>
@@ -30,8 +30,8 @@ std::string four_digits(double value) {
   return text;
 }
 
-// Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: the bubble rates of table 5 and
-// the profiled times (ms) that they were calculated with, table 9 (table 6 of the ICLR 2024 paper).
+// Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: the bubble rates of table 5, and
+// the profiled times (ms) behind them, table 9 (table 6 of the ICLR 2024 paper).
 struct Published {
   const char* model;
   int stages, microbatches;
@@ -65,8 +65,8 @@ TEST(PipelineSimulator, GivesTheZeroBubblePapersRatesToTheLastDigit) {
 }
 
 // Huang et al., arXiv 1811.06965, table 2, Transformer, M = 32: throughput with K partitions over
-// that of two partitions with one micro-batch. Activations are computed again; that of a partition
-// that waits for its gradient is hidden (section 2.3). A backward pass takes two forward passes.
+// that of two partitions with one micro-batch. Activations are recomputed, hidden while a partition
+// waits for its gradient (section 2.3). A backward pass takes two forward passes.
 TEST(PipelineSimulator, GivesGPipesSpeedUpsWithinSevenPercent) {
   const auto seconds = [](int partitions, int microbatches) {
     const double forward = 1.0 / partitions / microbatches;  // the model and the batch take 1
@@ -98,7 +98,7 @@ TEST(PipelineSimulator, GivesTheClosedFormulas) {
           EXPECT_NEAR(bubble("interleaved-1f1b", {p, v * p, m}), looped, 1e-12);
         }
       }
-      // Section 2.3 of arXiv 2401.10241: (p-1)(T_F + T_B - T_W), and none.
+      // Section 2.3 of arXiv 2401.10241: (p-1)(T_F + T_B - T_W) for ZB-H1, zero for the others.
       if (m >= p) {
         EXPECT_NEAR(bubble("zb-h1", {p, p, m}), (p - 1.0) / (3 * m + p - 1), 1e-12);
       }
@@ -111,7 +111,7 @@ TEST(PipelineSimulator, GivesTheClosedFormulas) {
 }
 
 // The DualPipe repository's table, for p ranks: (p-1)(F&B + B - 3W), where a pair F&B takes as long
-// as its parts; here 2 for each but one of the ranks.
+// as its parts; here that is 2 for each rank but one.
 TEST(PipelineSimulator, GivesDualPipeVsBubble) {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 2 * p; m <= 2 * p + 8; ++m) {
@@ -121,7 +121,7 @@ TEST(PipelineSimulator, GivesDualPipeVsBubble) {
   }
 }
 
-// What the rules say, of every pass of every schedule, for random times.
+// Checks the rules for every pass of every schedule, with random times.
 void expect_rules(const Schedule& schedule, const PipelineTimes& times, const Timeline& timeline) {
   std::map<std::pair<bool, std::pair<int, int>>, double> made;  // gradient?, stage, micro-batch
   for (const auto& passes : timeline.ranks) {
@@ -176,7 +176,7 @@ TEST(PipelineSimulator, EveryPassBeginsAsSoonAsItCan) {
       SCOPED_TRACE(entry.name);
       const Timeline timeline = simulate(schedule, times);
       expect_rules(schedule, times, timeline);
-      // Written sends and receives change no time.
+      // Explicit sends and receives change no time.
       EXPECT_EQ(simulate(with_transfers(schedule), times).end, timeline.end);
     }
   }

@@ -1,9 +1,9 @@
-// A pipeline schedule as a value: which rank does what in which order. Printed, read back, checked
-// (schedule_check.h), simulated (pipeline_simulator.h), drawn (show/) and executed.
+// A pipeline schedule as a value: the actions of each rank, in order. Schedules are printed, read
+// back, checked (schedule_check.h), simulated (pipeline_simulator.h), drawn (show/) and executed.
 //
-// The model is a chain of stages; a rank owns one or several of them (chunks). A batch is cut into
-// micro-batches, and each of them goes forward through all stages and back. Generators write what
-// is computed; with_transfers() adds the sends and receives. Plain values; thread safe.
+// The model is a chain of stages; a rank owns one or several (chunks). A batch is cut into
+// micro-batches; each goes forward through all stages and back. Generators write what is computed;
+// with_transfers() adds the sends and receives. Plain values; thread safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// What a rank does. In text: F0.1 is the forward pass of micro-batch 1 through stage 0.
+/// An action of a rank. In text, F0.1 is the forward pass of micro-batch 1 through stage 0.
 enum class ActionKind : std::uint8_t {
   Forward,          // F   inputs of the stage -> its outputs, activations are kept
   Backward,         // B   gradient of the outputs -> of the inputs and of the weights
@@ -28,9 +28,9 @@ enum class ActionKind : std::uint8_t {
   SendGradient,     // SG  starts to send the gradient of the stage's inputs to the stage before
   RecvGradient,     // RG  waits for the gradient of the stage's outputs
   Unshard,          // US  gathers the stage's weights
-  Reshard,          // RS  frees all but this rank's part of them
-  ReduceGradient,   // RE  the stage's weight gradients are complete: reduce them
-  Recompute,        // RC  runs a forward pass again whose activations were not kept
+  Reshard,          // RS  frees all but this rank's shard of them
+  ReduceGradient,   // RE  reduces the stage's weight gradients, which are complete
+  Recompute,        // RC  repeats a forward pass whose activations were not kept
   Store,            // ST  moves the activations out of the device's memory
   Load,             // LD  fetches them
 };
@@ -39,7 +39,7 @@ inline constexpr int kActionKinds = 15;
 struct Action {
   ActionKind kind = ActionKind::Forward;
   int stage = 0, microbatch = 0;
-  // Of a ForwardBackward: what goes backward beside that forward pass. 0 elsewhere.
+  // Only for a ForwardBackward: its backward pass. 0 for other kinds.
   int backward_stage = 0, backward_microbatch = 0;
   friend bool operator==(const Action&, const Action&) = default;
 };
@@ -50,38 +50,37 @@ struct Schedule {
 
   int stages() const noexcept { return static_cast<int>(rank_of_stage.size()); }
   int ranks() const noexcept { return static_cast<int>(order.size()); }
-  /// One more than the largest number in it.
+  /// One more than the largest micro-batch number.
   int microbatches() const noexcept;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-/// Does it stand for a pass of that direction? A ForwardBackward is both, W is neither.
+/// True if the action includes a pass of that direction. A ForwardBackward is both, W is neither.
 bool goes_forward(ActionKind kind) noexcept;
 bool goes_backward(ActionKind kind) noexcept;
-/// Does it compute weight gradients: B, W, F+B?
+/// True for actions that compute weight gradients: B, W, F+B.
 bool adds_gradient(ActionKind kind) noexcept;
-/// F, B, I, W, F+B: what occupies the device. (A Recompute does, too.)
+/// True for F, B, I, W, F+B, which occupy the device. (A Recompute does, too.)
 bool is_pass(ActionKind kind) noexcept;
 bool is_transfer(ActionKind kind) noexcept;
 
 /// "F0.1", "F0.4+B7.1", "RA3.0".
 std::string text_of(const Action& action);
-/// A line a rank, in order: "0: F0.0 F0.1 B0.0 B0.1". Read back by parse_schedule.
+/// One line per rank, in order: "0: F0.0 F0.1 B0.0 B0.1". parse_schedule reads it back.
 std::string text_of(const Schedule& schedule);
 
-/// Reads that form; `#` begins a comment, ranks may come in any order, blank lines are skipped.
-/// Stages belong to the rank that names them, and every rank names one. ConfigError with `where` (a
-/// file's name) and the line, the grid drawn and the cell marked.
+/// Reads that form. `#` begins a comment, ranks may come in any order, blank lines are skipped. A
+/// stage belongs to the rank that names it, and every rank names at least one. ConfigError with
+/// `where` (a file's name), the line, and the grid with the cell marked.
 Schedule parse_schedule(std::string_view text, const std::string& where = "schedule");
 
-/// A cell of the grid to point at: an action that is there or, with `missing`, one that should
-/// stand before it.
+/// A marked cell of the grid: an existing action or, with `missing`, one that should precede it.
 struct Mark {
   int rank = 0;
   std::size_t position = 0;
   std::string missing = {};
 };
-/// The columns around the mark, all ranks: ">F0.1<" is meant, ">W0.1?<" is missing.
+/// The columns around the mark, all ranks: ">F0.1<" marks an action, ">W0.1?<" a missing one.
 std::string grid_text(const Schedule& schedule, const Mark& mark);
 
 }  // namespace plan

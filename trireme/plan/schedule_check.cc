@@ -15,11 +15,11 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-// Where an action stands in its rank's order.
+// The position of an action in its rank's order.
 using Position = std::optional<std::size_t>;
 
-// One micro-batch in one stage. Transfers and the like are looked up by kind; an F+B counts as the
-// F of one cell and the B of another.
+// The positions of all actions of one micro-batch in one stage, by kind. An F+B counts as the F of
+// one cell and the B of another.
 struct Cell {
   std::array<Position, kActionKinds> at;
   Position& operator[](ActionKind kind) { return at[static_cast<std::size_t>(kind)]; }
@@ -51,7 +51,7 @@ class Inspector {
   const std::vector<Action>& order_of(int rank) const {
     return schedule_.order[static_cast<std::size_t>(rank)];
   }
-  // The first few say it all; a slip in one line can make hundreds.
+  // One wrong line can cause hundreds of faults; the first few suffice.
   void fault(const std::string& what, const Mark& mark) {
     if (report_.faults.size() < 8) report_.faults.push_back(what + grid_text(schedule_, mark));
   }
@@ -82,7 +82,7 @@ class Inspector {
     at = position;
   }
 
-  // Where one would look for it: behind the one before it in the same stage.
+  // The expected place of a missing action: after the same action of the previous micro-batch.
   Mark missing(ActionKind kind, int stage, int m) {
     Mark mark{rank_of(stage), order_of(rank_of(stage)).size(), text_of(Action{kind, stage, m})};
     if (m > 0 && cell(stage, m - 1)[kind]) {
@@ -98,7 +98,7 @@ class Inspector {
     fault(mark.missing + " is missing", mark);
   }
 
-  // `first` before `then`, where both are there.
+  // Requires `first` before `then` if both exist.
   void require_order(ActionKind first, ActionKind then, int stage, int m) {
     const Position &one = cell(stage, m)[first], &other = cell(stage, m)[then];
     if (!one || !other || *one < *other) return;
@@ -132,7 +132,7 @@ class Inspector {
     check_transfers(stage, m);
   }
 
-  // With written transfers: what crosses ranks is sent after it is made and received before use.
+  // With explicit transfers: values that cross ranks are sent once made and received before use.
   void check_transfers(int stage, int m) {
     using enum ActionKind;
     Cell& here = cell(stage, m);
@@ -171,7 +171,7 @@ class Inspector {
     }
   }
 
-  // Ranks that wait for each other, from the first on until one comes again.
+  // Reports the cycle of ranks that wait for each other.
   void check_deadlock() {
     const auto stuck = walk(schedule_, [](int, std::size_t) {});
     if (stuck.empty()) return;
@@ -215,8 +215,8 @@ class Inspector {
     peak.open_sums = open_sums();
   }
 
-  // T(0, M) (NUMERICS, "The sum") when `leaf` has come, the leaves in ascending order: to the left
-  // of the way from the root to it every half is complete, and a right leaf goes into its sibling.
+  // Open nodes of T(0, M) (docs/numerics.md) when leaf `leaf` has arrived, in ascending order: left
+  // of the path from the root, every half is complete; a right leaf is added to its sibling.
   int open_sums_at(int leaf) const {
     int open = 0;
     bool right = false;
@@ -244,7 +244,7 @@ class Inspector {
 }  // namespace
 
 ScheduleReport inspect(const Schedule& schedule) {
-  // A slip like F0.9999 must not cost gigabytes: every cell needs an action of its own.
+  // A typing error like F0.9999 must not cost gigabytes: every cell needs at least one action.
   std::size_t actions = 0;
   for (const auto& order : schedule.order) actions += order.size();
   const std::size_t microbatches = static_cast<std::size_t>(schedule.microbatches());

@@ -1,4 +1,4 @@
-// What the check refuses, each with the cell that is meant, and the peaks it reports.
+// The faults that the check finds, each with the marked cell, and the peaks that it reports.
 #include "trireme/plan/schedule_check.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(ScheduleCheck, WeightGradientsAscend) {
 }
 
 TEST(ScheduleCheck, ADeadlockIsDrawnAsWhoWaitsForWhom) {
-  // Rank 0 wants micro-batch 1 back before it has sent it forward; rank 1 waits for it.
+  // Rank 0 waits for micro-batch 0's gradient, rank 1 for micro-batch 1, which rank 0 sends later.
   EXPECT_EQ(first_fault("0: F0.0 B0.0 F0.1 B0.1\n1: F1.1 F1.0 B1.0 B1.1\n"),
             "deadlock:\n"
             "  rank 0, at B0.0, waits for the gradient that stage 1 makes of micro-batch 0, which "
@@ -77,7 +77,7 @@ TEST(ScheduleCheck, WrittenTransfersMustMatch) {
               HasSubstr("F1.0 stands before RA1.0"));
   EXPECT_THAT(first_fault("0: F0.0 SA0.0 RG0.0 B0.0\n1: RA1.0 F1.0 B1.0 SG1.0 SA1.0\n"),
               HasSubstr("SA1.0 has no other rank to talk to"));
-  // A receive too early is a deadlock that the passes alone would not have.
+  // A receive that is too early causes a deadlock that the passes alone would not have.
   EXPECT_THAT(first_fault("0: RG0.0 F0.0 SA0.0 B0.0\n1: RA1.0 F1.0 B1.0 SG1.0\n"),
               HasSubstr("rank 0, at RG0.0, waits for"));
 }
@@ -102,7 +102,7 @@ TEST(ScheduleCheck, PeaksOfSplitAndRecomputedPasses) {
 }
 
 TEST(ScheduleCheck, OpenSumsAreThoseOfTheTree) {
-  // ceil(log2 M), at least 1 (NUMERICS, "The sum").
+  // ceil(log2 M), at least 1 (docs/numerics.md).
   const int expected[] = {1, 1, 2, 2, 3, 3, 3, 3, 4};
   for (int m = 1; m <= 9; ++m) {
     const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = m});
@@ -120,7 +120,7 @@ TEST(ScheduleCheck, VerifyThrowsWithTheGrid) {
   }
 }
 
-// Files are the user's: whatever stands in one is read or refused, and checked without a slip.
+// Any file of a user is either read and checked, or refused, without crashing.
 TEST(ScheduleCheck, AnyTextIsReadAndCheckedOrRefused) {
   const std::string characters = "0123456789.:+ FBIWSARGCLDTU#\n";
   std::mt19937 random(9);

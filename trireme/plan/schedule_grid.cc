@@ -8,7 +8,7 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-// As many columns as a terminal shows, with some room to both sides of the marked one.
+// The columns that a terminal can show on each side of the marked one.
 constexpr std::size_t kBefore = 6, kAfter = 5;
 
 }  // namespace

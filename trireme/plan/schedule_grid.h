@@ -1,4 +1,4 @@
-// Cells in columns, one of them marked: what errors about a schedule show. Pure.
+// Draws cells in columns with one of them marked, for errors about a schedule. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// `rows` are the ranks' cells; `labels` stand before them.
+/// `rows` are the ranks' cells; `labels` go before them.
 std::string grid_text(const std::vector<std::string>& labels,
                       std::vector<std::vector<std::string>> rows, const Mark& mark);
 

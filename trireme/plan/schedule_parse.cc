@@ -1,4 +1,4 @@
-// The text form of a schedule, read.
+// Parser of the text form of a schedule.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, ActionKind>, 14> kKinds = {
      {"ST", ActionKind::Store},
      {"LD", ActionKind::Load}}};
 
-// What a file may name at most: more is a slip of the hand, and would be allocated for.
+// The largest number in a file: a larger one is a typing error and would cost memory.
 constexpr unsigned kLargest = 9999;
 
 bool take_number(std::string_view& text, int& value) {
@@ -43,7 +43,7 @@ bool take_number(std::string_view& text, int& value) {
   return true;
 }
 
-// One pass off the front of `text`: letters, stage, a dot, micro-batch.
+// Takes one pass from the front of `text`: letters, stage, a dot, micro-batch.
 std::optional<Action> take_pass(std::string_view& text) {
   std::size_t letters = 0;
   while (letters < text.size() && text[letters] >= 'A' && text[letters] <= 'Z') ++letters;

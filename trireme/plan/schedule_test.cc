@@ -1,4 +1,4 @@
-// The text form: what is written is read back, what is wrong is drawn with its cell marked.
+// The text form: valid text is read back, invalid text is drawn with its cell marked.
 #include "trireme/plan/schedule.h"
 
 #include <gmock/gmock.h>

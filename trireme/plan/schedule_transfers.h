@@ -1,5 +1,4 @@
-// Rewrites a schedule of passes: with its sends and receives, or with recomputation. Pure
-// functions.
+// Rewrites a schedule of passes: adds sends and receives, or recomputation. Pure functions.
 #pragma once
 
 #include "trireme/plan/schedule.h"
@@ -8,15 +7,15 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// A send right behind the pass that makes a value which another rank needs, a receive right before
-/// the pass that needs it. (The executor posts receives in this order, up to two ahead.) Neighbours
-/// on one rank, the middle of a V, hand over without.
-/// A schedule that has transfers is returned as it is.
+/// Adds a send right after the pass that makes a value for another rank, and a receive right before
+/// the pass that needs it. (The executor posts receives in this order, up to two ahead.)
+/// Neighbouring stages on one rank, as in the middle of a V, need neither. A schedule that has
+/// transfers is returned unchanged.
 Schedule with_transfers(Schedule schedule);
 
-/// Activations are dropped after each forward pass and computed again right before the backward one
+/// Drops activations after each forward pass and recomputes them right before the backward pass
 /// (Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174): an RC before
-/// every B and I. Of an F+B the B's comes before the pair.
+/// every B and I. For an F+B, the RC of its B comes before the pair.
 Schedule with_recompute(Schedule schedule);
 
 }  // namespace plan

@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-// The set of values that are there.
+// The set of values made so far.
 class Values {
  public:
   explicit Values(const Schedule& schedule)
@@ -46,7 +46,7 @@ std::vector<Value> needs_of(const Action& action, const Schedule& schedule, bool
   const auto rank = [&](int stage) {
     return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
   };
-  // A value from the same rank's other chunk is never sent.
+  // A value from the rank's own other chunk is never sent.
   const auto need = [&](bool gradient, int from, int stage, int microbatch, bool receive) {
     if (from < 0 || from >= schedule.stages()) return;
     if (transfers && rank(from) != rank(stage) && !receive) return;

@@ -1,8 +1,8 @@
-// Goes through a schedule in an order in which it can run: what the check and the simulator share.
+// Walks through a schedule in an order in which it can run. The check and the simulator share it.
 //
-// An action runs when those before it on its rank have run and what it needs from other stages is
-// there. A Send starts and returns, a Recv waits; a schedule without sends and receives moves its
-// values by itself. Pure functions.
+// An action runs when the actions before it on its rank have run and its inputs from other stages
+// are there. A Send starts and returns, a Recv waits; in a schedule without transfers, values move
+// by themselves. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -17,30 +17,30 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// Outputs of a stage's forward pass, or (gradient) the gradient of its inputs.
+/// The outputs of a stage's forward pass, or (gradient) the gradient of its inputs.
 struct Value {
   bool gradient = false;
   int stage = 0, microbatch = 0;
 };
-/// "F1.0", "the gradient from stage 2 ...": the pass that makes it.
+/// The pass that makes it: "F1.0", "the gradient from stage 2 ...".
 std::string text_of(const Value& value);
 
-/// Are sends and receives written down?
+/// True if sends and receives are written in the schedule.
 bool has_transfers(const Schedule& schedule) noexcept;
-/// What `action` waits for; with transfers only receives wait for another rank.
+/// The values that `action` waits for. With transfers, only receives wait for another rank.
 std::vector<Value> needs_of(const Action& action, const Schedule& schedule, bool transfers);
-/// What there is for others once `action` has run.
+/// The values that others can use once `action` has run.
 std::vector<Value> results_of(const Action& action, const Schedule& schedule, bool transfers);
 
-/// A rank that cannot go on: what stands at `position` waits for `value`.
+/// A rank that cannot go on: its action at `position` waits for `value`.
 struct Stuck {
   int rank = 0;
   std::size_t position = 0;
   Value value;
 };
 
-/// Calls run(rank, position) for every action that can run, ranks' orders kept, nothing before what
-/// it waits for. Returns those that wait for ever: none if there is no deadlock.
+/// Calls run(rank, position) for every action that can run, in each rank's order and after all that
+/// it waits for. Returns the ranks that wait for ever; empty if there is no deadlock.
 std::vector<Stuck> walk(const Schedule& schedule, const std::function<void(int, std::size_t)>& run);
 
 }  // namespace plan

@@ -44,8 +44,8 @@ void check_arithmetic(const Job& job) {
   }
 }
 
-// A product, or where it would not fit into a sum of some of them, a number that fits nowhere:
-// about an exabyte.
+// A product, limited to about an exabyte so that sums of several do not overflow; nothing that
+// large fits.
 std::int64_t times(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMost = std::int64_t{1} << 59;
   std::int64_t product = 0;
@@ -62,7 +62,7 @@ int ceil_log2(std::int64_t value) {
 constexpr std::int64_t kKernels = 10'000'000;     // oneDNN, MKL: generated code, workspaces
 constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
 
-// Direct all-reduce reads and writes this rank's part of every peer's arena where it lies.
+// Direct all-reduce reads and writes this rank's share of every peer's arena in place.
 std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   if (job.ranks == 1) return 0;
   const bool shares = job.transport == "auto" || job.transport == "shm";
@@ -78,23 +78,23 @@ bool shards_gradients(const Job& job) {
   return shards_weights(job) || (shards(job) && job.sync == "zero2");
 }
 
-// Weights that are computed with; their masters are fp32.
+// True if the compute weights are 16-bit; their masters are fp32.
 bool in_16_bits(const Job& job) { return job.precision == "bf16" || job.precision == "fp16"; }
 
 std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
 
-// Buckets that are filled, sent and received at a time (parallel/sharded_sync.cc), of each stage of
-// a pipeline its own; and two blocks' weights, whatever the number of stages. `own`: parameters of
-// a rank's stages.
+// Buckets being filled, sent and received (parallel/sharded_sync.cc), separate for each stage of a
+// rank; plus two blocks' weights, whatever the number of stages. `own`: parameters of a rank's
+// stages.
 std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
                           std::int64_t compute) {
   const Job& job = plan.job;
   if (!shards(job)) return 0;
   constexpr std::int64_t kBuckets = 4;
   const std::int64_t chunks = plan.stages / job.pipeline;
-  const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // sent and received, or received
+  const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // both directions, or only receiving
   const std::int64_t blocks = std::min(job.largest_blocks / job.tensor, own);
   const std::int64_t weights = shards_weights(job) ? blocks * compute : 0;
   return std::min(kBuckets * chunks * job.bucket_bytes, times(own, sum)) * buffers + weights;
@@ -102,7 +102,7 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
 
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  // Norms and biases that every tensor-parallel rank has are not worth a line.
+  // Ignores norms and biases, which every tensor-parallel rank has: they are small.
   const std::int64_t n = job.held_parameters();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
   const bool half = in_16_bits(job);
@@ -125,7 +125,7 @@ Memory memory_of(const TrainingPlan& plan) {
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
-  // Each lane may hold its micro-batch's gradients until their turn to be added.
+  // Each lane may hold its micro-batch's gradients until it is their turn to be added.
   if (plan.lanes > 1) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
@@ -172,16 +172,16 @@ std::string layout_name(const Job& job) {
          counted(job.ranks / job.owners, "replica") + ")";
 }
 
-// Of so many bytes among so many ranks.
+// The cost of all-reducing `bytes` among `ranks`.
 Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
   return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                                job.algorithm, ranks, bytes,
                                static_cast<std::size_t>(job.bucket_bytes));
 }
 
-// Gradients go to their owners: once a step (ZeRO-1), or with every round of micro-batches. Weights
-// come back after the update, or, where nobody has them whole, for every forward and backward pass.
-// Replicas of hybrid reduce an owner's part among themselves.
+// Gradients go to their owners once per step (ZeRO-1), or with every round of micro-batches.
+// Weights come back after the update or, if no rank keeps them whole, for every forward and
+// backward pass. Replicas of hybrid reduce their owners' shards among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::size_t master = job.precision == "fp64" ? 8 : 4;
@@ -199,8 +199,8 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   return communication;
 }
 
-// Gradients are summed in the master weights' type, all of them once a step; weights, in their
-// place, once an exchange.
+// Gradients are summed once per step, in the type of the master weights. With an exchange, weights
+// are reduced instead, once per exchange.
 Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (shards(job)) return sharded_communication_of(plan);
@@ -214,8 +214,8 @@ Communication communication_of(const TrainingPlan& plan) {
   return all_reduce_of(job, job.data_ranks(), bytes);
 }
 
-// A pipeline's stages each have their part of the layers. A reduce-scatter and an all-gather take
-// what an all-reduce does.
+// Each pipeline stage has its part of the layers. A reduce-scatter plus an all-gather costs as much
+// as an all-reduce.
 Communication layer_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.tensor == 1 || job.layer_sums == 0) return {};
@@ -235,7 +235,7 @@ double compute_seconds_of(const TrainingPlan& plan) {
   return seconds * std::max(1.0, threads / job.usable_cores);
 }
 
-// Lanes beyond the micro-batches of a rank would stand still; simulated ranks have none.
+// More lanes than micro-batches would idle; simulated ranks have none.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
   if (job.simulated || job.together() > 1) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
@@ -249,7 +249,7 @@ std::string core_line(const TrainingPlan& plan) {
            "compute "
            "side by side";
   }
-  const int threads = plan.lanes * job.kernel_threads;  // of a rank
+  const int threads = plan.lanes * job.kernel_threads;  // per rank
   const int wanted = job.ranks * threads;
   const int used = std::min(wanted, job.usable_cores);
   std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
@@ -279,10 +279,10 @@ std::string items_line(const TrainingPlan& plan) {
          counted(job.batch, job.sample) + " x " + decimal(job.tokens_per_sample) + ")" + rest;
 }
 
-// What the schedule's own simulation says, passes of equal length and B twice F.
+// Simulates the schedule with passes of equal length, so B takes twice F.
 void plan_pipeline(TrainingPlan& plan) {
   if (plan.job.pipeline == 1) return;
-  constexpr std::int64_t kMost = 9999;  // that a schedule can name
+  constexpr std::int64_t kMost = 9999;  // the largest number in a schedule
   if (plan.micro_per_rank > kMost)
     throw ConfigError("a step has " + grouped(plan.micro_per_rank) +
                           " micro-batches in each pipeline, and a schedule has at most " +

@@ -1,7 +1,7 @@
-// TrainingPlan: what a training job is going to take, worked out before anything is started.
+// TrainingPlan: a prediction of what a training job needs, computed before anything is started.
 //
 // Pure arithmetic over what the caller knows (parameters, activations, cores). Throws ConfigError
-// with the arithmetic in its sentence where batch, micro-batch and ranks do not fit together.
+// with the arithmetic in the message if batch, micro-batch and ranks do not fit together.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,37 @@ namespace trireme {
 inline namespace v0 {
 namespace plan {
 
-/// Bytes resident in one rank, pages that it shares with others counted whole (as VmHWM does; what
-/// ranks share is said). docs/design/007-predicted-memory.md has the measurements. `gradients`
-/// holds the open sums of the tree: a = max(1, ceil(log2 m)) of them for m micro-batches a rank
-/// (NUMERICS.md), so plain data parallel in bf16 or fp16 is (14 + 4a) bytes a parameter in all;
-/// with N owners ZeRO-1 is 2 + 4a + 12/N, ZeRO-2 is 2 + (12 + 4A)/N and ZeRO-3 (14 + 4A)/N, where A
-/// counts the open sums over all micro-batches of the owners' group.
+/// Bytes resident in one rank. Pages shared with other ranks count fully, as in VmHWM.
+/// docs/design/007-predicted-memory.md has the measurements. `gradients` holds the open sums of the
+/// tree sum: a = max(1, ceil(log2 m)) for m micro-batches per rank (docs/numerics.md). So plain
+/// data parallel in bf16 or fp16 needs 14 + 4a bytes per parameter in all. With N owners, ZeRO-1
+/// needs 2 + 4a + 12/N, ZeRO-2 2 + (12 + 4A)/N and ZeRO-3 (14 + 4A)/N, where A counts the open sums
+/// over all micro-batches of the owners' group.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
-  std::int64_t temporaries = 0;  // of forward and backward, and what the allocator keeps of them
+  std::int64_t temporaries = 0;  // of forward and backward, and what the allocator retains of them
   std::int64_t program = 0;      // LibTorch and this program, before anything is allocated
   std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
-  std::int64_t group = 0;    // joining, sockets, boards; and the peers' gradients, read in place
+  std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
-  std::int64_t in_file = 0;  // beyond memory: activations in a file (not in total())
-  std::int64_t moving = 0;   // ZeRO: buckets on their way to owners; ZeRO-3: two blocks' weights
+  std::int64_t in_file = 0;  // not memory: activations in a file (not in total())
+  std::int64_t moving = 0;   // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   std::int64_t total() const noexcept {
     return weights + gradients + optimizer + moving + activations + temporaries + runtime();
   }
 };
 
-/// Ranks that each train a copy of the model and exchange weights now and then (parallel.sync =
-/// "local_sgd" and relatives).
+/// Settings of ranks that each train a copy of the model and exchange weights periodically
+/// (parallel.sync = "local_sgd" and relatives).
 struct Exchange {
   std::string about;       // "local SGD: ...", for people
-  int every = 0;           // steps; 0: there is none, gradients are reduced in every step
-  std::int64_t after = 0;  // synchronous steps before
-  int moved = 1;           // copies of the weights that are reduced at a time
-  int kept = 0;            // further copies of them that a rank keeps
-  int messages = 0;        // gossip: that a rank sends at a time, in the place of an all-reduce
-  std::string graph = {};  // gossip: its facts, for people
+  int every = 0;           // in steps; 0: no exchange, every step reduces gradients
+  std::int64_t after = 0;  // synchronous steps before the first exchange
+  int moved = 1;           // copies of the weights that are reduced per exchange
+  int kept = 0;            // additional copies of the weights that a rank keeps
+  int messages = 0;        // gossip: sent by a rank per exchange, instead of an all-reduce
+  std::string graph = {};  // gossip: properties of the graph, for people
 };
 
 struct Job {
@@ -56,42 +56,42 @@ struct Job {
   int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
   std::int64_t batch = 0, micro = 0;              // samples
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
-  std::int64_t tokens_per_sample = 0, steps = 0;  // 1 where a sample is one item
+  std::int64_t tokens_per_sample = 0, steps = 0;  // tokens: 1 if a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
-  // memory.offload_activations: of a micro-batch, beside what activations_per_micro says is in
-  // memory of a lane or rank, whatever the number of micro-batches in a pipeline.
+  // memory.offload_activations. Then file_per_micro is in a file, and activations_per_micro is in
+  // the memory of each lane or rank, whatever the number of live micro-batches.
   bool offloads_activations = false;
   std::int64_t file_per_micro = 0;   // bytes
-  std::string recompute = "none";    // memory.recompute; of "auto", what it came to
-  std::string recompute_table = {};  // of "auto", for people; ends with a newline
-  double flops_per_micro = 0;        // of its forward and backward pass; 0: not known
-  double share_again = 0;            // of them, computed a second time under `recompute`
-  double flop_rate = 0;  // operations a second of kernel_threads threads' products; 0: not measured
-  double temporaries = 0.31;           // of forward and backward, over the activations; as measured
+  std::string recompute = "none";    // memory.recompute; for "auto", the choice made
+  std::string recompute_table = {};  // for "auto": the table for people; ends with a newline
+  double flops_per_micro = 0;        // of forward and backward; 0: not known
+  double share_again = 0;            // share of them that `recompute` repeats
+  double flop_rate = 0;       // operations per second of kernel_threads threads; 0: not measured
+  double temporaries = 0.31;  // memory of both passes relative to activations; measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
   std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
   int owners = 1;                      // ranks that share one copy
   Exchange exchange;
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
   std::int64_t largest_blocks = 0;
-  int pipeline = 1;                    // of the ranks; each holds about this part of the model
-  std::int64_t blocks = 0;             // that a pipeline can be cut between; 0: not known
-  std::string schedule = "1f1b";       // of a pipeline: by name, or a file's
+  int pipeline = 1;                    // ranks; each holds about this part of the model
+  std::int64_t blocks = 0;             // blocks of the model, for a pipeline; 0: not known
+  std::string schedule = "1f1b";       // of the pipeline: a name or a file
   int chunks = 0;                      // stages a rank holds; 0: as few as the schedule can have
-  int expert = 1;                      // of the ranks; they share the experts of each mixture
-  std::int64_t expert_parameters = 0;  // of `parameters`
-  int context = 1;                     // of the ranks; they share the positions of each sequence
-  int tensor = 1;                      // of the ranks; they share the tensors of each layer
-  bool sequence = false;               // and what lies between those that are cut
-  int layer_sums = 0;                  // that they wait for in a micro-batch, each of
+  int expert = 1;                      // ranks that share the experts of each mixture
+  std::int64_t expert_parameters = 0;  // part of `parameters`
+  int context = 1;                     // ranks that share the positions of each sequence
+  int tensor = 1;                      // ranks that share the tensors of each layer
+  bool sequence = false;               // they also share what is between these tensors
+  int layer_sums = 0;                  // all-reduces that they wait for per micro-batch
   std::int64_t layer_sum_bytes = 0;
-  /// Ranks that hold one copy of the model together, and that compute one micro-batch together.
+  /// Ranks that hold one copy of the model together; ranks that compute one micro-batch together.
   int holders() const noexcept { return pipeline * tensor; }
   int together() const noexcept { return expert * context * tensor; }
   int model_ranks() const noexcept { return pipeline * together(); }
-  /// Groups of ranks that each compute micro-batches of their own.
+  /// The number of groups that compute micro-batches of their own.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
-  /// Of a rank: its part of the model.
+  /// The parameters that one rank holds.
   std::int64_t held_parameters() const noexcept {
     const std::int64_t own = parameters - expert_parameters + expert_parameters / expert;
     return (own + holders() - 1) / holders();
@@ -102,11 +102,11 @@ struct Job {
   bool simulated = false;               // ranks are threads of one process on a virtual clock
   std::int64_t bucket_bytes = 4 << 20;  // gradients reduced at a time
   std::string compression = "none";     // comm.compression
-  std::optional<Tuning> tuning;         // as measured here; else typical figures
-  std::string tuning_path;              // of that table
-  std::int64_t memory_limit = 0;        // bytes that a rank may take (memory.limit); 0: any
-  /// Bytes that the `ranks_here` ranks of this host may take together; 0: any.
-  /// `host_memory_reason`: "20.1 GB are left on this machine".
+  std::optional<Tuning> tuning;         // measurements; without, typical figures
+  std::string tuning_path;              // the file of `tuning`
+  std::int64_t memory_limit = 0;        // bytes that a rank may use (memory.limit); 0: any
+  /// Bytes that the `ranks_here` ranks of this host may use together; 0: any. `host_memory_reason`:
+  /// "20.1 GB are left on this machine".
   std::int64_t host_memory = 0;
   int ranks_here = 1;
   std::string host_memory_reason = {};
@@ -118,31 +118,31 @@ struct TrainingPlan {
   std::int64_t micro_per_rank = 0;  // of the rank with most
   int open_sums = 1;                // a, or A
   int stages = 1;                   // of the pipeline
-  int live_micro_batches = 1;       // whose activations a rank of it holds at a time, at most
-  double bubble = 0;  // of the pipeline, passes of equal length: the share that a rank waits
-  int lanes = 1;      // in use: no more than micro_per_rank, 1 in a simulation
-  Memory memory;      // of the rank with most
-  /// Of a step: an exchange's is divided among its steps. Where ranks hold parts, reduce-scatters
-  /// and all-gathers, each taken as half an all-reduce.
+  int live_micro_batches = 1;       // most micro-batches whose activations a pipeline rank holds
+  double bubble = 0;                // share of time that a pipeline rank waits, if B takes twice F
+  int lanes = 1;                    // lanes in use: at most micro_per_rank, 1 in a simulation
+  Memory memory;                    // of the rank with most
+  /// Per step; the cost of an exchange is divided among its steps. If ranks hold shards, a
+  /// reduce-scatter and an all-gather each count as half an all-reduce.
   Communication communication;
-  /// Of tensor-parallel ranks in a step, which nothing hides.
+  /// Per step, of tensor-parallel ranks; nothing hides it.
   Communication layers;
-  /// Of the rank with most: its matrix products alone, at job.flop_rate on cores of their own (a
-  /// pipeline's wait included); 0: not known.
+  /// Time of the matrix products of the rank with most, at job.flop_rate; includes a pipeline's
+  /// wait and the turns of threads that share cores. 0: not known.
   double compute_seconds = 0;
-  /// Products, then communication, nothing hidden: what other kernels add and what overlap saves is
-  /// not known beforehand. 0: not known.
+  /// Products, then communication, nothing hidden: the cost of other kernels and the gain of
+  /// overlap are not known beforehand. 0: not known.
   double step_seconds() const noexcept {
     return compute_seconds > 0 ? compute_seconds + communication.seconds + layers.seconds : 0;
   }
-  /// What ranks of one host have once: the text; simulated ranks, which are threads, all but what
-  /// they compute with.
+  /// Memory that the ranks of one host share: the text. Simulated ranks, which are threads, share
+  /// all runtime memory.
   std::int64_t shared() const noexcept {
     return job.simulated ? memory.runtime() : memory.text;
   }
-  /// Of the ranks of this host together.
+  /// Memory of all ranks of this host together.
   std::int64_t host_total() const noexcept;
-  /// Where the job or the host has a limit of memory, the prediction keeps to it.
+  /// True if the prediction is within the job's or the host's memory limit, or there is no limit.
   bool keeps_to_limit() const noexcept {
     return job.memory_limit == 0 || memory.total() <= job.memory_limit;
   }
@@ -153,12 +153,12 @@ struct TrainingPlan {
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 
-/// "2 ranks are predicted to take 693,574 MB together, and 20.1 GB are left on this machine"; of a
-/// plan that does not fit the host.
+/// For a plan that does not fit the host: "2 ranks are predicted to take 693,574 MB together, and
+/// 20.1 GB are left on this machine".
 std::string host_refusal(const TrainingPlan& plan);
 
 TrainingPlan make_plan(const Job& job);
-/// The few lines that are printed before the first step; ends with a newline.
+/// The lines printed before the first step; ends with a newline.
 std::string explain(const TrainingPlan& plan);
 
 }  // namespace plan

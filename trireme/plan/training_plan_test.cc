@@ -55,7 +55,7 @@ TEST(TrainingPlan, APipelineNeedsABlockForEachStage) {
 }
 
 TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
-  // bf16 on 4 ranks, M = 8: a = 1 of 2 micro-batches a rank, A = 3 of all.
+  // bf16 on 4 ranks, M = 8: a = 1 for 2 micro-batches per rank, A = 3 for all 8.
   plan::Job one = job(8, 1, 4);
   one.precision = "bf16";
   one.owners = 4;
@@ -73,13 +73,13 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   one.precision = "fp16";
   EXPECT_EQ(plan::make_plan(one).memory.total(), in_bf16);
   EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("ZeRO-3 (all state over 4 ranks"));
-  // Two groups of two: each of 4 micro-batches, A = 2.
+  // Two groups of two ranks with 4 micro-batches each: A = 2.
   one.owners = 2;
   EXPECT_EQ(state("hybrid"), (14000 + 8000) / 2);
 }
 
-// Stages are divided among the pipeline's ranks, a stage's state among those that hold it; whole
-// are two blocks, whatever the number of stages.
+// Stages are divided among the pipeline's ranks, and a stage's state among the ranks that hold it;
+// two blocks are whole, whatever the number of stages.
 TEST(TrainingPlan, ShardedMemoryOfAPipelineFollowsNumerics) {
   plan::Job one = job(8, 1, 4);
   one.precision = "bf16";
@@ -134,7 +134,7 @@ TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
 }
 
 TEST(TrainingPlan, MemoryFollowsNumerics) {
-  // bf16, m = 4 micro-batches a rank: a = 2, (14 + 4a) bytes a parameter.
+  // bf16, m = 4 micro-batches per rank: a = 2, 14 + 4a bytes per parameter.
   plan::Job bf16 = job(8, 1, 2);
   bf16.precision = "bf16";
   const plan::TrainingPlan plan = plan::make_plan(bf16);
@@ -144,7 +144,7 @@ TEST(TrainingPlan, MemoryFollowsNumerics) {
   plan::Job fp16 = bf16;
   fp16.precision = "fp16";
   EXPECT_EQ(plan::make_plan(fp16).memory.total(), plan.memory.total());
-  // fp32 has no copy: 4 + 4a + 8; fp64 doubles everything.
+  // fp32 has no 16-bit copy: 4 + 4a + 8 bytes; fp64 doubles everything.
   const auto of_model = [](const plan::Job& one) {
     const plan::Memory memory = plan::make_plan(one).memory;
     return memory.weights + memory.gradients + memory.optimizer;
@@ -178,7 +178,7 @@ TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
   EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
 }
 
-// Of 1000 parameters 600 are of four experts, which two ranks share.
+// 600 of 1000 parameters belong to four experts, which two ranks share.
 TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   const auto on = [](int ranks, int expert, std::int64_t micro = 4) {
     plan::Job one = job(32, micro, ranks);
@@ -213,7 +213,7 @@ TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   EXPECT_EQ(two.program, 70);
   EXPECT_EQ(two.text, 30);
   EXPECT_GT(two.kernels, 0);
-  // Peers' gradients are read in place over shared memory, half of them by each of two ranks.
+  // Over shared memory, peers' gradients are read in place: each of two ranks reads half of them.
   plan::Job tcp = job(8, 1, 2);
   tcp.transport = "tcp";
   EXPECT_EQ(two.group - plan::make_plan(tcp).memory.group, two.gradients / 2);
@@ -256,7 +256,7 @@ TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
 }
 
-// Products in rounds of lanes, on as many cores as there are, then communication.
+// Products in rounds of lanes, on the available cores, then communication.
 TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
   plan::Job one = job(8, 2, 1);
   one.flops_per_micro = 3e9;
@@ -292,7 +292,7 @@ TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
   EXPECT_THAT(plan::explain(plan), HasSubstr("(and 4.8 kB in a file)"));
 }
 
-// In halves of an all-reduce: gradients to their owners, weights back.
+// Counted in halves of an all-reduce: gradients to their owners, weights back.
 TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
   plan::Job one = job(8, 1, 2);
   const double all = plan::make_plan(one).communication.seconds;
@@ -324,7 +324,7 @@ TEST(TrainingPlan, ExplainsItself) {
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
 }
 
-// Numbers that no machine has: they stay numbers, and more of one never fit where less did not.
+// Huge numbers do not overflow, and more of something never fits where less does not.
 TEST(TrainingPlan, TheLargestNumbersDoNotOverflow) {
   plan::Job one = job(1'000'000'000, 1, 1);
   one.parameters = 1'000'000'000'000'000;
@@ -363,7 +363,7 @@ TEST(TrainingPlan, RanksOfAHostShareTheText) {
   EXPECT_EQ(plan.shared(), plan.memory.runtime());
 }
 
-// A schedule names micro-batches by four digits.
+// Schedules number micro-batches with at most four digits.
 TEST(TrainingPlan, MoreMicroBatchesThanAScheduleHasAreRefused) {
   plan::Job many = job(20'000, 1, 2);
   many.pipeline = 2;

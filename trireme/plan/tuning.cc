@@ -102,7 +102,7 @@ void Tuning::add(Measurement measurement) {
   };
   const auto place = std::lower_bound(measured_.begin(), measured_.end(), measurement, before);
   if (place != measured_.end() && key_of(*place) == key_of(measurement)) {
-    place->seconds = measurement.seconds;  // measured again: the later one counts
+    place->seconds = measurement.seconds;  // the later measurement replaces the earlier one
   } else {
     measured_.insert(place, std::move(measurement));
   }
@@ -129,7 +129,7 @@ std::optional<double> Tuning::seconds(std::string_view collective, std::string_v
   const double share =
       std::log(static_cast<double>(bytes) / static_cast<double>(below->bytes)) /
       std::log(static_cast<double>(above->bytes) / static_cast<double>(below->bytes));
-  const double least = 1e-12;  // a clock may have said zero
+  const double least = 1e-12;  // a clock may have measured zero
   return std::exp(std::log(std::max(below->seconds, least)) * (1 - share) +
                   std::log(std::max(above->seconds, least)) * share);
 }

@@ -63,7 +63,7 @@ std::uint32_t leaves_of(OpKind kind, int ranks) {
 
 namespace {
 
-// Term and result apart, so that what a rank brought can be seen until the end.
+// Term and result are separate arenas, so that a rank's input stays visible until the end.
 std::vector<std::int64_t> all_reduce_in_arenas(comm::SimulatedRank& rank, std::size_t count,
                                                std::int64_t value) {
   const std::size_t bytes = count * sizeof(std::int64_t);

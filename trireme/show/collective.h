@@ -1,5 +1,5 @@
-// One collective by its kind, called through the Communicator's public methods on elements of I64:
-// what a recording and a verification run. Stateless.
+// Calls one collective, chosen by its kind, through the Communicator's public methods on I64
+// elements. Recording and verification use it. Stateless.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,24 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// "all-reduce" or "all_reduce". ConfigError that lists what there is.
+/// The kind named "all-reduce" or "all_reduce". ConfigError listing the choices.
 comm::OpKind kind_named(std::string_view name);
-/// Those that are made of rounds of messages.
+/// The kinds that consist of rounds of messages.
 const std::vector<comm::OpKind>& drawn_kinds();
-/// "all-reduce": as the command line says it.
+/// The kind's name on the command line, such as "all-reduce".
 std::string title_of(comm::OpKind kind);
 
-/// ConfigError that lists what there is.
+/// ConfigError listing the choices.
 const comm::AlgorithmEntry& entry_named(comm::OpKind kind, std::string_view algorithm);
-/// The all-reduce in shared memory, which is no program of rounds and in no registry.
+/// True for the all-reduce in shared memory, which has no rounds and is in no registry.
 bool is_direct(comm::OpKind kind, std::string_view algorithm);
 /// Broadcast, reduce, gather, scatter.
 bool has_root(comm::OpKind kind);
-/// Leaves of the sum over `ranks` plain buffers; 1 where nothing is added.
+/// The leaves of a sum of one buffer per rank; 1 if nothing is added.
 std::uint32_t leaves_of(comm::OpKind kind, int ranks);
 
-/// Calls `kind` on `rank` and waits for it. `count`: elements of the whole (a multiple of the ranks
-/// where each has a piece; all_to_all: of one rank's in). `value`: what this rank brings.
+/// Calls `kind` on `rank` and waits. `count`: elements of the whole buffer (a multiple of the ranks
+/// if each has a piece; for all_to_all, of one rank's input). `value`: this rank's input.
 std::vector<std::int64_t> call(comm::SimulatedRank& rank, comm::OpKind kind,
                                std::string_view algorithm, int root, std::size_t count,
                                std::int64_t value);

@@ -31,7 +31,7 @@ plan::CostShape shape_of(const Recording& recording) {
   plan::CostShape shape =
       comm::shape_of(*entry, recording.ranks, leaves_of(recording.kind, recording.ranks),
                      recording.root, recording.host_of_rank);
-  // The routes' buffer has a chunk for every pair of ranks, S is one rank's.
+  // The routes' buffer has a chunk for every pair of ranks, but S is one rank's buffer.
   if (recording.kind == comm::OpKind::AllToAll) shape.sent *= recording.ranks;
   return shape;
 }

@@ -1,6 +1,6 @@
-// What a recorded run cost, and what it would cost at another size and on another link (α–β–γ:
-// plan/tuning.h). Rounds and bytes are the recording's; the formula is counted on the algorithm's
-// routes, so tests can hold one against the other. Pure functions.
+// The cost of a recorded run, and its predicted cost at another size and on another link
+// (plan/tuning.h). Rounds and bytes are those of the recording; the formula is computed from the
+// algorithm's routes, so tests can compare the two. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// The shape of the algorithm that was recorded, from its routes; direct has none and sends
+/// The cost shape of the recorded algorithm, from its routes. Direct has no routes and sends
 /// nothing.
 plan::CostShape shape_of(const Recording& recording);
 
-/// "6 α + 1.75 S β + 0.75 S γ".
+/// "6 a + 1.75 S b + 0.75 S g", with the Greek letters alpha, beta and gamma.
 std::string formula_of(const plan::CostShape& shape);
 
 std::string seconds_text(double seconds);    // "1.23 ms"

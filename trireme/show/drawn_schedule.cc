@@ -19,7 +19,7 @@ using plan::ActionKind;
 using plan::TimedAction;
 
 constexpr std::size_t kLineWidth = 100;  // characters
-constexpr double kMostColumns = 2000;    // of very uneven passes the short ones are not drawn
+constexpr double kMostColumns = 2000;    // if passes are very uneven, the short ones are not drawn
 
 std::string counted(int count, const std::string& word, const std::string& plural = "s") {
   return std::to_string(count) + " " + word + (count == 1 ? "" : plural);
@@ -31,7 +31,7 @@ std::string listed(const std::vector<int>& numbers) {
   return text;
 }
 
-// What one column of the grid stands for.
+// The time that one column of the grid represents.
 double unit_of(const plan::Timeline& timeline) {
   double shortest = std::numeric_limits<double>::infinity();
   for (const auto& passes : timeline.ranks) {
@@ -42,7 +42,7 @@ double unit_of(const plan::Timeline& timeline) {
   return std::max(shortest, timeline.end / kMostColumns);
 }
 
-// A rank's whole line: `width` characters a column.
+// A rank's whole line, with `width` characters per column.
 std::string line_of(const std::vector<TimedAction>& passes, double unit, std::size_t columns,
                     std::size_t width) {
   std::string line;
@@ -61,7 +61,7 @@ std::string line_of(const std::vector<TimedAction>& passes, double unit, std::si
   return line;
 }
 
-// The longest text that has to stand in one column.
+// The length of the longest text that must fit one column.
 std::size_t column_width(const plan::Timeline& timeline, double unit) {
   std::size_t width = 0;
   for (const auto& passes : timeline.ranks) {
@@ -206,7 +206,7 @@ std::vector<double> moments(const DrawnSchedule& drawn) {
 }
 
 std::vector<std::pair<double, int>> live_activations(const DrawnSchedule& drawn, int rank) {
-  std::set<std::pair<int, int>> again;  // recomputed: not alive after F
+  std::set<std::pair<int, int>> again;  // recomputed passes: not alive after F
   const auto& passes = drawn.timeline.ranks[static_cast<std::size_t>(rank)];
   for (const TimedAction& one : passes) {
     if (one.action.kind == ActionKind::Recompute) {

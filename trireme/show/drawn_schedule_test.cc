@@ -1,5 +1,5 @@
-// A schedule's grid to the letter, its figures, its picture and its page. (tests/show has the
-// goldens of all schedules, and the page in a real browser.)
+// A schedule's grid, its figures, its picture and its page. (tests/show has the goldens of all
+// schedules, and the page in a real browser.)
 #include "trireme/show/drawn_schedule.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ TEST(SchedulePicture, LabelsOfEveryScheduleStandApart) {
   }
 }
 
-// From micro-batch 10 on a forward pass lost its stage, while those before it kept theirs.
+// Once, passes from micro-batch 10 on lost the stage in their label while earlier ones kept it.
 TEST(SchedulePicture, PassesOfAKindHaveLabelsOfAKind) {
   for (int microbatches = 8; microbatches <= 24; ++microbatches) {
     SCOPED_TRACE(microbatches);

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMost = 24;  // ranks and rounds that a picture has room for
+constexpr int kMost = 24;  // limit of ranks and of rounds in a picture
 
 int rounds_of(const plan::Mixing& mixing, const plan::MixingFacts& facts, int asked) {
   if (asked > 0) return asked;

@@ -1,7 +1,7 @@
-// `trireme show gossip`: ranks that average with their neighbours (comm/mixing.h) over the
-// simulated network, each starting from its own number, as it was recorded: who sent to whom in
-// each round, and what everyone held after it. Nothing is computed from the graph; `describe` says
-// what the graph promises beside it. Pure functions but for record_gossip().
+// `trireme show gossip`: ranks average with their neighbours (comm/mixing.h) over the simulated
+// network, each starting from its own number. The recording holds each round's messages and the
+// values after it. Nothing is computed from the graph; `about` says what the graph promises. Pure
+// functions except record_gossip().
 #pragma once
 
 #include <cstddef>
@@ -21,16 +21,16 @@ struct GossipMessage {
 };
 
 struct GossipRound {
-  std::vector<double> values;           // [rank], after it
-  std::vector<GossipMessage> messages;  // that arrived in it, ascending
+  std::vector<double> values;           // [rank], after the round
+  std::vector<GossipMessage> messages;  // that arrived in the round, ascending
 };
 
 struct GossipRecording {
   std::string graph, about;         // about: plan::describe
   int ranks = 1, period = 1;        // the graph's, in rounds
-  double mean = 0;                  // of what the ranks began with
+  double mean = 0;                  // of the initial values
   std::vector<GossipRound> rounds;  // rounds[0]: before the first
-  /// The largest distance from the mean after a round.
+  /// The largest distance of a value from the mean after a round.
   double farthest(std::size_t round) const;
 };
 
@@ -41,15 +41,15 @@ struct GossipOptions {
   std::uint64_t seed = 1;  // of a random graph, and of the simulated network
 };
 
-/// ConfigError for a graph that is not there and for ranks or rounds out of range.
+/// ConfigError for an unknown graph, and for ranks or rounds out of range.
 GossipRecording record_gossip(const GossipOptions& options);
 
 std::string name_of(const GossipRecording& recording);
-/// "round 3: 0>1 1>2 ...", the values and the farthest; a line each.
+/// "round 3: 0>1 1>2 ...", the values, and the largest distance; one line each.
 std::string round_text(const GossipRecording& recording, std::size_t round);
 std::string text_of(const GossipRecording& recording);
 std::string json_of(const GossipRecording& recording);
-/// Each round as a circle of ranks with arrows, coloured by value; below, values over rounds.
+/// One circle of ranks with arrows per round, coloured by value; below, the values over the rounds.
 std::string svg_of(const GossipRecording& recording);
 std::string html_of(const GossipRecording& recording);
 

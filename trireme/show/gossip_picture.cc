@@ -1,4 +1,4 @@
-// The circles and the curves of `trireme show gossip`.
+// Draws the circles and curves of `trireme show gossip`.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +24,7 @@ struct Point {
   double x = 0, y = 0;
 };
 
-// Rank 0 on top, then clockwise.
+// Rank 0 is on top, the others follow clockwise.
 Point place_of(int rank, int ranks, double radius, Point centre) {
   const double angle = 2 * M_PI * rank / ranks - M_PI / 2;
   return {centre.x + radius * std::cos(angle), centre.y + radius * std::sin(angle)};
@@ -34,7 +34,7 @@ double radius_of(int ranks) { return std::max(58.0, ranks * (2 * kNode + 10) / (
 double panel_width(int ranks) { return 2 * (radius_of(ranks) + kNode) + 4; }
 double panel_height(int ranks) { return panel_width(ranks) + 22; }
 
-// From blue (least) over white (the mean) to orange (most) of what the ranks began with.
+// Blue for the least initial value, white for the mean, orange for the greatest.
 std::string colour_of_value(const GossipRecording& recording, double value) {
   const double share = std::clamp((value - recording.mean) / recording.farthest(0), -1.0, 1.0);
   const std::array<double, 3> end =
@@ -54,7 +54,7 @@ std::string short_number(double value) {
   return text;
 }
 
-// From edge to edge of two nodes, a little to the right, so that both directions are seen.
+// From edge to edge of two nodes, shifted to the right so that both directions are visible.
 void draw_arrow(Svg& svg, Point from, Point to) {
   const double dx = to.x - from.x, dy = to.y - from.y, length = std::hypot(dx, dy);
   const double ux = dx / length, uy = dy / length, side = 3;
@@ -86,7 +86,6 @@ void draw_round(Svg& svg, const GossipRecording& recording, std::size_t round, d
   }
 }
 
-// Every rank's value over the rounds.
 void draw_curves(Svg& svg, const GossipRecording& recording, double x, double y, double width,
                  double height) {
   const double most = recording.farthest(0);

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The same whatever the network does, and what the matrices say.
+// The recording does not depend on the network, and agrees with the matrices.
 TEST(ShowGossip, RecordsWhatTheMatricesSay) {
   for (const std::string& graph : plan::mixing_graphs()) {
     for (const int ranks : {2, 3, 5, 8}) {

@@ -39,7 +39,7 @@ struct Box {
   double x = 0, y = 0, width = 0;
 };
 
-struct Bus {  // of a value that jumps over columns
+struct Bus {  // line of a value that skips columns
   int first = 0, last = 0, lane = 0;
 };
 
@@ -62,12 +62,12 @@ class Layout {
   double height() const { return top_ + kRow * rows_ + 34; }
 
  private:
-  // Behind all that a node reads, and behind the stages before its own.
+  // Each node goes to the right of all nodes that it reads and of the stages before its own.
   void place_columns() {
     int first = 0;
     for (const plan::GraphStage& stage : partition_.stages) {
       for (int node : stage.nodes) boxes_[at(node)].column = first;
-      // As many rounds as the longest way: few, and graphs are small.
+      // Takes as many rounds as the longest path, which is short: graphs are small.
       for (bool moved = true; moved;) {
         moved = false;
         for (const plan::GraphValue& value : graph_.values) {
@@ -87,7 +87,7 @@ class Layout {
     }
   }
 
-  // Near the middle of what they read, so that lines cross little.
+  // Near the middle of the nodes that they read, so that few lines cross.
   void place_rows() {
     std::vector<double> wish(boxes_.size(), 0);
     for (int column = 0; column <= bands_.back().second; ++column) {
@@ -114,7 +114,7 @@ class Layout {
     }
   }
 
-  // Each bus in the lowest lane that is free over its columns.
+  // Each bus goes into the lowest lane that is free over its columns.
   void place_lanes() {
     for (const plan::GraphValue& value : graph_.values) {
       Bus bus{boxes_[at(value.from)].column, 0, -1};
@@ -135,7 +135,7 @@ class Layout {
     top_ = kHead + kLane * lanes_ + 16;
     double x = kMargin;
     for (std::size_t band = 0; band < bands_.size(); ++band) {
-      // A band is as wide as its heading, also where its only node is small.
+      // A band is at least as wide as its heading.
       const double begin = x;
       for (int column = bands_[band].first; column <= bands_[band].second; ++column) {
         double wide = 0;
@@ -228,7 +228,7 @@ class Layout {
   const plan::Graph& graph_;
   const plan::GraphPartition& partition_;
   std::vector<Box> boxes_;
-  std::vector<Bus> buses_;                  // of each value; lane -1: none
+  std::vector<Bus> buses_;                  // one per value; lane -1: none
   std::vector<std::pair<int, int>> bands_;  // a stage's first and last column
   std::vector<double> edges_;               // where a band ends
   int rows_ = 0, lanes_ = 0;

@@ -1,7 +1,7 @@
-// A partitioned graph as SVG: a band a stage, in it nodes from left to right in the order of their
-// dependence, each with its name and time; a line from a node to those that read it, values that
-// jump over columns in lanes above; below the bands what crosses each cut. Nodes that should be
-// split have a red border. Pure.
+// A partitioned graph as SVG. Each stage is a band; in it, nodes stand from left to right in the
+// order of their dependences, with name and time. A line leads from a node to its readers; values
+// that skip columns run in lanes above. Below the bands: the bytes that cross each cut. Nodes that
+// should be split have a red border. Pure functions.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace show {
 
 std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partition);
-/// "stage", "cost" JSON lines.
+/// JSON lines with the events "stage" and "cost".
 std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partition);
 
 }  // namespace show

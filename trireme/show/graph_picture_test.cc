@@ -1,4 +1,4 @@
-// The picture of a partitioned graph: labels stand apart, everything is on it.
+// The picture of a partitioned graph: labels do not overlap, and nothing is missing.
 #include "trireme/show/graph_picture.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A recording as JSON: what --json prints and what the HTML page plays. Pure.
+// A recording as JSON: the output of --json and the data of the HTML page. A pure function.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// One object a line: {"event": "show", ...}, one {"event": "round", ...} each, round 0 being what
-/// was held before the first; {"event": "cost", ...} at the end.
+/// One object per line: {"event": "show", ...}, one {"event": "round", ...} per round (round 0 is
+/// the state before the first), and {"event": "cost", ...} at the end.
 std::string json_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 
 }  // namespace show

@@ -1,4 +1,4 @@
-// For tests of pictures: the labels of an SVG stand apart and on the sheet.
+// For tests of pictures: checks that the labels of an SVG do not overlap and stay on the sheet.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ double attribute_of(const std::string& element, const char* name) {
   return std::regex_search(element, found, pattern) ? std::stod(found[1]) : 0;
 }
 
-// Labels of a piece of a document, which is drawn at x, y.
+// Appends the labels of a piece of a document that is drawn at (dx, dy).
 void append_labels(const std::string& svg, double dx, double dy,
                    const std::map<std::string, std::string>& symbols, std::vector<Box>& boxes) {
   static const std::regex element(

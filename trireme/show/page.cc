@@ -79,7 +79,7 @@ pause();
 show(0);
 )";
 
-// In JSON \/ is /: a name like "</script>" must not end the element.
+// In JSON, \/ means /: a name like "</script>" must not end the element.
 std::string inside_script(std::string data) {
   for (std::size_t at = 0; (at = data.find("</", at)) != std::string::npos; at += 3) {
     data.replace(at, 2, "<\\/");

@@ -22,10 +22,10 @@ constexpr double kSize = 11;
 constexpr double kRow = 34, kCell = 30, kTop = 44, kLane = 17;
 
 constexpr int kMostWritten = 8;      // ranks whose sums are written out
-constexpr double kWidestLabel = 48;  // of a cell, where there are more
+constexpr double kWidestLabel = 48;  // of a cell, with more ranks than that
 constexpr const char *kDone = "#e6f4e6", *kChanged = "#222222", *kSame = "#cccccc";
 
-// The frame of a cell: dark where it changed, green where it is as it must be in the end.
+// The frame of a cell: dark if it changed; filled green if it has its final content.
 SvgStyle frame_of(bool changed, bool done) {
   return {.stroke = changed ? kChanged : kSame,
           .width = changed ? 1.6 : 0.8,
@@ -42,7 +42,7 @@ struct Bus {
   std::set<int> to;
 };
 
-// One line per sender, in the leftmost lane that is free over its rows.
+// Each sender's line goes into the leftmost lane that is free over its rows.
 std::vector<Bus> buses_of(const Step& step) {
   std::map<int, Bus> by_sender;
   for (const Message& one : step.messages) {
@@ -73,7 +73,7 @@ std::string rank_label(const Recording& recording, int rank) {
 
 }  // namespace
 
-// Ten that differ well (Tableau), then hues around the circle.
+// Ten distinct colours (Tableau), beyond that hues around the circle.
 std::string colour_of(int rank, int ranks) {
   static constexpr std::array<const char*, 10> kTen = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
                                                        "#76b7b2", "#b07aa1", "#edc948", "#9c755f",
@@ -109,7 +109,7 @@ Panel::Panel(const Recording& recording) : recording_(recording) {
   height_ = kTop + kRow * recording.ranks;
 }
 
-// As text_of(), or shorter where there are many ranks.
+// Like text_of(), but shorter if there are many ranks.
 std::string Panel::label_of(const Cell& cell) const {
   if (recording_.ranks <= kMostWritten) return text_of(cell);
   std::string text;

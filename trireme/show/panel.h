@@ -1,4 +1,4 @@
-// One round of a recording as a drawing of known size, which a page may hold several of. Pure.
+// Draws one round of a recording at a known size, so that a page can hold several. Pure.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@ namespace show {
 
 class Panel {
  public:
-  /// Sizes fit every step of `recording`, so that panels line up.
+  /// The size fits every step of `recording`, so that panels line up.
   explicit Panel(const Recording& recording);
   double width() const noexcept { return width_; }
   double height() const noexcept { return height_; }
-  /// What the marks of a panel mean.
+  /// Explains the marks of a panel.
   std::vector<LegendEntry> legend() const;
-  /// What the panels of these steps have in common. Once in a document, before they are drawn.
+  /// Defines the symbols that panels of these steps share. Once per document, before draw().
   void define(Svg& svg, const std::vector<int>& steps) const;
-  /// `note` stands beside the title.
+  /// Draws one step; `note` stands beside the title.
   void draw(Svg& svg, double x, double y, int step, std::string_view note = {}) const;
 
  private:
@@ -35,7 +35,7 @@ class Panel {
   bool done(int rank, int chunk, const Cell& cell) const;
 
   const Recording& recording_;
-  std::map<Cell, std::string> contents_;  // what cells hold, and the symbol that draws it
+  std::map<Cell, std::string> contents_;  // content of a cell -> symbol that draws it
   double label_ = 0, cell_ = 0, lanes_ = 0, text_ = 0, width_ = 0, height_ = 0;
 };
 

@@ -30,7 +30,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// A label and what it is of: the two columns of a footer's line.
+// The two columns of a line of the footer.
 struct Note {
   std::string label, text;
 };
@@ -44,7 +44,7 @@ std::vector<Note> notes_of(const std::string& footer) {
   return notes;
 }
 
-// As few as give a page that is not much higher than wide.
+// The fewest columns for which the page is not much higher than wide.
 int columns_for(const Panel& panel, int panels) {
   int columns = 1;
   while (columns < panels && (panel.height() + kGap) * ((panels + columns - 1) / columns) >
@@ -54,10 +54,10 @@ int columns_for(const Panel& panel, int panels) {
   return columns;
 }
 
-// How many chunks each rank sends and receives, and how many of those replace what it held.
+// Per rank: the chunks that it sends and receives, and how many of those replace its content.
 std::vector<std::array<int, 3>> traffic_of(const Recording& recording, int step) {
   std::vector<std::array<int, 3>> traffic(static_cast<std::size_t>(recording.ranks));
-  std::set<std::array<int, 3>> counted;  // a chunk may travel as several terms
+  std::set<std::array<int, 3>> counted;  // a chunk may be sent as several terms
   for (const Message& one : recording.steps[static_cast<std::size_t>(step)].messages) {
     if (!counted.insert({one.from, one.to, one.chunk}).second) continue;
     ++traffic[static_cast<std::size_t>(one.from)][0];
@@ -67,12 +67,12 @@ std::vector<std::array<int, 3>> traffic_of(const Recording& recording, int step)
   return traffic;
 }
 
-// A panel of the sheet, and the last of the rounds behind it that are left out (itself: none).
+// A panel of the sheet. The rounds after it up to `until` are left out (`step` itself: none).
 struct Shown {
   int step = 0, until = 0;
 };
 
-// All steps of a small recording. Of a large one, the first two and the last of each run of rounds
+// All steps of a small recording. For a large one: the first two and the last of each run of rounds
 // with the same traffic.
 std::vector<Shown> shown_steps(const Recording& recording) {
   constexpr int kMostCells = 1200;
@@ -98,7 +98,7 @@ std::string note_of(const Shown& shown) {
          " are left out: every rank sends as many chunks in them as here";
 }
 
-// "Rank 0 sends chunk 1 to rank 1. ...", of many ranks how many messages.
+// "Rank 0 sends chunk 1 to rank 1. ..."; with many ranks, the number of messages.
 std::string caption_of(const Recording& recording, int index) {
   if (index == 0) return "Before the first round: what each rank brings.";
   const Step& step = recording.steps[static_cast<std::size_t>(index)];
@@ -144,7 +144,7 @@ std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::
   std::vector<int> steps;
   for (const Shown& one : shown) steps.push_back(one.step);
   panel.define(svg, steps);
-  // Down the columns: the eye follows the rounds from top to bottom.
+  // Column by column, so that rounds follow one another from top to bottom.
   for (int i = 0; i < panels; ++i) {
     const Shown& one = shown[static_cast<std::size_t>(i)];
     panel.draw(svg, kMargin + (i / rows) * (panel.width() + kGap),

@@ -1,10 +1,10 @@
 // A recording as pictures: one SVG of all rounds, or one self-contained HTML page that plays them.
 //
-// A round is a grid (rows are ranks, columns chunks; a cell's text says whose parts it holds, the
-// strip below it shows them as colours; a dark border: changed in this round; green: as it must be
-// in the end) and, beside it, one line per sender: a dot where it starts, an arrow head at each
-// receiver. The legend in the picture says so. Of many rounds in a row that send alike the SVG has
-// the first two and the last; the page has them all. Pure functions.
+// A round is a grid: rows are ranks, columns are chunks. A cell's text lists the ranks whose
+// contributions it holds, and the strip below shows them as colours. A dark border marks a cell
+// that changed in this round, green one that has its final value. Beside the grid, each sender has
+// a line with a dot at its row and an arrow head at each receiver. If many rounds in a row have the
+// same traffic, the SVG shows the first two and the last; the page shows all. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline namespace v0 {
 namespace show {
 
 std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
-/// Buttons play, pause, step; keys space, left, right. The page needs nothing but itself.
+/// A page with buttons and keys (page.h); it loads nothing else.
 std::string html_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 
 }  // namespace show

@@ -37,7 +37,7 @@ TEST(Picture, LabelsOfEveryAlgorithmStandApart) {
   }
 }
 
-// A ring of 16 was 7.5 MB: every cell of every round with its strip.
+// With every cell of every round drawn, a ring of 16 took 7.5 MB.
 TEST(Picture, LargeOnesAreSmallFilesWithTheFirstAndLastOfEqualRounds) {
   for (comm::OpKind kind : drawn_kinds()) {
     for (const auto* entry : comm::algorithms_of(kind)) {
@@ -105,7 +105,7 @@ TEST(Picture, JsonHoldsEveryRound) {
   std::istringstream lines(json_of(ring, plan::kDefaultLink, 1 << 20));
   std::vector<nlohmann::json> objects;
   for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
-  ASSERT_EQ(objects.size(), 7u);  // what it is, before, four rounds, cost
+  ASSERT_EQ(objects.size(), 7u);  // show, before, four rounds, cost
   EXPECT_EQ(objects[0]["event"], "show");
   EXPECT_EQ(objects[0]["chunks"], 3);
   EXPECT_EQ(objects[2]["held"][2][1], nlohmann::json::parse("[[1, 2]]"));

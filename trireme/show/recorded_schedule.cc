@@ -25,7 +25,7 @@ struct Pass {
   double begin = 0, end = 0;
 };
 
-// The ranks' passes, in order of their beginnings; the first of all begins at 0.
+// The ranks' passes, sorted by beginning; the earliest begins at 0.
 std::map<int, std::vector<Pass>> passes_of(std::string_view text, const std::string& where) {
   std::map<int, std::vector<Pass>> ranks;
   std::istringstream lines{std::string(text)};
@@ -67,7 +67,7 @@ struct Mean {
   double value() const { return count > 0 ? sum / count : 0; }
 };
 
-// Of each stage. An F+B says nothing about its parts, and a schedule of them alone has B and I too.
+// Mean times per stage. F+B says nothing about its halves; schedules with it also have B and I.
 std::vector<plan::StageTimes> mean_times(const plan::Schedule& schedule,
                                          const plan::Timeline& timeline) {
   std::map<std::pair<int, ActionKind>, Mean> means;

@@ -1,5 +1,5 @@
-// A real run of a schedule, read back: the passes that ranks timed, as a schedule and a timeline
-// that are drawn beside the simulated ones. Pure functions.
+// Reads back a real run of a schedule: the passes that ranks timed become a schedule and a
+// timeline, drawn beside the simulated ones. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02}, of one
-/// step, in any order, seconds from any origin that ranks share (what json_of(DrawnSchedule)
-/// writes); other events are skipped. The schedule is each rank's order of beginnings; its times
-/// are the means of the passes of each stage, of B half for I and half for W where a stage has no
-/// I. ConfigError with `where` and the line; or where the passes make no schedule that can run.
+/// Reads the JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02} of
+/// one step (as json_of(DrawnSchedule) writes them), in any order, in seconds from an origin that
+/// the ranks share; other events are skipped. Ranks' orders are those of the beginnings. Passes
+/// take the mean of their stage; if a stage has no I, I and W each get half of B. ConfigError with
+/// `where` and the line, or if the passes are not a schedule that can run.
 DrawnSchedule read_recorded(std::string_view text, const std::string& where);
 
-/// The same schedule with the recorded times of passes and no messages: what the run would have
-/// taken if nobody but the passes had needed time.
+/// The same schedule with the recorded times of passes and free messages: the time that the run
+/// would have taken if only the passes took time.
 DrawnSchedule simulated_again(const DrawnSchedule& recorded);
 
-/// Both figures: "recorded  bubble 31.0 %, 34.8 ms; ..." Two lines.
+/// Compares the two in two lines: "recorded  bubble 31.0 %, 34.8 ms; ...".
 std::string compare_text(const DrawnSchedule& recorded, const DrawnSchedule& simulated);
 
 }  // namespace show

@@ -28,7 +28,7 @@ TEST(RecordedSchedule, WhatWasWrittenIsReadBack) {
   }
 }
 
-// One rank idles between its passes: the simulation of the same passes does not.
+// One rank idles between its passes; the simulation of the same passes does not.
 TEST(RecordedSchedule, TheDifferenceIsWhatThePassesDoNotExplain) {
   const std::string run =
       "{\"event\": \"step\", \"step\": 7}\n"

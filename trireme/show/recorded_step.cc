@@ -23,7 +23,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// "bucket 0 4.00-4.60 (74 kB)"; a span without length has its time alone.
+// "bucket 0 4.00-4.60 (74 kB)"; a span without length shows only its begin.
 std::string text_of(const StepSpan& span) {
   std::string text = span.name + " " + milliseconds(span.begin);
   if (span.end > span.begin) text += "-" + milliseconds(span.end);
@@ -35,7 +35,7 @@ std::string text_of(const StepSpan& span) {
   return text;
 }
 
-// `label`, then the spans, in as many lines as they need.
+// `label`, then the spans, in as many lines as needed.
 std::string lane_text(const std::string& label, const StepLane& lane) {
   std::string text, line = label;
   for (const StepSpan& span : lane.spans) {

@@ -1,6 +1,6 @@
-// A step, or a part of one, as it was recorded on simulated ranks: per rank what was computed and
-// sent when, and tables of what the ranks hold. What `trireme show tensor`, `context`, `expert`,
-// `zero1` and `overlap` draw (cli/ records them).
+// A training step, or a part of one, recorded on simulated ranks: when each rank computed and sent
+// what, and tables of what the ranks hold. `trireme show tensor`, `context`, `expert`, `zero1` and
+// `overlap` draw it (cli/ records it).
 //
 // Plain values and pure functions; times are seconds of the virtual clock; lines end with a
 // newline.
@@ -20,10 +20,10 @@ struct StepSpan {
   Kind kind = Kind::Forward;
   std::string name;  // "F0", "bucket 2"
   double begin = 0, end = 0;
-  std::size_t bytes = 0;  // 0: not said
+  std::size_t bytes = 0;  // 0: not known
 };
 
-/// What one rank did in one respect ("computes", "world"), by begin.
+/// One kind of activity of one rank ("computes", "world"), sorted by begin.
 struct StepLane {
   std::string name;
   std::vector<StepSpan> spans;
@@ -35,7 +35,7 @@ struct StepTimeline {
   double end() const;
 };
 
-/// Rows of cells; a cell may belong to a rank, whose colour it gets (-1: to none).
+/// Rows of cells. A cell may belong to a rank and then has its colour (-1: none).
 struct StepTable {
   struct Cell {
     std::string text;
@@ -54,9 +54,9 @@ struct RecordedStep {
   std::vector<std::string> notes;
 };
 
-/// When spans begin, in all timelines, ascending, and the end.
+/// The times at which spans of any timeline begin, ascending, and the end.
 std::vector<double> moments(const RecordedStep& step);
-/// "1.5 ms: rank 0 F1, bucket 0; rank 1 nothing": what is under way at `time` in a timeline.
+/// "1.5 ms: rank 0 F1, bucket 0; rank 1 nothing": the activity at `time` in a timeline.
 std::string moment_text(const StepTimeline& timeline, double time);
 std::string text_of(const RecordedStep& step);
 std::string json_of(const RecordedStep& step);

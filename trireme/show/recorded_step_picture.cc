@@ -1,4 +1,4 @@
-// The tables and timelines of a recorded step.
+// Draws the tables and timelines of a recorded step.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -48,7 +48,7 @@ bool has(const RecordedStep& step, Kind kind) {
 
 class Picture {
  public:
-  /// `moments`: empty, or when the page's steps are.
+  /// `moments`: the times of the page's steps; empty for a still picture.
   Picture(const RecordedStep& step, std::vector<double> moments)
       : step_(step), moments_(std::move(moments)) {
     double end = 1e-9, wanted = 0;
@@ -175,7 +175,7 @@ class Picture {
     }
   }
 
-  // The end of this timeline, so that two of them can be compared.
+  // Marks the end of this timeline, so that two of them can be compared.
   void draw_axis(Svg& svg, const StepTimeline& timeline, double x, double y) const {
     char text[32];
     std::snprintf(text, sizeof text, "%.2f ms", 1e3 * timeline.end());
@@ -195,7 +195,7 @@ class Picture {
     const auto look = std::find_if(kLooks.begin(), kLooks.end(),
                                    [&](const Look& one) { return one.kind == span.kind; });
     svg.rectangle(left, y, wide, kBox, {.stroke = "#888888", .width = 0.6, .fill = look->colour});
-    // Its whole name, what stands behind the operation, or nothing: what fits.
+    // The whole name, the part after the operation, or nothing: whatever fits.
     std::string label = span.name;
     if (text_width(label, kSize) > wide - 2) label = label.substr(label.find(' ') + 1);
     if (text_width(label, kSize) <= wide - 2)

@@ -21,8 +21,8 @@ namespace {
 
 using comm::RunEvent;
 
-constexpr int kBits = 3;                   // of each rank's digit
-constexpr std::size_t kChunkElements = 8;  // one cache line of I64; more than a header carries
+constexpr int kBits = 3;                   // per rank
+constexpr std::size_t kChunkElements = 8;  // one cache line of I64; exceeds a message header
 
 Parts parts_in(std::span<const std::byte> data) {
   std::uint64_t value = 0;
@@ -40,7 +40,7 @@ struct OwnRound {
   std::size_t added = 0;
 };
 
-// What one rank told. rounds[0] is what it held before the first.
+// The recording of one rank. rounds[0] is the state before the first round.
 struct OwnRun {
   std::vector<OwnRound> rounds;
   std::vector<Parts> out;
@@ -94,7 +94,7 @@ class Listener {
   OwnRound now_;
 };
 
-// Finds for every rank's every round the step in which it ends.
+// Finds the step in which each round of each rank ends.
 class Alignment {
  public:
   explicit Alignment(const std::vector<OwnRun>& runs) : runs_(runs), ends_(runs.size(), {0}) {
@@ -108,7 +108,7 @@ class Alignment {
   const std::vector<std::vector<std::size_t>>& ends() const { return ends_; }
 
  private:
-  // A message leaves in the step after the one in which its sender's last round ended.
+  // A message is sent in the step after the one in which its sender's previous round ended.
   bool end_round(std::size_t rank) {
     const std::size_t index = ends_[rank].size();
     const OwnRound& round = runs_[rank].rounds[index];
@@ -163,7 +163,7 @@ std::vector<Step> steps_of(const std::vector<OwnRun>& runs) {
   return steps;
 }
 
-// Whose parts each rank's chunks must be made of in the end.
+// The expected final content of each rank's chunks.
 std::vector<std::vector<Parts>> wanted(const RecordOptions& options, int num_chunks) {
   const comm::Layout layout = comm::layout_of(options.kind, options.ranks,
                                               leaves_of(options.kind, options.ranks), options.root);
@@ -179,11 +179,11 @@ std::vector<std::vector<Parts>> wanted(const RecordOptions& options, int num_chu
   return all;
 }
 
-// All-to-all has a chunk for every pair; what a rank's chunk for itself or from another is called
-// after is its place in that rank's `out`, so n columns show all there is to see.
+// All-to-all has a chunk for every ordered pair of ranks. Renames the chunks of a rank by their
+// position in its `out`, so that n columns show everything.
 void keep_places_of_out(Recording& recording) {
   const int n = recording.ranks;
-  const auto own = [n](auto& rows) {  // of rank j: chunks (0, j) ... (n-1, j)
+  const auto own = [n](auto& rows) {  // rank j keeps chunks (0, j) ... (n-1, j)
     for (int rank = 0; rank < n; ++rank) {
       auto& row = rows[static_cast<std::size_t>(rank)];
       for (int from = 0; from < n; ++from) {
@@ -305,7 +305,7 @@ std::string text_of(const Parts& parts) {
   for (std::size_t i = 0; i < parts.size();) {
     std::size_t end = i + 1;
     while (end < parts.size() && parts[end] == parts[end - 1] + 1) ++end;
-    if (end - i < 5) end = i + 1;  // 0+1+2+3 is written out
+    if (end - i < 5) end = i + 1;  // 0+1+2+3 is not abbreviated
     text += (text.empty() ? "" : "+") + std::to_string(parts[i]);
     if (end - i > 1) text += "+..+" + std::to_string(parts[end - 1]);
     i = end;

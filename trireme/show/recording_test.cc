@@ -1,5 +1,5 @@
-// Every algorithm of the registry, recorded: it ends complete, and what it sent is what its routes
-// say, to the byte.
+// Every algorithm of the registry, recorded: its final content is complete, and it sends exactly
+// the bytes that its routes say.
 #include "trireme/show/recording.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST_P(EveryAlgorithm, EndsCompleteWithTheBytesOfItsRoutes) {
   const auto routes = comm::resolve(
       algorithm, comm::record(algorithm, entry->generator, ranks, root, recording.host_of_rank),
       comm::layout_of(kind, ranks, leaves, root));
-  // The routes' buffer has a chunk for every pair of ranks, the recording's is one rank's.
+  // The routes' buffer has a chunk for every pair of ranks, the recording's is one rank's buffer.
   const int per_rank = kind == comm::OpKind::AllToAll ? ranks : 1;
   std::vector<std::size_t> expected;
   for (double buffers : comm::buffers_sent(routes)) {
@@ -60,7 +60,7 @@ TEST_P(EveryAlgorithm, EndsCompleteWithTheBytesOfItsRoutes) {
   }
   EXPECT_EQ(recording.sent(), expected);
   EXPECT_EQ(recording.rounds(), shape_of(recording).rounds);
-  // What arrived is what the sender held when the step before had ended.
+  // A message holds what its sender held at the end of the previous step.
   for (std::size_t i = 1; i < recording.steps.size(); ++i) {
     for (const Message& one : recording.steps[i].messages) {
       const auto chunk = static_cast<std::size_t>(one.chunk);
@@ -102,7 +102,7 @@ TEST(Recording, RoundsAndBytesAreThoseOfTheClosedFormulas) {
   EXPECT_GE(held, 30);
 }
 
-// Patarasuk and Yuan: 2(n-1)/n of the buffer a rank where every meeting is one of siblings.
+// Patarasuk and Yuan: each rank sends 2(n-1)/n of the buffer if only siblings are added.
 TEST(Recording, RingOfTwoSendsTheBufferOnce) {
   const Recording ring = record({.kind = comm::OpKind::AllReduce, .algorithm = "ring", .ranks = 2});
   EXPECT_EQ(ring.rounds(), 2);

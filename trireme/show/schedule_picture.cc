@@ -38,7 +38,7 @@ const char* colour_of(ActionKind kind) {
   for (const Look& look : kLooks) {
     if (look.kind == kind) return look.colour;
   }
-  return kLooks[0].colour;  // of an F+B: its left half
+  return kLooks[0].colour;  // the left half of an F+B
 }
 
 bool has(const DrawnSchedule& drawn, ActionKind kind) {
@@ -69,8 +69,8 @@ std::vector<LegendEntry> legend_of(const DrawnSchedule& drawn) {
 
 class Picture {
  public:
-  /// `moments`: empty, or when the page's steps are; boxes are then marked with theirs.
-  /// `end`: of the time axis, at least that of the schedule.
+  /// `moments`: the times of the page's steps, with which boxes are marked; empty for a still
+  /// picture. `end`: the end of the time axis, if later than that of the schedule.
   Picture(const DrawnSchedule& drawn, std::vector<double> moments, double end = 0)
       : drawn_(drawn), moments_(std::move(moments)), end_(std::max(end, drawn.timeline.end)) {
     double shortest = std::numeric_limits<double>::infinity(), widest = 0;
@@ -80,14 +80,14 @@ class Picture {
         widest = std::max(widest, text_width(plan::text_of(action), kSize));
       }
     }
-    // The labels fit the shortest pass, unless the page gets too wide.
+    // The labels fit into the shortest pass, unless the page would get too wide.
     scale_ = std::clamp((widest + 6) / shortest, kNarrowest / end_, kWidest / end_);
     label_ = text_width("rank " + std::to_string(drawn.schedule.ranks() - 1), 11) + 10;
     for (const plan::RankPeak& peak : drawn.peaks) most_ = std::max(most_, peak.activations);
     live_ = text_width("live " + std::to_string(most_), kSize) + 8;
   }
 
-  /// Of a time unit; two pictures share the smaller one.
+  /// Width of a time unit; two pictures share the smaller one.
   double scale() const { return scale_; }
   void set_scale(double scale) { scale_ = scale; }
   double width() const { return label_ + end_ * scale_ + live_; }
@@ -110,7 +110,7 @@ class Picture {
   }
 
  private:
-  // Kinds of passes of which one's whole name does not fit: all of them have their number alone.
+  // Kinds of passes whose longest name does not fit: all of them show only their micro-batch.
   std::set<ActionKind> shortened() const {
     std::set<ActionKind> kinds;
     for (const auto& passes : drawn_.timeline.ranks) {
@@ -147,7 +147,7 @@ class Picture {
     }
   }
 
-  // Its whole name, the micro-batch alone, or nothing where that does not fit.
+  // The whole name, or only the micro-batch; nothing if that does not fit.
   void draw_label(Svg& svg, double x, double y, double wide, const plan::Action& action,
                   bool whole) const {
     const std::string label = whole ? plan::text_of(action) : std::to_string(action.microbatch);
@@ -193,7 +193,7 @@ Notes notes_of(const std::string& text) {
   return notes;
 }
 
-// A sheet with a title, the legend, pictures below one another, each under its line, and notes.
+// A sheet with a title, the legend, the pictures below one another with a heading each, and notes.
 std::string sheet(const std::string& title,
                   const std::vector<std::pair<std::string, const Picture*>>& pictures,
                   const std::vector<LegendEntry>& legend, const Notes& notes) {

@@ -1,5 +1,5 @@
-// A drawn schedule as a picture: a row a rank, time to the right, a box a pass, and below each row
-// how many activations are alive; as SVG, or as a page that plays it. Pure functions.
+// A drawn schedule as a picture: one row per rank, time to the right, one box per pass, and below
+// each row the number of live activations. As SVG, or as a page that plays it. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace show {
 
 std::string svg_of(const DrawnSchedule& drawn);
-/// One above the other on one time axis, with `notes` (lines "label  text") below.
+/// Two schedules, one above the other on one time axis, with `notes` (lines "label  text") below.
 std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
                    const std::string& notes);
 std::string html_of(const DrawnSchedule& drawn);

@@ -1,5 +1,5 @@
-// A recording as text: one table per round, rows are ranks, columns chunks, a cell lists whose
-// parts it holds; and what it took. Pure functions; lines end with a newline.
+// A recording as text: one table per round (rows are ranks, columns are chunks, a cell lists the
+// ranks whose contributions it holds), and the cost. Pure functions; lines end with a newline.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace show {
 
 /// "all-reduce ring, 4 ranks on 2 hosts".
 std::string name_of(const Recording& recording);
-/// That, and what the algorithm says of itself.
+/// The name, and the algorithm's description of itself.
 std::string heading(const Recording& recording);
-/// The table after step `step`, and who sent what to whom in it.
+/// The table after step `step`, and the messages of that step.
 std::string table(const Recording& recording, int step);
 /// Rounds, bytes, formula, and the time at `bytes` over `link`.
 std::string footer(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
-/// All of it.
+/// Heading, tables and footer.
 std::string text_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 
 /// "chunk 0 to ranks 1, 2; chunk 3 to rank 1": what `rank` sent in `step`.

@@ -19,7 +19,7 @@ namespace {
 using comm::RunEvent;
 using kernel::LeafRange;
 
-constexpr std::size_t kCount = 32;  // more than a header carries
+constexpr std::size_t kCount = 32;  // more than a message header holds
 constexpr int kMostRanks = 16;
 constexpr std::uint32_t kMostLeaves = 32;
 using Leaf = std::vector<float>;
@@ -35,7 +35,7 @@ LeafRange right_of(LeafRange node) {
   return {node.first + node.count / 2, node.count - node.count / 2};
 }
 
-// One rank: its own leaves, then the all-reduce. `told` gets the nodes in the order of additions.
+// One rank: adds its own leaves, then all-reduces. `told` gets the nodes in order of addition.
 float add_on(comm::SimulatedRank& rank, std::uint32_t total, std::vector<LeafRange>& told) {
   const LeafRange share = kernel::contiguous_share(total, rank.size, rank.rank);
   std::map<LeafRange, Leaf> held;
@@ -69,9 +69,9 @@ float sum_in_rank_order(const TreeSum& sum) {
   return all;
 }
 
-// From what each rank told to one order: a rank's additions as they came, each behind its children.
+// Merges the ranks' records into one order: each rank's own, every node after its children.
 std::vector<TreeAddition> in_order(const std::vector<std::vector<LeafRange>>& told) {
-  std::map<LeafRange, int> step_of;  // leaves are not in it: they are there from the beginning
+  std::map<LeafRange, int> step_of;  // without leaves, which exist from the beginning
   std::vector<TreeAddition> additions;
   std::vector<std::size_t> next(told.size(), 0);
   std::vector<int> last(told.size(), 0);

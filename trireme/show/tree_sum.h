@@ -1,8 +1,8 @@
-// `trireme show tree-sum`: which leaves of the tree sum (NUMERICS.md) are added in which order, by
-// which rank, on several numbers of ranks, as it was recorded.
+// `trireme show tree-sum`: a recording of which rank adds which leaves of the tree sum
+// (docs/numerics.md) in which order, on several numbers of ranks.
 //
 // Each rank adds the siblings among its own leaves (kernel::merges), and the all-reduce `tree` adds
-// what is left over the simulated network. Leaf k brings 1 / (k + 3). Pure functions but for
+// the rest over the simulated network. Leaf k is 1 / (k + 3). Pure functions except
 // record_tree_sum().
 #pragma once
 
@@ -17,9 +17,9 @@ inline namespace v0 {
 namespace show {
 
 struct TreeAddition {
-  kernel::LeafRange node;  // its two children were added
-  int rank = 0;            // that added them
-  int step = 0;            // 1 = the first; behind its children, and what its rank added before
+  kernel::LeafRange node;  // the sum of its two children
+  int rank = 0;            // the rank that added them
+  int step = 0;            // from 1; after its children, and after its rank's earlier additions
 };
 
 struct TreeSum {
@@ -28,15 +28,15 @@ struct TreeSum {
   std::vector<kernel::LeafRange> share;  // of each rank
   std::vector<TreeAddition> additions;   // by step, then by node
   float sum = 0;                         // the same on every rank
-  /// For comparison: each rank adds its leaves from left to right, then rank sums are added so.
+  /// For comparison: each rank adds its leaves from left to right, then the ranks' sums likewise.
   float in_rank_order = 0;
 
   int steps() const;
-  /// Where the sum of `node` was made; a leaf's is the rank that has it.
+  /// The rank that computed the sum of `node`; for a leaf, the rank that has it.
   int rank_of(kernel::LeafRange node) const;
 };
 
-/// ConfigError where ranks or leaves are out of range.
+/// ConfigError if ranks or leaves are out of range.
 TreeSum record_tree_sum(int ranks, std::uint32_t leaves);
 
 /// "0", "2-3".

@@ -1,4 +1,4 @@
-// The trees of `trireme show tree-sum`: one a number of ranks, leaves at the bottom.
+// Draws the trees of `trireme show tree-sum`: one per number of ranks, leaves at the bottom.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -89,7 +89,7 @@ int most_steps(const std::vector<TreeSum>& sums) {
   return most;
 }
 
-// The ranks' colours, which outlive the legend.
+// The ranks' colours; they must outlive the legend.
 std::vector<std::string> colours_of(int ranks) {
   std::vector<std::string> colours;
   for (int rank = 0; rank < ranks; ++rank) colours.push_back(colour_of(rank, ranks));

@@ -42,7 +42,7 @@ TEST(TreeSum, EachNodeIsAddedOnceBehindItsChildren) {
   }
 }
 
-// What the page is about: an order that follows the ranks gives other bits on other numbers.
+// The point of the page: an order that follows the ranks gives other bits on other rank counts.
 TEST(TreeSum, RankOrderHasOtherBits) {
   std::set<float> tree, in_order;
   for (const int ranks : {1, 2, 3, 4}) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostVerified = 64;
 
-// Leaves: one per rank, and for sums more and fewer of them, evenly and unevenly shared.
+// Numbers of leaves: one per rank and, for sums, more and fewer, shared evenly and unevenly.
 std::vector<std::uint32_t> leaves_to_try(comm::OpKind kind, int ranks) {
   const std::uint32_t plain = leaves_of(kind, ranks);
   if (kind != comm::OpKind::AllReduce) return {plain};
@@ -46,7 +46,7 @@ std::string state_text(const comm::RouteError::State& state) {
   return text;
 }
 
-// The flaw that is thrown now.
+// Describes the current exception.
 Flaw flaw_of(int ranks) {
   try {
     throw;
@@ -60,13 +60,13 @@ Flaw flaw_of(int ranks) {
   }
 }
 
-// The flaw of a placement says which it was.
+// Adds the placement to the error.
 template <class Body>
 void on_placement(const VerifyOptions& options, const std::vector<int>& hosts, const Body& body) {
   try {
     body();
   } catch (const comm::RouteError&) {
-    throw;  // with a drawing
+    throw;  // it has a drawing
   } catch (const Error& error) {
     if (options.hosts == 1) throw;
     std::string text;
@@ -163,7 +163,7 @@ Verdict verify(const VerifyOptions& options) {
     const auto at = verdict.counts.begin() + seed % static_cast<int>(verdict.counts.size());
     try {
       const double sent = run(options, entry, at->ranks, static_cast<std::uint64_t>(seed));
-      if (at->runs++ == 0) at->most_sent = sent;  // placed as the formula has it
+      if (at->runs++ == 0) at->most_sent = sent;  // same placement as the formula
     } catch (...) {
       verdict.flaws.push_back(flaw_of(at->ranks));
       verdict.counts.erase(at);

@@ -1,7 +1,7 @@
-// Verification of an algorithm, shipped or one's own: on every rank count of a range its program is
-// resolved (every part once, nobody waits for ever, no message left over), and then run over the
-// simulated network, with seeds that change who goes first and how long messages take, on counts
-// that do not divide, against a sum made by hand. Deterministic for its seeds.
+// Verifies an algorithm, built-in or the user's own, on a range of rank counts. First its program
+// is resolved: every contribution once, no deadlock, no message left over. Then it runs over the
+// simulated network, on counts that do not divide evenly, and is compared with a directly computed
+// sum; seeds vary the order of ranks and the latency. Deterministic for its seeds.
 #pragma once
 
 #include <functional>
@@ -21,21 +21,21 @@ struct VerifyOptions {
   std::string algorithm;
   int least = 2, most = 16;  // ranks
   int seeds = 100;           // spread over the rank counts
-  int hosts = 1;             // on which the ranks lie (fewer where there are fewer ranks)
+  int hosts = 1;             // hosts that share the ranks (at most one per rank)
 };
 
-/// What was seen on one rank count.
+/// The result for one rank count.
 struct VerifiedCount {
   int ranks = 2;
   plan::CostShape shape;
-  double most_sent = 0;  // by one rank, in buffers; counted on the messages of a run
+  double most_sent = 0;  // by one rank, in buffers; measured in a run
   int runs = 0;          // simulated
 };
 
 struct Flaw {
   int ranks = 2;
   std::string what;     // one sentence
-  std::string drawing;  // lines; who waits for whom, or what everybody held; may be empty
+  std::string drawing;  // lines: who waits for whom, or what each rank held; may be empty
   std::string advice;   // one sentence
 };
 
@@ -45,14 +45,14 @@ struct Verdict {
   int runs = 0;
 };
 
-/// Ways to place `ranks` on `hosts`, as Algorithm::host_of_rank, which all are verified: neighbours
-/// together, in turns, and all that there may be on the first host.
+/// The placements of `ranks` on `hosts` (Algorithm::host_of_rank) to verify: neighbours together,
+/// round-robin, and as many ranks as possible on the first host.
 std::vector<std::vector<int>> placements(int ranks, int hosts);
 
-/// ConfigError where the algorithm is not registered or the range is none.
+/// ConfigError if the algorithm is not registered or the range is invalid.
 Verdict verify(const VerifyOptions& options);
 
-/// "rank 0  round 2: needs chunk 1 from rank 2" ..., and the circle or the chain that it ends in.
+/// "rank 0  round 2: waits for rank 2 to send chunk 1" ..., then the cycle or chain of waits.
 std::string drawing_of(const std::vector<comm::RouteError::Wait>& waits, int ranks);
 
 }  // namespace show

@@ -22,7 +22,7 @@ using kernel::LeafRange;
 
 constexpr std::size_t kLine = 16;  // F32 in a cache line: chunks are cut at lines
 
-// Element `index` of leaf `leaf`: in [-1, 1), of many magnitudes' low bits (splitmix64).
+// Element `index` of leaf `leaf`: random in [-1, 1), so that sums round (splitmix64).
 template <class T>
 T leaf_value(std::uint64_t seed, std::uint32_t leaf, std::size_t index) {
   std::uint64_t z = (seed * 1000003 + leaf) * 1000003 + index + 0x9e3779b97f4a7c15ull;
@@ -33,7 +33,7 @@ T leaf_value(std::uint64_t seed, std::uint32_t leaf, std::size_t index) {
   return static_cast<T>(bits) / static_cast<T>(1 << 23) - 1;
 }
 
-// T(first, first + count) of NUMERICS.md, as it is written there.
+// T(first, first + count), literally as docs/numerics.md defines it.
 template <class T>
 T tree_sum(std::uint64_t seed, LeafRange node, std::size_t index) {
   if (node.count == 1) return leaf_value<T>(seed, node.first, index);
@@ -86,7 +86,7 @@ double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::v
   const comm::Program program = comm::record(entry.name, entry.generator, ranks, 0, hosts);
   const auto routes =
       comm::resolve(entry.name, program, comm::layout_of(entry.kind, ranks, plain, 0));
-  // Each chunk one line; then counts that leave chunks short, or empty.
+  // One cache line per chunk; then counts that leave chunks short or empty.
   const std::size_t even = kLine * static_cast<std::size_t>(program.num_chunks);
   const std::size_t odd = even + 1 + seed % even, few = 13 + seed % 7;
 

@@ -1,4 +1,4 @@
-// One simulated run of an all-reduce on made-up data, held against a sum made by hand.
+// One simulated run of an all-reduce on generated data, compared with a directly computed sum.
 // Deterministic for its seed.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace trireme {
 inline namespace v0 {
 namespace show {
 
-/// Runs `entry` on `ranks`, placed on `hosts` (Algorithm::host_of_rank), with counts of elements
-/// that divide and such that do not, one leaf per rank and several, in F32 (to the bit) and I64.
-/// Returns what the busiest rank sent, in buffers. An Error says what is wrong: the sum, the bytes,
-/// or a rank that waits for ever.
+/// Runs `entry` on `ranks`, placed on `hosts` (Algorithm::host_of_rank): with element counts that
+/// divide evenly and that do not, with one and with several leaves per rank, in F32 (compared bit
+/// for bit) and I64. Returns what the busiest rank sent, in buffers. Throws Error if the sum or the
+/// bytes are wrong, or if a rank waits for ever.
 double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::vector<int>& hosts,
                       std::uint64_t seed);
 

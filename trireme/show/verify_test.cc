@@ -1,4 +1,4 @@
-// What `trireme verify` says of right and of wrong algorithms: the sentence, the drawing, the
+// The output of `trireme verify` for right and wrong algorithms: the sentence, the drawing, the
 // advice.
 #include "trireme/show/verify.h"
 
@@ -63,7 +63,7 @@ TEST(Verify, FindsEveryShippedAllReduceRightOnSeveralHosts) {
   }
 }
 
-// Right as long as hosts have neighbours: a rank takes the one before it for one of its host.
+// Correct only if each host's ranks are neighbours: it compares the hosts of adjacent ranks.
 TEST(Verify, FindsWhatIsWrongOnSomePlacementsOnly) {
   register_all_reduce("own-neighbours", [](Algorithm& a) {
     for (int rank = 1; rank < a.size; ++rank) {
@@ -127,7 +127,7 @@ TEST(Verify, NamesAPartThatIsAddedTwice) {
 }
 
 TEST(Verify, ShowsWhatEverybodyHeldWhereASumIsMissing) {
-  // One round too few: right on 2 ranks, not on 3 and 4.
+  // One round is missing: correct on 2 ranks, wrong on 3 and 4.
   register_all_reduce("short", [](Algorithm& a) {
     a.chunks(1);
     auto round = a.round();

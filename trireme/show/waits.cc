@@ -1,4 +1,4 @@
-// Who waits for whom, drawn.
+// Draws who waits for whom.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
-// From the first rank along the waits until one comes again, or one that waits for nobody.
+// Follows the waits from the first rank until a rank repeats or waits for nobody.
 std::vector<int> path_of(const std::map<int, int>& waits_for) {
   std::vector<int> path = {waits_for.begin()->first};
   for (;;) {
@@ -21,7 +21,7 @@ std::vector<int> path_of(const std::map<int, int>& waits_for) {
     if (next == waits_for.end()) return path;
     const auto seen = std::find(path.begin(), path.end(), next->second);
     const bool circle = seen != path.end();
-    if (circle) path.erase(path.begin(), seen);  // what leads into the circle
+    if (circle) path.erase(path.begin(), seen);  // drop the path into the cycle
     path.push_back(next->second);
     if (circle) return path;
   }

@@ -15,7 +15,7 @@ inline namespace v0 {
 namespace tensor {
 namespace {
 
-// What is left is read from /proc: not for what is small beside any machine.
+// Reading what is left from /proc takes time, so only large allocations are checked.
 constexpr std::size_t kLarge = std::size_t{256} << 20;
 
 class NamedAllocator final : public c10::Allocator {

@@ -1,5 +1,5 @@
-// LibTorch's failures to get memory, as ResourceError (exit code 170): what was asked for, and what
-// was left.
+// Turns LibTorch's allocation failures into ResourceError (exit code 170), which says how much was
+// asked for and how much was left.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@ namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
-/// From now on, in the whole process, an allocation on the CPU that fails throws ResourceError, and
-/// so does a large one beyond what this machine and its control group have, which would otherwise
-/// end the process when it is used. Any thread; as often as wanted.
+/// From now on, in the whole process, a failed CPU allocation throws ResourceError. So does a large
+/// one that exceeds the memory left on this machine and in its control group; otherwise the process
+/// would be killed when it uses that memory. Thread safe; may be called again.
 void name_allocation_failures();
 
-/// Throws that error: `what`, "memory for a tensor of 8000 bytes".
+/// Throws that error; `what` is such as "a tensor of 8000 bytes".
 [[noreturn]] void refuse_allocation(const std::string& what);
 
 }  // namespace tensor

@@ -35,7 +35,7 @@ TEST(Allocation, BeyondTheMachineSaysWhatWasAskedAndWhatIsLeft) {
                     HasSubstr("trireme plan")));
 }
 
-// As `ulimit -v` does: LibTorch's own allocator fails.
+// As under `ulimit -v`: LibTorch's own allocator fails.
 TEST(Allocation, AnAddressSpaceThatIsFullIsAResource) {
   tensor::name_allocation_failures();
   rlimit before{};

@@ -14,7 +14,7 @@ Autocast::Autocast(c10::DeviceType device, c10::ScalarType type, bool enabled)
   at::autocast::increment_nesting();
 }
 
-// Casts of weights are cached until the outermost region ends, as torch.autocast does.
+// As with torch.autocast, cast weights are cached until the outermost region ends.
 Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_enabled_);

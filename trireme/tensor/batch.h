@@ -1,8 +1,8 @@
 // Batch: one rank's share of a global batch, cut into micro-batches.
 //
-// Micro-batches are numbered 0 ... total-1 over the global batch (NUMERICS.md); a rank holds those
-// of contiguous_share(total, ranks, rank). Fields are named tensors whose first dim is the sample.
-// A plain value.
+// Micro-batches are numbered 0 ... total-1 over the global batch (docs/numerics.md); a rank holds
+// those of contiguous_share(total, ranks, rank). Fields are named tensors whose first dim is the
+// sample. A plain value.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ struct MicroBatch {
   std::int64_t first_sample = 0;  // global, within the epoch order
   std::int64_t count = 0;         // what the loss is averaged over: valid tokens or samples
   std::vector<std::pair<std::string, at::Tensor>>
-      fields;  // "tokens" [b, T] int64, "targets" [b, T] int64, …
+      fields;  // "tokens" [b, T] int64, "targets" [b, T] int64, ...
   /// Throws ConfigError naming the fields that exist.
   const at::Tensor& field(std::string_view name) const;
 };

@@ -1,5 +1,5 @@
-// The collectives of comm/collectives.h over at::Tensor: contiguous CPU tensors, in place. A tensor
-// that is not contiguous is a CheckFailure.
+// The collectives of comm/collectives.h over at::Tensor: contiguous CPU tensors, in place.
+// CheckFailure if a tensor is not contiguous.
 #pragma once
 
 #include <ATen/core/Tensor.h>

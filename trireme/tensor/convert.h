@@ -1,4 +1,4 @@
-// Between at::Tensor and Buffer: the two views of the same memory, never a copy.
+// Conversions between at::Tensor and Buffer: two views of the same memory, never a copy.
 //
 // to_buffer() refuses tensors that are not contiguous (CheckFailure): the caller decides where a
 // copy is made. The Buffer keeps the tensor's storage alive, and view_of() keeps the Buffer's owner
@@ -24,7 +24,7 @@ at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes);
 /// One-dimensional view of the whole buffer.
 at::Tensor view_of(const Buffer& buffer);
 
-/// fp64, fp32, bf16 or fp16 by its name in configurations; ConfigError for another.
+/// fp64, fp32, bf16 or fp16 by its name in configurations; ConfigError for other names.
 at::ScalarType compute_type(std::string_view precision);
 
 }  // namespace tensor

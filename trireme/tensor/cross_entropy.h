@@ -8,9 +8,8 @@ inline namespace v0 {
 namespace tensor {
 
 /// The sum over tokens of -log softmax(logits)[target], under autograd. `logits` [..., V] in fp64,
-/// fp32 or bf16 (then computed in fp32), `targets` int64 [...]; targets < 0 are ignored (they count
-/// nothing). Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError where shapes disagree or a
-/// target is not below V.
+/// fp32 or bf16 (computed in fp32), `targets` int64 [...]; negative targets are ignored. Returns a
+/// scalar, fp32 (fp64 for fp64 logits). ConfigError if shapes disagree or a target is not below V.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace tensor

@@ -1,10 +1,10 @@
 // Deferred weight gradients: a backward pass in two halves, B = I + W (Qi et al., "Zero Bubble
 // Pipeline Parallelism", arXiv 2401.10241).
 //
-// While a DeferScope of this thread lives, linear() and linear_gelu() give the gradient of their
-// input alone in the backward pass and put down what those of weight and bias take: their input
-// and the gradient of their output. compute() makes them later: the same kernels on the same
-// values, so the same bits. Other functions compute everything at once. One thread at a time.
+// While a DeferScope of this thread lives, the backward pass of linear() and linear_gelu() computes
+// the gradient of the input only. For weight and bias it stores the input and the output's
+// gradient; compute() makes their gradients later, with the same kernels on the same values, so the
+// same bits. Other functions are not deferred. Use from one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
-/// A parameter's gradient that is still to be computed.
+/// A parameter's gradient that is not computed yet.
 struct DeferredGradient {
   at::Tensor parameter;
   std::function<at::Tensor()> compute;
@@ -32,11 +32,11 @@ class DeferScope {
   std::vector<DeferredGradient>* outer_;
 };
 
-/// The leaf that `saved` is, or was: where somebody keeps what autograd saves
-/// (memory/saved_tensors.h), a node reads another tensor of the same memory.
+/// The leaf that `saved` was before autograd saved it. With saved-tensor hooks
+/// (memory/saved_tensors.h) a node reads another tensor of the same memory instead.
 at::Tensor leaf_itself(const at::Tensor& saved);
 
-/// Of this thread; null: nothing is deferred.
+/// This thread's list; null: nothing is deferred.
 std::vector<DeferredGradient>* deferred_gradients() noexcept;
 
 }  // namespace tensor

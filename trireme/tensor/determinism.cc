@@ -32,8 +32,8 @@ void set_up_thread() {
 }
 
 void set_up_process(const ProcessSetup& setup) {
-  // OMP_DYNAMIC in the environment would let OpenMP take fewer threads under load. The runtime is
-  // the one LibTorch brought, so it is asked by name instead of linking another.
+  // OMP_DYNAMIC in the environment would let OpenMP use fewer threads under load. The function is
+  // looked up in the runtime that LibTorch brought, so that no second one is linked.
   if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {
     set_dynamic(0);
   }
@@ -46,8 +46,7 @@ void set_up_process(const ProcessSetup& setup) {
     at::globalContext().setBenchmarkCuDNN(false);
   }
   is_set_up = true;
-  // Activations are allocated and freed every step: keep their pages instead of giving them back to
-  // the system and faulting them in again.
+  // Activations are allocated and freed every step: keep their pages to avoid new page faults.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2147483647);
   mallopt(M_TOP_PAD, 64 << 20);

@@ -1,4 +1,5 @@
-// The process-wide set-up that makes a micro-batch's bits a function of its identity (NUMERICS.md).
+// Process-wide settings that make a micro-batch's bits depend on its identity only
+// (docs/numerics.md).
 //
 // Call once at the start, before the first tensor operation. `kernel_threads` is then exactly the
 // number of threads of every kernel: OpenMP and MKL may not adjust it by load or cgroup.
@@ -13,10 +14,10 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
-/// The same count for kernels of another thread: OpenMP's and MKL's counts are a thread's own. The
-/// process is set up.
+/// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
+/// per thread. Call it after set_up_process().
 void set_up_thread();
-/// Whether set_up_process() was done.
+/// Whether set_up_process() was called.
 bool process_is_set_up() noexcept;
 
 }  // namespace tensor

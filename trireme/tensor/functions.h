@@ -1,10 +1,10 @@
-// Our autograd functions: the pieces of a transformer, each one node of the graph with a backward
-// of its own (functions/*.cc), in fp64, fp32, bf16 and fp16.
+// Our autograd functions: the pieces of a transformer. Each is one node of the graph with its own
+// backward (functions/*.cc), in fp64, fp32, bf16 and fp16.
 //
-// In bf16 and fp16 the products are of 16-bit operands with fp32 sums inside; norms, softmax and
-// losses compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one
-// kernel thread a result is a
-// function of its inputs' values alone. Errors: CheckFailure where shapes disagree. Thread safe.
+// In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
+// compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
+// thread a result depends on its inputs' values only. Throws CheckFailure if shapes disagree.
+// Thread safe.
 // Legend: B sequences, T positions, C width, V vocabulary.
 #pragma once
 
@@ -37,11 +37,10 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type);
 
-/// Up to this length attention keeps its probabilities for the backward; beyond it, it computes
-/// them again.
+/// Longest sequence whose probabilities attention keeps for backward; beyond it recomputes them.
 inline constexpr std::int64_t kKeptProbabilities = 512;
 
-/// While it lives, this thread's attention keeps probabilities as said above, or never.
+/// While it lives, this thread's attention keeps probabilities as above (`keep`), or never.
 class ProbabilitiesScope {
  public:
   explicit ProbabilitiesScope(bool keep);
@@ -55,7 +54,7 @@ class ProbabilitiesScope {
 /// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):
 /// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
-/// The same where every position sees all T.
+/// The same without a mask: every position sees all T.
 at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,

@@ -1,5 +1,5 @@
 // Each autograd function against plain ATen: values and gradients in fp64, then fp32 and bf16
-// against fp64; equal bits on a second call; differences of the loss against the gradient.
+// against fp64; equal bits on a second call; gradients against finite differences.
 #include "trireme/tensor/functions.h"
 
 #include <ATen/ATen.h>
@@ -21,8 +21,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
 
-// Leaves of `values` in `type`, except the integer ones; 1-dim leaves stay fp32 under bf16 where
-// `wide_vectors` (weights of norms).
+// Leaves of `values` in `type`, except integer ones. With `wide_vectors`, 1-dim leaves (weights of
+// norms) stay fp32 under bf16.
 Tensors leaves(const Tensors& values, at::ScalarType type, bool wide_vectors = false) {
   Tensors result;
   for (const at::Tensor& value : values) {
@@ -219,7 +219,7 @@ at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causa
 }
 
 TEST_F(Functions, CausalAttention) {
-  // Lengths: one block, several with a rest, and one beyond what keeps its probabilities.
+  // Lengths: one block, several and a remainder, and one too long to keep its probabilities.
   for (std::int64_t length : {1, 7, 64, 150, 530}) {
     const Function ours = [](const Tensors& in) { return causal_attention(in[0], 2); };
     const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2); };
@@ -285,7 +285,7 @@ TEST_F(Functions, DeferredGradientsAreThoseOfTheWholeBackwardPass) {
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i], halves[i])) << i;
 }
 
-// What computed the weight waits for its gradient.
+// The node that computed the weight needs its gradient at once.
 TEST_F(Functions, AComputedWeightIsNotDeferred) {
   const at::Tensor scale = at::randn({6, 1}).requires_grad_();
   std::vector<DeferredGradient> deferred;
@@ -305,7 +305,7 @@ TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
       [](const Tensors& in) { return in[0] + in[1]; }, values);
 }
 
-// fp16's values are fp32's: the products are those of the widened operands, rounded once.
+// fp16 values are exact in fp32: the result is fp32's product, rounded once.
 TEST(Products, InFp16AreFp32sRoundedOnce) {
   const at::Tensor x = at::randn({33, 70}).to(at::kHalf),
                    weight = at::randn({41, 70}).to(at::kHalf);
@@ -321,8 +321,8 @@ TEST(Products, InFp16AreFp32sRoundedOnce) {
   same(linear_weight_gradient(dy, x), linear_weight_gradient(wide(dy), wide(x)));
 }
 
-// Against operands rounded by hand: every value of the products is theirs but for the order of
-// additions, and the same bits come again.
+// Compared with operands rounded by hand: products differ at most by the order of additions, and a
+// second call gives the same bits.
 TEST(Products, InBf16AreThoseOfRoundedOperands) {
   struct Restore {
     ~Restore() { set_fp32_products(Products::Fp32); }
@@ -345,7 +345,7 @@ TEST(Products, InBf16AreThoseOfRoundedOperands) {
   near(linear_input_gradient(y, weight), at::mm(rounded(y), rounded(weight)));
   near(linear_weight_gradient(y, x), at::mm(rounded(y).t(), rounded(x)));
   near(linear_weight_gradient(y.t().contiguous().t(), x), at::mm(rounded(y).t(), rounded(x)));
-  // fp64 stays what it is.
+  // fp64 does not change.
   const at::Tensor wide = x.to(at::kDouble);
   EXPECT_TRUE(at::equal(linear_forward(wide, weight.to(at::kDouble), {}),
                         at::linear(wide, weight.to(at::kDouble))));

@@ -13,8 +13,8 @@
 #include "trireme/kernel/gemm.h"
 #include "trireme/tensor/kernel_table.h"
 
-// LibTorch's CPU builds carry a BLAS and export its Fortran interface. Weak: another build may not,
-// and products then go through ATen.
+// LibTorch's CPU builds contain a BLAS and export its Fortran interface. Weak, because other builds
+// may not; products then go through ATen.
 extern "C" {
 __attribute__((weak)) void sgemm_(const char*, const char*, const int*, const int*, const int*,
                                   const float*, const float*, const int*, const float*, const int*,
@@ -39,7 +39,7 @@ std::atomic<Products> products = Products::Fp32;
 
 char letter(Form form) { return form == Form::Plain ? 'N' : 'T'; }
 
-// Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
+// Row-major c = a b is column-major c^T = b^T a^T: the operands are swapped.
 template <class T, class C, class Blas>
 void call(Blas blas, std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
           C* c, std::int64_t c_stride, bool accumulate) {
@@ -75,7 +75,7 @@ void through_aten(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, 
                 view(b.data, k, n, b.stride, b.form), accumulate ? 1 : 0, 1);
 }
 
-// The operand in another type, stored as before with its rows closed up.
+// The operand in another type, in the same form, with contiguous rows.
 template <class To, class From>
 std::vector<To> converted(const Operand<From>& x, std::int64_t rows, std::int64_t columns) {
   const auto stored_rows = x.form == Form::Plain ? rows : columns;
@@ -96,7 +96,7 @@ Operand<float> rows_of(const at::Tensor& x, Form form = Form::Plain) {
   return {x.const_data_ptr<float>(), x.size(1), form};
 }
 
-// mkldnn::_linear_pointwise: oneDNN's product of x and weight^T for any strides, true fp32.
+// mkldnn::_linear_pointwise: oneDNN's product of x and weight^T for any strides, in true fp32.
 at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
   using Signature =
@@ -132,7 +132,7 @@ void gemm_fp32(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a,
   call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
 }
 
-// bf16 and fp16 values are fp32 values: exact, and not rounded once more.
+// Converting bf16 or fp16 to fp32 is exact, so the result is rounded no further time.
 template <class Half>
 void gemm_widened(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Half> a, Operand<Half> b,
                   float* c, std::int64_t c_stride, bool accumulate) {

@@ -1,5 +1,5 @@
 // Matrix products on raw memory and on tensors, each by the library that kernel_table.h names for
-// it. Row-major throughout. Thread safe.
+// it. Row-major. Thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,9 +12,9 @@ namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
-/// In what fp32 products are computed. Bf16: both operands are rounded to bf16, their products are
-/// summed in fp32, what comes out stays fp32; as torch.set_float32_matmul_precision("medium"), but
-/// on every processor, by kernels of our own or the BLAS's. For the whole process; before the first
+/// How fp32 products are computed. Bf16: both operands are rounded to bf16, products are summed in
+/// fp32, and the result is fp32, as with torch.set_float32_matmul_precision("medium"), but on every
+/// processor, by our own kernels or the BLAS. Set it for the whole process, before the first
 /// product.
 enum class Products : std::uint8_t { Fp32, Bf16 };
 void set_fp32_products(Products products) noexcept;
@@ -22,7 +22,7 @@ Products fp32_products() noexcept;
 
 enum class Form : std::uint8_t { Plain, Transposed };
 
-/// One operand: its first element and the distance of its stored rows.
+/// One operand: its first element and the distance between its stored rows.
 template <class T>
 struct Operand {
   const T* data;
@@ -40,12 +40,12 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, O
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Float16> a, Operand<Float16> b,
           float* c, std::int64_t c_stride, bool accumulate = false);
 
-/// Whether the BLAS that LibTorch brought multiplies bf16 (MKL).
+/// Whether LibTorch's BLAS multiplies bf16 (MKL does).
 bool blas_multiplies_bf16() noexcept;
 
-/// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer. In fp16, here and
-/// below, the products of fp32's library for the operands' fp32 values, which are exact, rounded
-/// once: few processors multiply fp16, and where one does LibTorch's rounding would be another.
+/// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer. In fp16 (also below)
+/// the operands are converted to fp32, which is exact, multiplied by fp32's library and rounded
+/// once: few processors multiply fp16, and those that do would round differently in LibTorch.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 /// dy [m, out] weight [out, in].
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);

@@ -85,9 +85,8 @@ std::string_view name_of(Library library) noexcept {
   }
 }
 
-// Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and knows AMX's bf16. AMD: MKL keeps
-// to half of the processor's width; oneDNN and our own kernels use all of it. Others: nothing was
-// measured.
+// Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and uses AMX for bf16. AMD: MKL uses
+// half of the vector width only; oneDNN and our own kernels use all of it. Others: not measured.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept {
   using enum Library;
   if (vendor == kernel::Vendor::Amd) {

@@ -35,7 +35,7 @@ TEST(KernelTable, AsksForBf16ProductsOnlyWhereTheProcessorHasThem) {
   }
 }
 
-// Two processes that describe it alike compute alike: every column is in it.
+// Two processes with equal descriptions compute alike: every column is in the description.
 TEST(KernelTable, DescriptionTellsTablesApart) {
   const KernelTable table = kernel_table(Vendor::Intel, Isa::Avx512, true);
   for (Library KernelTable::*column :
@@ -47,7 +47,7 @@ TEST(KernelTable, DescriptionTellsTablesApart) {
   }
 }
 
-// A file of its own for each test.
+// Each test has its own file.
 struct TableFile : ::testing::Test {
   std::string write(const std::string& text) const {
     std::ofstream(path) << text;

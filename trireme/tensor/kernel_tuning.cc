@@ -55,7 +55,7 @@ Tasks linear_tasks(Library KernelTable::*column, at::ScalarType type = at::kFloa
   return tasks;
 }
 
-// The second operand transposed in the first shape, plain in the second, as attention has them.
+// As in attention, the second operand is transposed in the first shape and plain in the second.
 template <class T>
 Tasks head_tasks(at::ScalarType type) {
   Tasks tasks;
@@ -75,7 +75,7 @@ Tasks head_tasks(at::ScalarType type) {
   return tasks;
 }
 
-// The best of the runs that fit in `each`, at least three.
+// The best time of the runs that fit into `each`, of at least three.
 double best_seconds(const Task& task, Duration each, const Waiter& clock) {
   double best = 1e30;
   const TimePoint end = clock.now() + each;

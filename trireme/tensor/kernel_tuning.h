@@ -1,6 +1,6 @@
-// Measuring this processor's matrix products library by library, for a kernel table of its own
-// (`trireme doctor --tune`), and with the table that is in use, for predictions. Within a run
-// only linear_rate(), which uses the table as it is (kernel_table.h).
+// Measures this processor's matrix products: library by library for a kernel table (`trireme doctor
+// --tune`), and with the table in use for predictions. During a run only linear_rate() may be
+// called; it uses the table as it is (kernel_table.h).
 #pragma once
 
 #include <string>
@@ -17,20 +17,20 @@ struct MeasuredProduct {
   std::string product;  // "forward", "attention_bf16": a column of the table
   Library KernelTable::*column = nullptr;
   Library library{};
-  double gflops = 0;  // the geometric mean over the column's shapes, each its best run
+  double gflops = 0;  // geometric mean over the column's shapes, best run of each
 };
-/// Every library that can compute each column, over shapes of small transformers (1024 x 384 x
-/// 1536, 512 x 768 x 768; a head of 64 against 256 keys), with the process's kernel threads; each
-/// shape is run for `each`. Uses other tables meanwhile and restores the process's own: no other
+/// Measures every library that can compute each column, over shapes of small transformers (1024 x
+/// 384 x 1536, 512 x 768 x 768; a head of 64 against 256 keys), with the process's kernel threads.
+/// Each shape runs for `each`. It replaces the process's table meanwhile and restores it: no other
 /// thread may compute.
 std::vector<MeasuredProduct> measure_products(Duration each);
-/// The fastest of each column; the process's own choice where another wins by less than 3 %, so
-/// that noise does not change bits from one measurement to the next.
+/// The fastest library of each column. The process's own choice stays unless another is faster by
+/// at least 3 %, so that noise does not change bits between measurements.
 KernelTable fastest(const std::vector<MeasuredProduct>& measured);
 
-/// Operations a second of a linear layer's three products together, as this process computes them:
-/// its kernel table, its kernel threads, the shapes above. `precision`: fp64 | fp32 | bf16 | fp16.
-/// Each product of each shape is run for `each`; the best run counts.
+/// Operations per second of a linear layer's three products together, with this process's kernel
+/// table and kernel threads, over the shapes above. `precision`: fp64 | fp32 | bf16 | fp16. Each
+/// product of each shape runs for `each`; the best run counts.
 double linear_rate(const std::string& precision, Duration each);
 
 }  // namespace tensor

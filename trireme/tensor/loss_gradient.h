@@ -1,13 +1,13 @@
-// With what gradient a backward pass of this thread begins at a loss: 1, or more where losses are
-// scaled so that gradients in fp16 do not vanish (parallel/loss_scale.h). Whoever starts a pass
-// begins with it; what joins a loss of its own on the way (models/experts.h) does so with the same.
+// The gradient at which a backward pass of this thread starts: 1, or more if losses are scaled so
+// that fp16 gradients do not underflow (parallel/loss_scale.h). Code that starts a pass uses it,
+// and so does code that adds a loss of its own (models/experts.h).
 #pragma once
 
 namespace trireme {
 inline namespace v0 {
 namespace tensor {
 
-/// Of this thread, in which its passes run; nests.
+/// Sets the gradient for this thread's passes while it lives. Scopes nest.
 class LossGradientScope {
  public:
   explicit LossGradientScope(double gradient);
@@ -18,7 +18,7 @@ class LossGradientScope {
   double outer_;
 };
 
-/// Of the innermost scope; 1 outside of any.
+/// The innermost scope's gradient; 1 outside of any scope.
 double loss_gradient() noexcept;
 
 }  // namespace tensor

@@ -22,7 +22,7 @@ struct Parts {
   at::Tensor output, dqkv;
 };
 
-// The whole [B, T, 3C] in fp64 under autograd.
+// Attention over the whole [B, T, 3C] in fp64, under autograd.
 Parts whole(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
   const at::Tensor leaf = qkv.to(at::kDouble).detach().clone().set_requires_grad(true);
   const at::Tensor output =
@@ -31,7 +31,7 @@ Parts whole(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
   return {output.detach(), leaf.grad()};
 }
 
-// Two parts of `length` each: the queries of each see the keys of both as the mask says.
+// Two parts of `length` each; the queries of each see the keys of both, as far as the mask allows.
 Parts in_parts(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
   const at::NoGradGuard off;
   const std::int64_t length = qkv.size(1) / 2;
@@ -67,7 +67,7 @@ Parts in_parts(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
 TEST(PartialAttention, IsThatOverAllKeys) {
   set_up_process({.kernel_threads = 1});
   at::manual_seed(3);
-  // Halves of one row, of a block with a rest, and of more keys than a block has.
+  // Parts of one row, of a block and a remainder, and of more keys than a block has.
   for (const std::int64_t length : {1, 30, 150, 1100}) {
     const at::Tensor qkv = 2 * at::randn({kBatch, 2 * length, 3 * kWidth}, at::kDouble),
                      gradient = at::randn({kBatch, 2 * length, kWidth}, at::kDouble);
@@ -86,7 +86,7 @@ TEST(PartialAttention, IsThatOverAllKeys) {
   }
 }
 
-// The later half alone sees a part: the earlier one's numbers stay as they are.
+// Only the second half sees the part: the first half's results do not change.
 TEST(PartialAttention, BeginsAtTheFirstQueryThatSees) {
   const at::NoGradGuard off;
   const at::Tensor qkv = at::randn({kBatch, 10, 3 * kWidth});
@@ -99,7 +99,7 @@ TEST(PartialAttention, BeginsAtTheFirstQueryThatSees) {
   EXPECT_FALSE(at::equal(after.output().select(1, 5), before.output().select(1, 5)));
 }
 
-// Scores of a thousand leave no infinity and no NaN: the maximum moves on with the parts.
+// Scores near a thousand give no infinity and no NaN: the maximum is updated with each part.
 TEST(PartialAttention, TakesLargeScores) {
   const at::NoGradGuard off;
   at::manual_seed(4);

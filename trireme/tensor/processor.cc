@@ -12,8 +12,8 @@ inline namespace v0 {
 namespace tensor {
 namespace {
 
-// oneDNN's (each under its old name, too), MKL's, ATen's. Their libraries read them once, at their
-// first kernel.
+// Variables of oneDNN (each also under its old name), MKL and ATen. The libraries read them once,
+// at their first kernel.
 constexpr const char* kVariables[] = {"ONEDNN_MAX_CPU_ISA",         "DNNL_MAX_CPU_ISA",
                                       "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE",
                                       "MKL_ENABLE_INSTRUCTIONS",    "MKL_CBWR",

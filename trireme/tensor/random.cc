@@ -93,7 +93,7 @@ void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int6
 StreamScope::StreamScope(const StreamKey& key) : key_(key), outer_(innermost) { innermost = this; }
 StreamScope::~StreamScope() { innermost = outer_; }
 
-// Layers are counted in the low half of `layer`, the draws within one in the high half.
+// The low half of `layer` is the layer's number, the high half counts the draws within it.
 StreamKey next_stream() {
   TRIREME_CHECK(innermost != nullptr);
   StreamKey key = innermost->key_;

@@ -1,5 +1,5 @@
-// Counter-based random numbers (kernel/philox.h) for tensors: a value is a function of its key and
-// its index alone, never of a rank, a thread or of what was drawn before. Stateless, thread safe.
+// Counter-based random numbers (kernel/philox.h) for tensors: a value depends on its key and its
+// index only, never on a rank, a thread or earlier draws. Stateless, thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -43,19 +43,19 @@ class StreamScope {
   friend StreamKey next_stream();
 };
 /// x times a mask of 1/(1-p) with probability 1-p, else 0 (Srivastava et al. 2014), under autograd.
-/// The n-th call in a StreamScope draws from (its key, n): a rank, a lane or a thread does not
-/// show. CheckFailure outside of a StreamScope.
+/// The n-th call in a StreamScope draws from (its key, n), so the mask is the same on any rank,
+/// lane or thread. CheckFailure outside of a StreamScope.
 at::Tensor dropout(const at::Tensor& x, double p);
-/// A tensor's elements `begin` on along `dim`, of `whole` there.
+/// The elements of a tensor from `begin` on along `dim`, where the whole tensor is `whole` long.
 struct Window {
   std::int64_t dim = 0, begin = 0, whole = 0;
 };
-/// The part of dropout() of the whole tensor that `x` is. dim <= 1.
+/// dropout() of a tensor of which `x` is the window: the same elements as of the whole. dim <= 1.
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
 
-/// Changes with every draw from LibTorch's default generator, and with every seed.
+/// A number that changes with every draw from LibTorch's default generator and with every seed.
 std::uint64_t default_generator_position();
-/// Seeds LibTorch's default generator for a foreign module: by (seed, name) before it is built, by
+/// Seeds LibTorch's default generator for a user's module: by (seed, name) before it is built, by
 /// (seed, step, micro-batch, block) before it runs.
 void seed_default_generator(std::uint64_t seed, std::string_view name);
 void seed_default_generator(const StreamKey& key);

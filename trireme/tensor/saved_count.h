@@ -1,5 +1,5 @@
-// A count in a checkpoint's metadata. Its file's hash says that nobody changed it by accident, not
-// that it makes sense.
+// Reads a count from a checkpoint's metadata. The file's hash detects accidental changes only, so
+// the value is checked here.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace trireme {
 inline namespace v0 {
 
-/// Steps or batches, under `key` of the object. CheckpointError where it is missing, no whole
-/// number, negative, or more than any run comes to (10^15).
+/// The number of steps or batches under `key`. CheckpointError if it is missing, not an integer,
+/// negative, or beyond 10^15, more than any run reaches.
 std::int64_t saved_count(const nlohmann::json& saved, const char* key);
 
 }  // namespace v0

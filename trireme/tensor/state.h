@@ -1,7 +1,7 @@
-// What can be saved and restored: named tensors, each a shard of a global one, and a small JSON
-// text for everything else (step, positions, random streams).
+// Saveable state: named tensors, each a shard of a global one, and a small JSON text for everything
+// else (step, positions, random streams).
 //
-// Lives here so that parallel, input and checkpoint agree on it without including one another.
+// It is here so that parallel, input and checkpoint can share it without including one another.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,9 +37,9 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
-/// For restored(), and before shards are filled, where a missing tensor would be all that is said:
-/// CheckpointError naming both optimizers where two metadata name different ones under
-/// "optimizer". Those that name none are taken.
+/// Throws CheckpointError that names both optimizers if two metadata name different ones under
+/// "optimizer". Metadata that name none are accepted. Call it in restored(), and before shards are
+/// filled, where the error would otherwise only name a missing tensor.
 void require_same_optimizer(const std::string& saved, const std::string& own);
 
 namespace models {

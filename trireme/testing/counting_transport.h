@@ -1,5 +1,5 @@
-// CountingTransport: another transport that adds up the bytes that this rank sends to each peer.
-// Nobody reaches another's memory, so that all bytes are sent.
+// CountingTransport: a wrapper that counts the bytes that this rank sends to each peer. It forbids
+// access to peers' memory, so that all bytes are sent.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace testing {
 
 class CountingTransport final : public net::Transport {
  public:
-  /// `sent`: one number per peer; outlives this.
+  /// `sent`: one counter per peer; must outlive this object.
   CountingTransport(std::shared_ptr<net::Transport> inner, std::vector<std::size_t>& sent)
       : inner_(std::move(inner)), sent_(sent) {}
 

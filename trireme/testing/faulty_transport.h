@@ -1,10 +1,9 @@
-// FaultyTransport: another transport with a hook at every send, receive, notification and read of a
-// peer's memory, in the order in which this rank makes them: where a test kills, stops or aborts.
-// The n-th call is the same place of the same algorithm in every run, whatever the time of day.
+// FaultyTransport: a wrapper that calls a hook at every send, receive, notification and read of a
+// peer's memory, in the order in which this rank makes them. Tests kill, stop or abort there. The
+// n-th call is at the same point of the same algorithm in every run.
 //
-// A read is done in two halves with the hook before each, so a peer may go in the middle of it.
-// What moves through mapped memory is no call; a test that wants to be in its way is told of the
-// mapping.
+// A read is split in two halves with a hook call before each, so a peer can disappear in the
+// middle. Access to mapped memory is not a call; tests that need it get the mapping from on_map.
 #pragma once
 
 #include <functional>
@@ -21,12 +20,12 @@ class FaultyTransport final : public net::Transport {
  public:
   enum class Call { Send, Recv, Notify, Read };
   struct Options {
-    bool reads = true;  // false: like a host that forbids to read peers' memory
-    /// Told of a peer's memory when it is mapped: what is read and written there is no call.
+    bool reads = true;  // false: as on a host that forbids reading peers' memory
+    /// Called when a peer's memory is mapped; later reads and writes of it are not calls.
     std::function<void(int peer, std::span<std::byte> memory)> on_map = nullptr;
   };
 
-  /// `hook` runs in the progress context, before the call with that peer.
+  /// `hook` runs in the progress context, before the call.
   FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void(Call, int peer)> hook,
                   Options options)
       : inner_(std::move(inner)), hook_(std::move(hook)), options_(options) {}

@@ -1,4 +1,4 @@
-// main of every test program: GoogleTest's, but for a program that was re-executed as a rank.
+// main() of every test program: GoogleTest's, unless the program was re-executed as a rank.
 #include <gmock/gmock.h>
 
 #include "trireme/testing/process_bodies.h"

@@ -1,5 +1,5 @@
-// Bodies that a test program runs in processes of its own: it re-executes itself, since LibTorch
-// and gRPC start threads and a bare fork would copy a process in the middle of something.
+// Bodies that a test program runs in separate processes. The program re-executes itself: LibTorch
+// and gRPC start threads, so a bare fork is unsafe.
 //
 //     TRIREME_PROCESS(sums) {                      // int (int argc, char** argv)
 //       Job job(argc, argv);
@@ -21,7 +21,7 @@ using ProcessBody = int (*)(int argc, char** argv);
 inline constexpr const char* kProcessVariable = "TRIREME_TEST_PROCESS";
 
 bool register_process(const char* name, ProcessBody body);
-/// In a re-executed program: runs its body and returns true. Exceptions pass through.
+/// In a re-executed program: runs its body and returns true. Exceptions propagate.
 bool run_registered_process(int argc, char** argv, int& exit_code);
 
 }  // namespace testing

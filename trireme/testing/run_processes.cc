@@ -45,7 +45,7 @@ ProcessRun run_processes(int ranks, std::string_view body, ProcessOptions option
   RunningProcesses running;
   running.pids.assign(static_cast<std::size_t>(ranks), -1);
   launch::LaunchOptions launch = process_launch_options(ranks, body, options);
-  launch.handle_signals = false;  // of the test program
+  launch.handle_signals = false;  // the test program handles them
   const TimePoint start = steady_now();
   launch.on_start = [&](int rank, pid_t pid) { running.pids[rank] = pid; };
   launch.on_line = [&](int rank, bool error, std::string_view line) {

@@ -1,8 +1,8 @@
-// run_processes(n, body): n real processes under the real launcher, each running a TRIREME_PROCESS
-// of this test program (process_bodies.h). Ports are the system's choice; nothing is left behind.
+// run_processes(n, body): runs n processes under the real launcher, each with a TRIREME_PROCESS of
+// this test program (process_bodies.h). The system picks ports; nothing is left behind.
 //
-// Print `describe()` where an expectation fails: it holds every rank's exit code and output, and
-// the seed (which bodies read by process_seed()).
+// Print `describe()` when an expectation fails: it has every rank's exit code and output, and the
+// seed (bodies read it by process_seed()).
 #pragma once
 
 #include <sys/types.h>
@@ -20,33 +20,33 @@ namespace trireme {
 inline namespace v0 {
 namespace testing {
 
-/// What a hook may know of the run. A rank that has not started yet has pid -1.
+/// What a hook may know about the run. A rank that has not started yet has pid -1.
 struct RunningProcesses {
   std::vector<pid_t> pids;  // by rank
   Duration since_start{};
 };
 
-/// kill(), for one process: throws where `pid` is none, as of a rank that has not started yet (-1
-/// would be every process there is).
+/// kill() for one process. Throws if `pid` is not a process number: a rank that has not started yet
+/// has -1, and kill(-1) would reach every process.
 void send_signal(pid_t pid, int signal);
 
 struct ProcessOptions {
   std::uint64_t seed = 1;
   Duration timeout = std::chrono::seconds(10);     // of the job: TRIREME_TIMEOUT
-  Duration time_limit = std::chrono::seconds(60);  // everything is killed then
+  Duration time_limit = std::chrono::seconds(60);  // kills everything that still runs
   std::string transport = "auto";
   std::string algorithm = "auto";
   std::vector<std::string> environment = {};  // "NAME=value"
-  std::vector<std::string> arguments = {};    // argv[1...] of the bodies
+  std::vector<std::string> arguments = {};    // argv[1..] of the bodies
   launch::Bind bind = launch::Bind::None;     // tests run side by side
   Duration stop_grace = std::chrono::seconds(30);
-  /// Called at every line that a rank writes; may kill ranks. Not from several threads at once.
+  /// Called for every line that a rank writes; may kill ranks. One thread at a time.
   std::function<void(int rank, std::string_view line, const RunningProcesses& running)> on_line =
       nullptr;
 };
 
 struct ProcessOutcome {
-  int exit_code = 0;  // 128+n where a signal ended it
+  int exit_code = 0;  // 128+n if signal n ended it
   std::string out, err;
 };
 
@@ -62,7 +62,7 @@ struct ProcessRun {
 
 ProcessRun run_processes(int ranks, std::string_view body, ProcessOptions options = {});
 
-/// The launcher's options of such a run, for tests that start the launcher in a process of its own.
+/// The launcher options of such a run, for tests that start the launcher in its own process.
 launch::LaunchOptions process_launch_options(int ranks, std::string_view body,
                                              const ProcessOptions& options);
 std::uint64_t process_seed();

@@ -1,9 +1,9 @@
-// run_ranks(n, body): n threads, one per rank, over the simulated network on a virtual clock.
+// run_ranks(n, body): runs n threads, one per rank, over the simulated network on a virtual clock.
 //
-// Deterministic for a seed: one rank runs at a time, and the seed picks who runs next and how long
-// a message takes. No ports, no sleeps. An exception in a body fails the test with rank and seed;
-// a deadlock (nobody can run and no message is under way) throws in every rank, naming who waits
-// for what.
+// Deterministic for a seed: one rank runs at a time, and the seed picks which rank runs next and
+// how long a message takes. No ports, no sleeps. An exception in a body fails the test with rank
+// and seed. A deadlock (no rank can run and no message is in transit) throws in every blocked rank
+// and names who waits for what.
 #pragma once
 
 #include <cstdint>

@@ -59,8 +59,8 @@ TEST(RunRanks, PassesATokenRound) {
   }
 }
 
-// Rank 0 takes whichever of two answers comes first: correct programs must not depend on it, and a
-// test over seeds has to show both orders. This is what makes the simulation worth its name.
+// Rank 0 takes whichever of two answers comes first. Correct programs must not depend on the order,
+// so a test over several seeds must show both orders.
 TEST(RunRanks, SeedsShowARaceAndRepeatIt) {
   const auto first_answer = [](std::uint64_t seed) {
     int first = -1;
@@ -163,7 +163,7 @@ TEST(RunRanks, TimersRunInOrderInTheContext) {
   });
 }
 
-// A source that watches a peer's memory, as the shared-memory algorithms do: no message ever comes.
+// A source that polls a peer's memory, as the shared-memory algorithms do; no message arrives.
 class Watcher final : public ProgressSource {
  public:
   Watcher(const volatile std::byte* cell, WorkSource source) : cell_(cell), source_(source) {}

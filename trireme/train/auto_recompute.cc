@@ -21,7 +21,7 @@ using Activations = std::vector<models::BlockActivations>;
 
 constexpr std::array kKinds = {Recompute::None, Recompute::Selective, Recompute::Full};
 
-// Of the last block full is what none is.
+// For the last block, Full costs the same as None.
 std::vector<std::vector<plan::MemoryOption>> options_of(const Activations& blocks) {
   std::vector<std::vector<plan::MemoryOption>> all;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -36,7 +36,7 @@ std::vector<std::vector<plan::MemoryOption>> options_of(const Activations& block
   return all;
 }
 
-// Where the room is too small: what takes the fewest bytes of all.
+// Call if `too_small` bytes are not enough: finds the choice with the fewest bytes by bisection.
 plan::MemoryChoice smallest(std::span<const std::vector<plan::MemoryOption>> blocks,
                             std::int64_t too_small) {
   std::int64_t fits = std::max<std::int64_t>(too_small, 0) + 1;

@@ -1,5 +1,5 @@
-// memory.recompute = "auto": of each block of a model, what is kept and what is computed again, so
-// that a limit of memory is kept at the least time. Starts nothing.
+// memory.recompute = "auto": chooses the recomputation policy of each block, so that activations
+// fit into a memory limit at the least recomputation time. Starts nothing.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ inline constexpr const char* kAutoRecompute = "auto";
 
 struct AutoRecompute {
   std::string policy;  // "none", or a list as memory::parse_recompute() reads it
-  std::string table;   // for people: a line for each run of like blocks; ends with a newline
+  std::string table;   // to print: one line per run of equal blocks; ends with a newline
 };
 
-/// Of blocks with these names, whose activations may take `room` bytes a micro-batch at a time.
-/// Where nothing fits: what takes least.
+/// Chooses for `blocks`, called `names`, whose activations may take at most `room` bytes per
+/// micro-batch. If nothing fits, chooses what takes the fewest bytes.
 AutoRecompute choose_recompute(const std::vector<models::BlockActivations>& blocks,
                                const std::vector<std::string>& names, std::int64_t room);
 

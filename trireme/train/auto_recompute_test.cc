@@ -35,7 +35,7 @@ TEST(AutoRecompute, TakesTheCheapestThatFits) {
   EXPECT_EQ(choose_recompute(kBlocks, kNames, 430'000'000).policy, "none");
   EXPECT_DOUBLE_EQ(again(429'999'999), 1 / 270.);
   EXPECT_DOUBLE_EQ(again(350'000'000), 4 / 270.);
-  // Of a layer that runs again all 100 MB are there once.
+  // While a layer is recomputed, all its 100 MB are in memory.
   EXPECT_DOUBLE_EQ(again(349'999'999), 2 * 20 / 270.);
   EXPECT_DOUBLE_EQ(again(140'000'000), 4 * 20 / 270.);
 }

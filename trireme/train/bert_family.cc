@@ -13,7 +13,7 @@ TrainingModel make_bert_model(const config::Config& config) {
                                 .heads = static_cast<int>(config.integer("model.heads")),
                                 .width = config.integer("model.width"),
                                 .block = config.integer("model.block"),
-                                .vocab = 257,  // bytes and the mask
+                                .vocab = 257,  // 256 bytes and the mask
                                 .dropout = config.number("model.dropout"),
                                 .precision = config.text("train.precision"),
                                 .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};

@@ -1,8 +1,6 @@
 // ChangedInput: the batches of a resumed run whose data, batch size or seed were changed on
-// purpose.
-//
-// Of what was saved, only the position holds: the run goes on with that batch of the new data. Does
-// not own the batches.
+// purpose. Restores only the saved position, so the run continues with that batch of the new data.
+// Does not own the batches.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
-// DataFamily and LossFamily: names that data.name and train.loss can have, and how a configuration
-// becomes data and a loss. As with ModelFamily, those of this release are registered from the
-// start, and a program registers its own before it reads a configuration.
+// DataFamily and LossFamily: the values of data.name and train.loss, and how a configuration
+// becomes data and a loss. The families of this release are registered from the start; a program
+// registers its own before it reads a configuration.
 #pragma once
 
 #include <functional>
@@ -18,16 +18,16 @@ namespace train {
 
 struct DataFamily {
   std::string name;
-  /// Of data.*, beside data.name and data.path.
+  /// Its keys data.*, besides data.name and data.path.
   std::vector<config::Key> keys;
-  /// It is read in sequences of model.block.
+  /// Whether a sample is a sequence of model.block items.
   bool sequences = false;
-  /// Its bytes are text: there is a trigram to compare with, and a model of it can write.
+  /// Whether its bytes are text: then a trigram is the baseline, and a model can write text.
   bool text = false;
   std::function<std::shared_ptr<const DataSource>(const config::Config& config)> make;
 };
 
-/// Throws ConfigError where the name is taken, or a key is of another table.
+/// Throws ConfigError if the name is taken, or a key does not begin with "data.".
 void register_data(DataFamily family);
 const DataFamily* find_data(const std::string& name);
 std::vector<std::string> data_names();
@@ -35,7 +35,7 @@ std::vector<std::string> data_names();
 struct LossFamily {
   std::string name;
   Loss loss;  // summed over a micro-batch's items
-  /// A micro-batch's correct answers, summed as the loss is; empty: validation tells no accuracy.
+  /// Number of correct answers in a micro-batch. Empty: validation reports no accuracy.
   Loss correct = {};
 };
 
@@ -43,10 +43,11 @@ void register_loss(LossFamily family);
 const LossFamily* find_loss(const std::string& name);
 std::vector<std::string> loss_names();
 
-/// For LossFamily::correct: how many rows of logits [.., classes] are highest at field "targets".
+/// For LossFamily::correct: counts the rows of logits [.., classes] whose maximum is at the class
+/// in the field "targets".
 Loss class_matches();
 
-/// The data of this release: bytes of text; the same with some hidden; CIFAR-10's images.
+/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images.
 DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();

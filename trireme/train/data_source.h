@@ -1,4 +1,4 @@
-// DataSource: what a job trains on: bytes from files or memory, and the samples in them.
+// DataSource: the data of a job: bytes from files or memory, and the samples in them.
 //
 // The launcher loads the bytes once and shares them among the ranks of its host
 // (input/shared_corpus.h); each rank makes its datasets from the shared bytes. Immutable, thread
@@ -19,16 +19,16 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// What a loss is averaged over and a sample is called, for people and for events.
+/// The words for samples and items, in printed lines and events.
 struct DataWords {
   std::string sample = "sequence";    // batch.global counts them
-  std::string items = "tokens";       // a mean loss counts them: tokens | samples
+  std::string items = "tokens";       // a mean loss is over these: tokens | samples
   std::string unit = "nats a byte";   // of a loss
-  std::string counted = "bytes";      // items, as eval says it
-  std::int64_t items_per_sample = 1;  // 64 tokens of a sequence
+  std::string counted = "bytes";      // what `trireme eval` calls items
+  std::int64_t items_per_sample = 1;  // such as 64 for sequences of 64 tokens
 };
 
-/// The words of data whose samples are items themselves: tensors, images.
+/// The words for data whose items are samples: tensors, images.
 DataWords words_of_samples();
 
 using SharedBytes = std::shared_ptr<const input::SharedCorpus>;
@@ -37,23 +37,23 @@ using Owner = std::shared_ptr<const void>;
 class DataSource {
  public:
   virtual ~DataSource() = default;
-  /// Reads data.path: the bytes to train on and those held out. Throws ConfigError where they are
-  /// not there or not of this kind.
+  /// Reads data.path: the bytes for training and for validation. Throws ConfigError if the path is
+  /// missing or its content is not of this kind.
   virtual input::Corpus load(const std::string& path) const = 0;
   /// "data/x.bin: 4,000 images to train on, 2,000 held out".
   virtual std::string describe(const input::Corpus& corpus) const = 0;
-  /// Samples of the bytes, of Corpus::train or Corpus::validation; `owner` keeps them where they
-  /// are.
+  /// The samples in `bytes`, which are Corpus::train or Corpus::validation; `owner` keeps them
+  /// alive.
   virtual std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const = 0;
   virtual std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const = 0;
   virtual const DataWords& words() const = 0;
 };
 
-/// Bytes of text, in windows of `block`, each with the byte that follows it: fields "tokens" and
-/// "targets" [b, block]. `seed` decides the windows.
+/// Bytes of text, in windows of `block` bytes: fields "tokens" and "targets" (the next byte of
+/// each), both [b, block]. `seed` decides the windows.
 std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t seed);
-/// The same windows with some bytes hidden (input/masked_text.h): 257 tokens, 256 is the mask;
-/// "targets" are what is hidden, -1 elsewhere.
+/// The same windows with some bytes hidden (input/masked_text.h): 257 tokens, of which 256 is the
+/// mask; "targets" has the original bytes at target positions, -1 elsewhere.
 std::shared_ptr<const DataSource> masked_text_source(std::int64_t block, std::uint64_t seed);
 /// CIFAR-10's images (input/images.h): fields "images" [b, 3, 32, 32] and "targets" [b]. `seed`
 /// decides order and augmentation.
@@ -64,7 +64,8 @@ struct TensorSets {
   input::Fields train, validation;
 };
 using ReadTensors = std::function<TensorSets(const std::string& path)>;
-/// What `read` gives for data.path, `name` in messages. `seed` decides the order.
+/// The tensors that `read` returns for data.path; messages call them `name`. `seed` decides the
+/// order.
 std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
                                                 std::uint64_t seed);
 

@@ -34,7 +34,7 @@ int count_gpus(const std::string& folder,
   const char* visible = environment("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return count;
   const std::string_view names(visible);
-  if (names.empty() || names.front() == '-') return 0;  // "-1": none
+  if (names.empty() || names.front() == '-') return 0;  // "-1" hides all
   const auto named = 1 + std::count(names.begin(), names.end(), ',');
   return std::min(count, static_cast<int>(named));
 }

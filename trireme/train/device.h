@@ -1,5 +1,5 @@
-// train.device: where tensors live, decided before anything starts. This release's kernels are the
-// CPU's (docs/gpu.md), so "cpu" is what runs; this says what else was asked for, or lies idle.
+// train.device: checks the device before anything starts. This release runs on the CPU only
+// (docs/gpu.md), so this refuses "cuda" and reports GPUs that stay idle.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@ inline namespace v0 {
 namespace train {
 
 struct Devices {
-  int gpus = 0;             // of this host that this process may use
-  bool cuda_build = false;  // LibTorch computes on them
+  int gpus = 0;             // GPUs of this host that this process may use
+  bool cuda_build = false;  // this LibTorch has CUDA
 };
-/// Those of this machine.
+/// The devices of this machine.
 Devices devices_here();
-/// The driver's GPUs (a folder each in `folder`), or fewer where CUDA_VISIBLE_DEVICES names fewer.
+/// Counts the driver's GPUs (one folder each in `folder`), at most those of CUDA_VISIBLE_DEVICES.
 int count_gpus(const std::string& folder,
                const std::function<const char*(const char*)>& environment);
 
-/// What `train.device` comes to for so many ranks of this host: a line for people, or "" where
-/// nothing is to be said. ConfigError where it cannot be.
+/// Checks train.device = `wanted` for `ranks` ranks on this host. Returns a line to print, or "".
+/// Throws ConfigError if the device cannot be used.
 std::string choose_device(const std::string& wanted, const Devices& devices, int ranks);
 
 }  // namespace train

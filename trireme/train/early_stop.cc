@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace train {
 
 void EarlyStop::judge(std::int64_t steps, double loss) {
-  // A NaN is no improvement, and no measure of the next one.
+  // NaN and infinity are not improvements and never become the best loss.
   if (std::isfinite(loss) && (!judged_ || loss < best_loss_ - min_improvement_)) {
     judged_ = true;
     best_loss_ = loss;

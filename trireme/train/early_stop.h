@@ -1,8 +1,8 @@
-// EarlyStop: ends a training whose validation loss has stopped to fall (Prechelt 1998, "Early
-// stopping - but when?", his criterion UP with a patience).
+// EarlyStop: ends a training whose validation loss no longer falls (Prechelt 1998, "Early stopping
+// - but when?", his criterion UP with a patience).
 //
-// Every rank judges the same loss, bit for bit, so all come to the same end. Saved and restored
-// with the run, its patience counts over an interruption. Not thread safe.
+// Every rank judges the same loss, bit for bit, so all end after the same step. It is saved and
+// restored with the run. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace train {
 
 class EarlyStop final : public Saveable {
  public:
-  /// `patience`: validations in a row without an improvement of at least `min_improvement` (of the
-  /// loss) after which the training ends; 0 = never.
+  /// The training ends after `patience` validations in a row that do not lower the best loss by at
+  /// least `min_improvement`; 0 = never.
   EarlyStop(std::int64_t patience, double min_improvement)
       : patience_(patience), min_improvement_(min_improvement) {}
-  /// The validation loss after so many steps. The first finite one is the measure of the next.
+  /// Takes the validation loss after `steps` steps. The first finite loss is the first best loss.
   void judge(std::int64_t steps, double loss);
-  /// The training is to end.
+  /// Whether the training must end.
   bool reached() const noexcept { return patience_ > 0 && waited_ >= patience_; }
   double best_loss() const noexcept { return best_loss_; }
   std::int64_t best_step() const noexcept { return best_step_; }
 
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError where `metadata` is not what this writes.
+  /// Throws CheckpointError if `metadata` does not come from metadata().
   void restored(const std::string& metadata) override;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using train::EarlyStop;
 
-// How many of the losses are looked at before the end.
+// The number of losses that are judged before the end.
 int looked_at(EarlyStop stop, const std::vector<double>& losses) {
   int count = 0;
   for (const double loss : losses) {
@@ -23,8 +23,8 @@ int looked_at(EarlyStop stop, const std::vector<double>& losses) {
 
 TEST(EarlyStop, EndsAfterItsPatience) {
   EXPECT_EQ(looked_at({2, 0}, {5, 4, 4.5, 4, 3, 2}), 4);    // 4.5 and 4 are no improvement on 4
-  EXPECT_EQ(looked_at({2, 0}, {5, 4, 4.5, 3, 3.5, 2}), 6);  // the patience starts anew
-  EXPECT_EQ(looked_at({2, 0.5}, {5, 4.8, 4.6, 4.4}), 3);    // too little
+  EXPECT_EQ(looked_at({2, 0}, {5, 4, 4.5, 3, 3.5, 2}), 6);  // 3 resets the count
+  EXPECT_EQ(looked_at({2, 0.5}, {5, 4.8, 4.6, 4.4}), 3);    // improvements are too small
   EXPECT_EQ(looked_at({0, 0}, {1, 2, 3, 4, 5}), 5);         // never
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(looked_at({1, 0}, {1, nan, 0.5}), 2);

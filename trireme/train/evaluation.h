@@ -1,4 +1,4 @@
-// What a trained model makes of held-out samples: the figures of a validation event.
+// The figures of a validation: loss and accuracy of a model on held-out samples.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace train {
 
 struct Evaluation {
   double loss = 0;                 // mean over `count` items
-  std::optional<double> accuracy;  // share of right answers, where the model answers something
+  std::optional<double> accuracy;  // share of right answers; empty if the loss counts none
   std::int64_t count = 0;          // tokens or samples, over all ranks
 };
 
-/// One forward pass over these batches. Collective; the same bits on every rank.
+/// Runs one forward pass over `batches`. Collective; every rank gets the same bits.
 Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
                     const std::vector<Batch>& batches);
 

@@ -20,14 +20,14 @@ struct Layout {
   int shard = 0;
 };
 
-// Said on the command line or in the environment: somebody wants it so.
+// Whether the user set this key on the command line or in the environment.
 bool insisted(const config::Config& config, const char* key) {
   const std::string& source = config.source(key);
   return source == "--set" || source.starts_with("TRIREME_");
 }
 
-// Least communication first. ZeRO-1 sends what plain does; ZeRO-2 reduces micro-batch by
-// micro-batch; hybrid and ZeRO-3 gather the weights twice besides, one within a host.
+// Least communication first. ZeRO-1 sends as much as plain; ZeRO-2 reduces after every micro-batch;
+// hybrid and ZeRO-3 also gather the weights twice, hybrid within a host.
 std::vector<Layout> layouts(const config::Config& config, const Settings& settings, int ranks) {
   if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
   std::vector<Layout> all = {{"plain"}};
@@ -42,21 +42,21 @@ std::vector<Layout> layouts(const config::Config& config, const Settings& settin
   return all;
 }
 
-// More lanes than cores would wait for one another; more than micro-batches stand still.
+// More lanes than cores wait for one another; more lanes than micro-batches are idle.
 int most_lanes(const Settings& settings, int ranks, std::int64_t micro) {
   const std::int64_t micro_batches = settings.batches.batch / micro;
   const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
-  if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap as it is
+  if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap without lanes
   if (settings.strategy.expert * settings.strategy.context * settings.strategy.tensor > 1)
-    return 1;  // ranks go through a layer together
+    return 1;  // several ranks compute a layer together
   const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
 }
 
-// What all candidates of one search share.
+// The inputs of a search, which all its candidates share.
 struct Search {
   const config::Config& config;
-  const Settings& settings;  // its model's figures known
+  const Settings& settings;  // with figures that are measured already
   const input::Corpus& corpus;
   const FitPlace& place;
 };
@@ -69,24 +69,24 @@ plan::FitCandidate candidate(const Search& search, plan::FitCandidate one) {
   varied.strategy.lanes = one.lanes;
   varied.strategy.recompute = one.recompute;
   varied.batches.micro = one.micro;
-  varied.memory_limit = search.place.limit;  // what "auto" goes by
+  varied.memory_limit = search.place.limit;  // "auto" uses it
   try {
     const plan::TrainingPlan plan =
         plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
     one.predicted_bytes = plan.memory.total();
     one.predicted_seconds = plan.step_seconds();
-    one.recompute = plan.job.recompute;  // what "auto" came to
+    one.recompute = plan.job.recompute;  // the policy that "auto" chose
   } catch (const ConfigError& error) {
     one.impossible = error.message();
   }
   return one;
 }
 
-// One layout with so many lanes, under more and more recomputation. What saves nothing is left out;
-// so is all that comes after one that surely fits: it would only take longer.
+// Adds one layout and number of lanes with more and more recomputation. Skips policies that save no
+// memory, and stops after one that surely fits, since the rest would only be slower.
 void add_policies(const Search& search, const plan::FitCandidate& layout,
                   std::vector<plan::FitCandidate>& all) {
-  constexpr double kSurely = 0.9;  // of the limit: predictions are that near (docs/design/007)
+  constexpr double kSurely = 0.9;  // of the limit; the accuracy of predictions (docs/design/007)
   constexpr double kSaves = 0.99;
   std::vector<std::string> policies = {"none", "selective", "every-2", "full"};
   if (insisted(search.config, "memory.recompute")) policies = {search.settings.strategy.recompute};
@@ -115,14 +115,14 @@ std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
                           settings.strategy.sync + "\" is a training of its own",
                       {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
   Settings measured = settings;
-  // Of a model without a formula the figures are taken by running it: once will do.
+  // The figures of a model without a formula are measured by running it, so measure only once.
   const ModelFigures figures = settings.model.figures(
       micro, examples_of(settings.model.data->validation(corpus.validation, {})));
   measured.model.figures = [figures](std::int64_t, const Examples&) { return figures; };
   const Search search{config, measured, corpus, place};
   std::vector<plan::FitCandidate> candidates;
   for (const Layout& layout : layouts(config, settings, place.ranks)) {
-    // Where ranks hold parts of gradients they compute one micro-batch each at a time.
+    // If gradients are sharded, each rank computes one micro-batch at a time.
     const bool in_turn = place.ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
     int most = in_turn ? 1 : most_lanes(settings, place.ranks, micro), least = 1;
     if (insisted(config, "train.lanes")) most = least = settings.strategy.lanes;

@@ -1,5 +1,5 @@
-// What `trireme train --fit` considers: the layouts, lanes and recomputation of a configuration on
-// so many ranks, each with its predicted memory and time. Starts nothing.
+// The candidates of `trireme train --fit`: layouts, lanes and recomputation for a configuration and
+// a number of ranks, each with its predicted memory and time. Starts nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// For what: so many ranks that may each take so many bytes, on a machine whose products run at
-/// `flop_rate` operations a second (tensor::linear_rate; 0: not measured, no times are predicted).
+/// The machine: `ranks` ranks of at most `limit` bytes each. Its matrix products run at `flop_rate`
+/// operations a second (tensor::linear_rate); 0 = not measured, so no times are predicted.
 struct FitPlace {
   int ranks = 1;
   std::int64_t limit = 0;
   double flop_rate = 0;
 };
 
-/// What may vary without another identity: parallel.sync (with parallel.shard of hybrid),
-/// train.lanes and memory.recompute. Those that the configuration has from the command line or the
-/// environment stay as they are. With `micro`, which is part of the identity, in the place of
-/// batch.micro. Least communication first, then most lanes, then least recomputation; more of it
-/// only where less is not predicted to fit with room to spare. ConfigError where parallel.sync
-/// decides the bits itself (local_sgd and its relatives).
+/// Varies the keys that do not change the identity: parallel.sync (with parallel.shard for hybrid),
+/// train.lanes and memory.recompute. Values from the command line or the environment stay as they
+/// are. `micro` replaces batch.micro, which is part of the identity. Order: least communication
+/// first, then most lanes, then least recomputation. More recomputation is added only if less is
+/// not predicted to fit into 90 % of the limit. Throws ConfigError for local_sgd and its relatives,
+/// whose parallel.sync decides the bits.
 std::vector<plan::FitCandidate> fit_candidates(const config::Config& config,
                                                const Settings& settings,
                                                const input::Corpus& corpus, const FitPlace& place,
@@ -40,10 +40,10 @@ struct MemoryLeft {
   std::int64_t bytes = 0;
   std::string reason;  // "memory.limit", "17.2 GB are left on this machine"
 };
-/// What this machine and its control group have left; 0: not known.
+/// Memory that this machine and this process's control group have left; 0 = not known.
 MemoryLeft memory_of_host();
-/// Bytes that a rank may take, and why: memory.limit, or its part of memory_of_host(), of which
-/// `ranks` ranks have `shared` bytes once.
+/// Bytes that a rank may take, and why: memory.limit, or its share of memory_of_host(). `shared`
+/// bytes are in memory once for all `ranks` ranks.
 MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t shared);
 
 }  // namespace train

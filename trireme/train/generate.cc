@@ -15,7 +15,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-// The index drawn from softmax(logits / temperature) over the top k.
+// Draws an index from softmax(logits / temperature) over the top k.
 std::int32_t draw(std::vector<float>& logits, const GenerateOptions& options,
                   std::mt19937_64& random) {
   std::vector<std::int32_t> order(logits.size());
@@ -52,7 +52,7 @@ std::vector<float> next_logits(Strategy& strategy, std::vector<std::int64_t> con
   micro.fields.emplace_back("tokens", tokens);
   const at::Tensor logits = strategy.infer(micro).front();  // [1, T, V]
   const at::Tensor last = logits.select(0, 0).select(0, length - 1).to(at::kFloat).contiguous();
-  // A larger vocabulary's other tokens stand for no byte.
+  // Tokens above 255 are not bytes.
   const std::int64_t bytes = std::min<std::int64_t>(last.numel(), 256);
   return {last.data_ptr<float>(), last.data_ptr<float>() + bytes};
 }
@@ -62,7 +62,7 @@ std::vector<float> next_logits(Strategy& strategy, std::vector<std::int64_t> con
 std::string generate(Strategy& strategy, std::int64_t block, std::string_view prompt,
                      const GenerateOptions& options, const std::function<void(char)>& emit) {
   const auto tokenizer = format::make_tokenizer("bytes");
-  // A model without a first byte starts a line.
+  // An empty prompt becomes a newline, since the model needs a first byte.
   const std::vector<std::int32_t> first = tokenizer->encode(prompt.empty() ? "\n" : prompt);
   std::vector<std::int64_t> context(first.begin(), first.end());
   std::mt19937_64 random(options.seed);

@@ -14,17 +14,18 @@ namespace train {
 
 struct GenerateOptions {
   std::int64_t bytes = 400;
-  double temperature = 0.8;  // 0 = always the likeliest byte
-  std::int64_t top_k = 40;   // only the k likeliest; 0 = all
+  double temperature = 0.8;  // 0 = always the most likely byte
+  std::int64_t top_k = 40;   // only the k most likely bytes; 0 = all
   std::uint64_t seed = 1;
-  /// The model reads sequences of multiples of this length (sequence parallel): zeros follow the
-  /// text, which a causal model does not see.
+  /// The model needs sequence lengths that are multiples of this (sequence and context parallel).
+  /// The text is padded with zeros, which a causal model does not see.
   std::int64_t multiple = 1;
 };
 
-/// What the model writes after `prompt` (without it). Samples from logits / temperature among the
-/// top k (Fan, Lewis & Dauphin 2018), by a generator of its own: the same seed, the same text.
-/// `block` is the model's sequence length; `emit`, where given, sees each byte as it comes.
+/// Returns what the model writes after `prompt`, without the prompt. Samples from logits /
+/// temperature among the top k (Fan, Lewis & Dauphin 2018). The same seed gives the same text,
+/// since the random generator is local. `block`: the model's sequence length. `emit`, if given, is
+/// called with each byte.
 std::string generate(Strategy& strategy, std::int64_t block, std::string_view prompt,
                      const GenerateOptions& options,
                      const std::function<void(char)>& emit = nullptr);

@@ -16,7 +16,7 @@ namespace {
 
 plan::Exchange exchange_of(const Settings& settings, int ranks) {
   const LocalOptions& local = settings.strategy.local;
-  // A validation sets the own weights aside while it shows the model.
+  // During validation, a rank also keeps a copy of its local weights.
   plan::Exchange exchange{.every = local.steps, .after = local.post_local_after, .kept = 1};
   const std::string steps = counted(local.steps, "step");
   if (settings.strategy.sync == "diloco") {
@@ -43,19 +43,19 @@ void set_tuning(plan::Job& job, const Settings& settings) {
     job.tuning = plan::read_tuning();
     return;
   }
-  // The network is what the user said that it is.
+  // The user's link describes the simulated network.
   job.tuning.emplace();
   job.tuning->links["sim"] = settings.link;
   job.tuning->machine = "simulated";
   job.tuning_path = "--link";
 }
 
-// Of one of the ranks that go through a layer together.
+// The activations of one of the ranks that compute a layer together.
 std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivations> blocks,
                                                 const StrategyOptions& strategy) {
   for (models::BlockActivations& block : blocks) {
     const std::int64_t whole = strategy.sequence ? 0 : block.whole;
-    const int tokens = strategy.expert * strategy.context;  // ranks that share them
+    const int tokens = strategy.expert * strategy.context;  // ranks that share the tokens
     block.kept = (whole + (block.kept - whole) / strategy.tensor) / tokens;
     block.probabilities /= strategy.tensor * tokens;
     block.inputs /= (strategy.sequence ? strategy.tensor : 1) * tokens;
@@ -63,7 +63,7 @@ std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivat
   return blocks;
 }
 
-// A pattern that matches no parameter.
+// Refuses a pattern of optimizer.groups that matches no parameter.
 void check_groups(const Settings& settings) {
   const auto& groups = std::visit(
       [](const auto& one) -> const auto& { return one.groups; }, settings.optimizer);
@@ -76,12 +76,12 @@ void check_groups(const Settings& settings) {
   optim::check_groups(parameters, groups);
 }
 
-// What the Strategy of each rank will check again.
+// Checks what each rank's Strategy would refuse later.
 parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& figures,
                                   int ranks) {
   StrategyOptions options = settings.strategy;
   if (options.recompute == kAutoRecompute) options.recompute = "none";  // chosen later
-  // Hosts are not known yet: hybrid is planned as on one of them. Simulated ranks have one each.
+  // Hosts are not known yet, so hybrid is planned on one host. Each simulated rank is a host.
   const int ranks_a_host = settings.job.transport == "sim" ? 1 : ranks;
   const parallel::SyncPlan sync =
       parallel::check_options(options, optim::make_optimizer(settings.optimizer)->name(),
@@ -103,14 +103,14 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
   job.share_again = memory::share_again(figures.activations, recompute);
 }
 
-// What the limit leaves for the activations of a micro-batch: memory grows with them in proportion.
+// Bytes that the limit leaves for a micro-batch's activations; memory grows linearly with them.
 std::int64_t room_for_activations(plan::Job job) {
   constexpr std::int64_t kProbe = 1'000'000'000;
   job.activations_per_micro = 0;
   const std::int64_t fixed = plan::make_plan(job).memory.total();
   job.activations_per_micro = kProbe;
   const std::int64_t probed = plan::make_plan(job).memory.total() - fixed;
-  if (probed <= 0) return 0;  // beyond what is counted (plan::make_plan)
+  if (probed <= 0) return 0;  // too large to count (plan::make_plan)
   const double share = static_cast<double>(kProbe) / static_cast<double>(probed);
   return static_cast<std::int64_t>(static_cast<double>(job.memory_limit - fixed) * share);
 }
@@ -157,7 +157,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.name = name;
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);
-  // The plan ends before the corpus does.
+  // No owner is needed: `corpus` outlives this call.
   const Examples examples = examples_of(settings.model.data->validation(corpus.validation, {}));
   check_reads(settings.model.blocks, examples(1).fields);
   ModelFigures figures = settings.model.figures(settings.batches.micro, examples);
@@ -168,7 +168,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.data = settings.model.data->describe(corpus);
   job.parameters = figures.parameters;
   job.precision = settings.strategy.precision;
-  // An average of the weights lies with the optimizer's state, cut as it is.
+  // An average of the weights is sharded like the optimizer's state.
   job.optimizer_moments =
       optim::moments_per_element(settings.optimizer) + (settings.strategy.ema > 0 ? 1 : 0);
   job.batch = settings.batches.batch;

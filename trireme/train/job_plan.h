@@ -1,5 +1,5 @@
-// From a checked configuration and a corpus to a plan::TrainingPlan: what `trireme plan` prints and
-// `trireme train` prints before the first step. Starts nothing.
+// Makes the plan::TrainingPlan of a checked configuration and a corpus. `trireme plan` prints it,
+// and `trireme train` prints it before the first step. Starts nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// `flop_rate`: of this machine's products (tensor::linear_rate), where somebody has measured it;
-/// the plan then predicts the time of a step.
+/// `flop_rate`: operations a second of this machine's matrix products (tensor::linear_rate); with
+/// it, the plan predicts the time of a step. 0 = not measured.
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
                                  const std::string& name, int ranks, double flop_rate = 0);
 
-/// Bytes that this program, LibTorch included, takes before it computes anything: every rank takes
-/// as much. The first call measures them, so it comes before any product is computed here.
+/// Memory of this program without data, before it computes: mostly LibTorch, which every rank loads
+/// too. Measured in the first call, so call it before this process computes.
 std::int64_t program_bytes(const input::Corpus& corpus);
-/// Bytes of the text, which the ranks of a host have once.
+/// Bytes of the text, which the ranks of a host share.
 std::int64_t text_bytes(const input::Corpus& corpus);
 
 /// The "plan" event: the predicted figures.

@@ -22,7 +22,7 @@ using train::RunFolder;
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Events of a run that this one does not go on with stay, out of its way.
+// Renames the events of an earlier run that this one does not continue.
 void put_aside(const RunFolder& folder) {
   if (!fs::exists(folder.events())) return;
   const fs::path path = folder.events();
@@ -77,13 +77,13 @@ struct Log::Impl {
     mark();
   }
 
-  // From here on the next step takes time.
+  // Starts the time of the next step.
   void mark() {
     since = waiter->now();
     if (input != nullptr) input_before = input->time_waited();
   }
 
-  // What every kind of result has, of one of `steps` since the mark.
+  // The figures that all results have, for one of `steps` steps since the last mark().
   observe::StepFigures figures_of(const auto& result, std::size_t steps) const {
     const double part = 1 / static_cast<double>(steps);
     observe::StepFigures figures{.loss = result.loss,
@@ -144,7 +144,7 @@ struct Log::Impl {
   TimePoint since{};
   Duration input_before{};
   bool finished = false;
-  bool said = false;  // that the loss is not known
+  bool said = false;  // whether the hint about the unknown loss was printed
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -156,7 +156,7 @@ Log::~Log() {
   try {
     impl_->finish();
   } catch (const std::exception&) {
-    // The plot alone is missing; every event was written when it happened.
+    // Only the plot is missing; events were written when they happened.
   }
 }
 

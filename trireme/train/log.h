@@ -1,15 +1,15 @@
-// Log: what `trireme train` shows and writes, for a loop of one's own: the progress line, and a
-// folder with events.jsonl, tensorboard/ and, at the end, loss.svg. `trireme compare` takes it.
+// Log: gives a user's own loop the output of `trireme train`: the progress line, and a folder with
+// events.jsonl, tensorboard/ and, at the end, loss.svg. `trireme compare` reads the folder.
 //
 //     trireme::Log log(job, "runs/mine", {.steps = 1000});
 //     for (auto& batch : data) log.step(strategy.step(batch, loss));
 //
-// With DataParallel, and its backward() so that the log knows the loss of all ranks:
+// With DataParallel; its backward() gives the log the loss over all ranks:
 //
 //     for (auto& micro : *loader) { parallel.backward(loss(net, micro)); parallel.step();
 //                                   log.step(parallel); }
 //
-// Every rank has one; rank 0's alone writes, and none of them communicates. One user thread.
+// Every rank has a Log; only rank 0's writes, and none communicates. One user thread.
 #pragma once
 
 #include <cstdint>
@@ -25,38 +25,39 @@ class Batches;
 class DataParallel;
 
 struct LogOptions {
-  long steps = 0;  // of the whole run, for "of 1,000" and the time that is left; 0: not known
+  long steps = 0;  // of the whole run, for "of 1,000" and the remaining time; 0 = not known
   long first = 0;  // steps done before, as Checkpointer::resume() returns them
   std::string items = "tokens";    // what StepResult::count counts: tokens, samples
-  std::string unit = {};           // of the loss, where it has one: "nats a token"
+  std::string unit = {};           // of the loss, such as "nats a token"; may be empty
   std::string title = {};          // of the plot; empty: the folder's last name
-  const Batches* input = nullptr;  // its waiting time is reported as input; it outlives the log
-  bool json = false;               // events on standard output, too; people's lines go to stderr
+  const Batches* input = nullptr;  // its waiting time is reported as input; must outlive the log
+  bool json = false;               // also prints events on stdout; other lines go to stderr
 };
 
 class Log {
  public:
-  /// Makes `folder` where it is missing. `first` = 0 starts anew: events that lie there are kept
-  /// under another name (events.1.jsonl …); else it goes on after step `first`, and what the
-  /// folder says of later ones is dropped. Throws ResourceError where it cannot be written.
+  /// Makes `folder` if it is missing. With `first` = 0, renames events that are already there
+  /// (events.1.jsonl, ...) and starts a new file. Otherwise continues after step `first` and drops
+  /// the events of later steps. Throws ResourceError if the folder cannot be written to.
   Log(const Job& job, const std::string& folder, LogOptions options = {});
-  /// finish(), unless an exception passes through. Never throws.
+  /// Calls finish(), unless an exception is unwinding the stack. Never throws.
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// One more step was taken. Its time is that since the call before, of step() or another, so what
-  /// the loop does besides counts, too. Without a Strategy: log.step({.loss = 1.5, .count = 64}).
-  /// Throws ResourceError where the disk is full.
+  /// Records one step. Its time is the time since the last call of any method, so it includes other
+  /// work of the loop. Without a Strategy: log.step({.loss = 1.5, .count = 64}). Throws
+  /// ResourceError if the disk is full.
   void step(const StepResult& result);
-  /// The global batches that have ended since the call before, each a step; none may have. What is
-  /// not known is left out: the loss without DataParallel::backward(), the norm without clip.
+  /// Records a step for each global batch that has ended since the last call; there may be none.
+  /// Unknown figures are left out: the loss without DataParallel::backward(), the norm without
+  /// clip.
   void step(DataParallel& parallel);
-  /// A validation after the last step: its mean loss over `count` items.
+  /// Records a validation after the last step: its mean loss over `count` items.
   void validation(double loss, std::int64_t count);
-  /// A line for people.
+  /// Prints a line of text.
   void line(const std::string& text);
-  /// Draws loss.svg and says where everything is. Nothing may follow it.
+  /// Draws loss.svg and prints where the files are. Call no other method afterwards.
   void finish();
 
  private:

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// Row i is a function of i; so is what is asked of it.
+// Row i and its target are functions of i.
 class Waves final : public Dataset {
  public:
   std::int64_t size() const override { return 16; }
@@ -53,7 +53,7 @@ class LogTest : public ::testing::Test {
   ~LogTest() override { fs::remove_all(place_); }
   std::string path(const std::string& name) const { return (place_ / name).string(); }
 
-  // A rank's own loop: 4 steps of 2 s on the simulated clock, and a validation.
+  // The loop of a rank: 4 steps of 2 s on the simulated clock, and a validation.
   void train(Job& job, LogOptions options) {
     const auto data = std::make_shared<Waves>();
     Strategy strategy(job, models::make_mlp({.widths = {4, 8, 1}}), {.clip = 1.0}, AdamW{});
@@ -74,7 +74,7 @@ class LogTest : public ::testing::Test {
 
   void train_module(bool tells_loss);
 
-  // What two ranks print.
+  // Returns the output of two ranks.
   std::string train_two(const LogOptions& options) {
     ::testing::internal::CaptureStdout();
     net::SimNetwork network(2);
@@ -127,8 +127,8 @@ TEST_F(LogTest, GivesAnOwnLoopWhatTrainHas) {
   EXPECT_FALSE(fs::is_empty(path("run/tensorboard")));
 }
 
-// Two ranks with losses of their own, 8 samples each a step of 2 s, of which rank 0 waits half a
-// second for rank 1.
+// Two ranks with different losses and 8 samples each per step. A step takes 2 s; in it, rank 0
+// waits half a second for rank 1.
 void LogTest::train_module(bool tells_loss) {
   net::SimNetwork network(2);
   network.run([&](int rank) {
@@ -144,7 +144,7 @@ void LogTest::train_module(bool tells_loss) {
       tells_loss ? parallel.backward(sum, 8) : sum.backward();
       EXPECT_TRUE(parallel.step());
       log.step(parallel);
-      log.step(parallel);  // nothing has ended since
+      log.step(parallel);  // no batch has ended since the last call
     }
   });
 }
@@ -232,7 +232,7 @@ TEST_F(LogTest, NamesTheFolderThatCannotBeMade) {
   });
 }
 
-// The loop's own fault is what people are to see: no plot, no closing line.
+// After an error of the loop there is no plot and no closing line.
 TEST_F(LogTest, SaysNothingMoreWhereTheLoopThrows) {
   ::testing::internal::CaptureStdout();
   net::SimNetwork network(1);

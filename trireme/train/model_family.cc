@@ -63,7 +63,7 @@ std::vector<std::string> model_names() { return families().names(); }
 TrainingModel make_model(const config::Config& config) {
   tensor::name_allocation_failures();  // blocks may be built to count their parameters
   const DataFamily& data = *find_data(config.text("data.name"));
-  std::shared_ptr<const DataSource> source = data.make(config);  // says what it needs of the model
+  std::shared_ptr<const DataSource> source = data.make(config);  // first: refuses unfit models
   TrainingModel model = find_model(config.text("model.name"))->make(config);
   if (!model.figures)
     model.figures = [blocks = model.blocks](std::int64_t, const Examples&) {

@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-// Bytes that this thread's tensors have taken and not given back since it was installed.
+// Bytes that tensors of this thread have allocated and not freed since it was installed.
 class LiveBytes final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
@@ -34,7 +34,7 @@ class LiveBytes final : public c10::MemoryReportingInfoBase {
   std::atomic<std::int64_t> bytes_{0};
 };
 
-// The default generator as it was, however much the blocks drew.
+// Restores the default generator when it is destroyed.
 class KeptGenerator {
  public:
   KeptGenerator()
@@ -47,7 +47,7 @@ class KeptGenerator {
   const at::Tensor state_;
 };
 
-// A block's outputs as the next one's inputs: the graph behind them is let go.
+// A block's outputs as inputs of the next block, detached from their graph.
 models::Value cut_off(const models::Value& value) {
   models::Value cut;
   for (const at::Tensor& tensor : value) {
@@ -57,7 +57,7 @@ models::Value cut_off(const models::Value& value) {
   return cut;
 }
 
-// Of a forward pass that is not the block's first, which pays for memory and kernels.
+// Time of a forward pass. Not for a block's first pass, which also allocates and sets up kernels.
 double forward_seconds(models::Block& block, const std::vector<models::Value>& inputs,
                        const Waiter& clock) {
   const c10::AutoGradMode no_gradients(false);
@@ -66,7 +66,7 @@ double forward_seconds(models::Block& block, const std::vector<models::Value>& i
   return std::chrono::duration<double>(clock.now() - begin).count();
 }
 
-// LibTorch's complaint, of many lines, by its first one.
+// Turns an error of LibTorch into a ConfigError with the first line of its message.
 template <class Call>
 auto refused_by_name(const std::string& whose, const models::Value& inputs, Call call)
     -> decltype(call()) {
@@ -86,7 +86,7 @@ models::Value joined(const std::vector<models::Value>& values) {
   return all;
 }
 
-// What the loss of the last value keeps for backward.
+// Bytes that the loss keeps for backward.
 std::int64_t kept_by(const Loss& loss, const models::Value& output, const MicroBatch& micro,
                      const LiveBytes& live) {
   const std::int64_t held = live.now();
@@ -100,7 +100,7 @@ std::int64_t kept_by(const Loss& loss, const models::Value& output, const MicroB
   return live.now() - held;
 }
 
-// Of each sequence: the second dimension of its tokens; 1 where samples are no sequences.
+// Positions of a sequence: the second dim of "tokens"; 1 if samples are not sequences.
 std::int64_t positions_of(const MicroBatch& micro) {
   for (const auto& [name, field] : micro.fields)
     if (name == "tokens" && field.dim() > 1) return field.size(1);
@@ -154,7 +154,7 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
     own.forward_work = forward_seconds(*built, inputs, *clock);
     values[spec.writes] = last = cut_off(output);
   }
-  // Backward begins there at once, so it adds to the last block's.
+  // Backward of the loss begins at once, so count its bytes with the last block.
   activations.back().kept += kept_by(loss, last, micro, *live);
   ModelFigures figures = count.figures();
   figures.activations = std::move(activations);

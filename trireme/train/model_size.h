@@ -1,6 +1,6 @@
-// How large a model is that no formula is known of: its blocks are built one after the other, each
-// run forward over a micro-batch, and what LibTorch's allocator then holds is counted; a second
-// pass is timed, since operations cannot be. At most one block's weights are there at a time.
+// Measures the size of a model without a formula. Builds one block at a time, runs it forward over
+// a micro-batch, and counts the bytes that LibTorch's allocator holds then. Times a second pass,
+// since operations cannot be counted. At most one block's weights are in memory at a time.
 #pragma once
 
 #include <string>
@@ -12,9 +12,8 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// Over this micro-batch, with the loss at the end. Throws ConfigError where LibTorch refuses what
-/// a block or the loss is given, naming it and the shapes. LibTorch's default generator is left as
-/// it was.
+/// Measures over `micro`, with `loss` at the end. Throws ConfigError, naming the block or the loss
+/// and its input shapes, if LibTorch refuses them. Restores LibTorch's default generator.
 ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, const Loss& loss);
 /// "[4, 64, 256], [4]", "nothing".
 std::string describe_shapes(const models::Value& value);

@@ -1,5 +1,5 @@
-// ModelKey, ModelValues and DataValues: the keys of a model or of data of one's own, and what a
-// configuration says of them. For App (cli/app.h). Plain values.
+// ModelKey, ModelValues and DataValues: the keys of a user's own model or data, and their values in
+// a configuration. For App (cli/app.h). Plain values.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@
 namespace trireme {
 inline namespace v0 {
 
-/// A key: `width` of a model is `model.width` of the configuration, of data `data.width`. The
-/// default's type (true or false, integer, number, text) is the key's; `meaning` says the unit.
+/// A key. The key `width` is `model.width` in the configuration of a model, and `data.width` for
+/// data. `fallback` is the default; its type (boolean, integer, number, text) is the key's type.
+/// `meaning` says the unit.
 struct ModelKey {
   std::string name;
   config::Value fallback;
@@ -25,11 +26,11 @@ struct ModelKey {
   double maximum = std::numeric_limits<double>::infinity();
 };
 
-/// What a configuration says of these keys. Reading a key that is not among them, or as another
-/// type, throws ConfigError naming those that there are. An integer may be read as a number.
+/// The values of these keys in a configuration. Reading an unknown key, or a key as another type,
+/// throws ConfigError with the known keys. An integer may be read as a number.
 class OwnValues {
  public:
-  /// `kind`: "model", "data"; `name`: of the model or the data.
+  /// `kind`: "model" or "data"; `name`: the name of the model or the data.
   OwnValues(std::string kind, std::string name, const std::vector<config::Key>& keys,
             const config::Config& config);
   const std::string& name() const noexcept { return name_; }
@@ -59,9 +60,9 @@ class ModelValues : public OwnValues {
  public:
   ModelValues(std::string name, const std::vector<config::Key>& keys, const config::Config& config)
       : OwnValues("model", std::move(name), keys, config) {}
-  /// Longest sequence, in tokens: `model.block`, of a model over text.
+  /// Longest sequence, in tokens: `model.block`. For models over text.
   std::int64_t block() const { return integer("block"); }
-  /// Values that a token of text may have.
+  /// Number of different tokens of text.
   std::int64_t vocabulary() const noexcept { return 256; }
 };
 

@@ -84,7 +84,7 @@ TEST(ModelValues, AreReadByNameAndType) {
   family.make(read({"model.name=c", "train.seed=7", "train.precision=bf16"}));
 }
 
-// Block by block it is what the whole model's formula says.
+// The sum over the blocks equals the formula for the whole model.
 TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
   for (const char* model : {"gpt", "bert", "resnet18"}) {
     const train::Settings settings(read({std::string("model.name=") + model}));
@@ -105,7 +105,7 @@ MicroBatch zeros(std::int64_t sequences, std::int64_t block) {
   return {.count = sequences * block, .fields = {{"tokens", tokens}, {"targets", tokens}}};
 }
 
-// What is measured of the program's own GPT is what its formulas say.
+// Measured figures of the built-in GPT equal those of its formulas.
 TEST(ModelSize, MeasuredIsWhatIsKnown) {
   for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
     const train::Settings settings(read({std::string("train.precision=") + precision}));
@@ -187,7 +187,7 @@ TEST(OwnData, RefusesKeysAndModelsThatCannotBe) {
                 HasSubstr("the data a cannot have a key \"" + std::string(name) + "\""));
   EXPECT_THAT(refusal([&] { train::register_model(train::own_model("m", {}, nothing, {"dots"})); }),
               AllOf(HasSubstr("the data \"dots\""), HasSubstr("masked-text")));
-  // A model over other data has no model.block, which text is cut by.
+  // A model over other data has no model.block, which text needs.
   train::register_data(train::own_data("empty", {}, none));
   train::register_model(train::own_model("over-empty", {}, nothing, {"empty"}));
   EXPECT_EQ(read({"model.name=over-empty"}).schema().find("model.block"), nullptr);

@@ -31,7 +31,7 @@ class AutocastBlock final : public Block {
   at::ScalarType type_;
 };
 
-// Images are fp32, whatever the weights are.
+// Converts floating-point inputs to fp64: images are fp32 whatever the weights are.
 class WideBlock final : public Block {
  public:
   explicit WideBlock(std::shared_ptr<Block> own) : own_(std::move(own)) {}

@@ -1,4 +1,4 @@
-// Modules that were written for fp32, trained in another precision.
+// Trains modules that were written for fp32 in another precision.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// The same blocks. fp64: floating parameters and buffers are widened when a block is built. bf16
-/// and fp16: a block without parameters of that type of its own runs forward under Autocast, with
-/// fp32 weights (Micikevicius et al. 2018, arXiv:1710.03740). fp32: as they are.
+/// The same blocks in `precision`. fp64: floating-point parameters, buffers and inputs are
+/// converted to fp64. bf16 and fp16: a block runs forward under Autocast with fp32 weights
+/// (Micikevicius et al. 2018, arXiv:1710.03740), unless it already has parameters of that type.
+/// fp32: unchanged.
 models::Blocks in_precision(const models::Blocks& model, const std::string& precision);
 
 }  // namespace train

@@ -1,5 +1,5 @@
-// What a plan accepts, ranks accept: every pair of options that a configuration can have, planned
-// and, where the plan says nothing against it, trained for a step on the simulated network.
+// Ranks accept what a plan accepts: plans every pair of options of a configuration and, if the plan
+// accepts it, trains a step on the simulated network.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-// An option's values are of one axis: of two values the second would count alone.
+// Options of the same axis are never paired, since the second would override the first.
 struct Option {
   std::string axis;
   std::vector<std::string> set;
@@ -50,7 +50,7 @@ const std::string& folder() {
   return path;
 }
 
-// The options of all models; those of layouts come first.
+// The options that all models have; those of layouts come first.
 std::vector<Option> common_options() {
   std::vector<Option> all =
       options_of({{"parallel.sync", "zero1|zero2|zero3|hybrid|local_sgd|diloco|easgd|gossip"},
@@ -151,7 +151,7 @@ config::Config config_of(const Run& run) {
       "", [](const char*) { return nullptr; }, assignments);
 }
 
-// A step, and a validation.
+// Runs a step and a validation.
 void train_one(const train::Settings& settings,
                const std::shared_ptr<const input::SharedCorpus>& bytes,
                testing::RankContext& rank) {
@@ -174,7 +174,7 @@ void train_one(const train::Settings& settings,
   strategy.evaluate(held_out, settings.model.loss);
 }
 
-// Empty: the plan accepts it. A refusal is one sentence for one line.
+// Returns "" if the plan accepts it, else the refusal, which must be one line.
 std::string planned(const Run& run, std::optional<train::Settings>& settings) {
   try {
     settings.emplace(config_of(run));

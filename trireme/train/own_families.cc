@@ -20,7 +20,7 @@ bool has(const std::vector<config::Key>& keys, const std::string& name) {
   return std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
 }
 
-// `whose`: "the model my-gpt"; `table`: "model."; `taken`: keys there that are everybody's.
+// `whose`: "the model my-gpt"; `table`: "model."; `taken`: keys in it that are built in.
 std::vector<config::Key> full_keys(const std::string& whose, const std::string& table,
                                    const std::vector<std::string>& taken,
                                    const std::vector<ModelKey>& keys) {
@@ -62,7 +62,7 @@ std::vector<config::Key> model_keys(const std::string& name, const std::vector<M
   return all;
 }
 
-// Bytes of text, one of which follows each token.
+// Checks the logits of a model over bytes of text.
 void check_logits(const models::Value& value, const MicroBatch& micro) {
   const at::Tensor& tokens = micro.field("tokens");
   const std::int64_t sequences = tokens.size(0), block = tokens.size(1);
@@ -76,7 +76,7 @@ void check_logits(const models::Value& value, const MicroBatch& micro) {
                                ", " + std::to_string(block) + ", 256]: one for each byte value."});
 }
 
-// The loss that figures are measured with.
+// The loss for measuring figures; for text, it also checks the shape of the logits.
 Loss checked_loss(const config::Config& config) {
   const Loss loss = find_loss(config.text("train.loss"))->loss;
   if (config.text("data.name") != "text" || config.text("train.loss") != "tokens") return loss;

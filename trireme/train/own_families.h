@@ -1,5 +1,4 @@
-// Models and data of a program's own, as families that a configuration chooses from by model.name
-// and data.name. For App (cli/app.h).
+// A program's own models and data, as families for model.name and data.name. For App (cli/app.h).
 #pragma once
 
 #include <functional>
@@ -20,24 +19,24 @@ using train::DataSource;
 using train::DataWords;
 using train::TensorSets;
 
-/// A model from its values: a list of blocks.
+/// Makes a model, a list of blocks, from its values.
 using ModelFactory = std::function<models::Blocks(const ModelValues& values)>;
-/// What a model trains on where the configuration does not say data.name and train.loss: text |
-/// masked-text | images, tokens | classes, or a name that the program registers.
+/// A model's defaults of data.name (text | masked-text | images) and train.loss (tokens | classes);
+/// also names that the program registers.
 struct ModelUses {
   std::string data = "text", loss = "tokens";
 };
 
-/// Reads data.path: tensors to train on and held out, by field. Called once, in one process.
+/// Reads data.path: tensors for training and validation, by field. Called once, in one process.
 using TensorReader = std::function<TensorSets(const std::string& path, const DataValues& values)>;
-/// Data that is more than tensors in memory.
+/// Makes data that is more than tensors in memory.
 using SourceFactory = std::function<std::shared_ptr<const DataSource>(const DataValues& values)>;
 
 namespace train {
 
-/// Sizes and figures are measured (model_size.h). Modules written for fp32 train in any precision
-/// (module_precision.h). Throws ConfigError for keys that cannot be, and for a `uses.data` that is
-/// not registered.
+/// The family of a program's own model. Its figures are measured (model_size.h). Modules written
+/// for fp32 train in any precision (module_precision.h). Throws ConfigError for invalid keys, and
+/// if `uses.data` is not registered.
 ModelFamily own_model(const std::string& name, const std::vector<ModelKey>& keys, ModelFactory make,
                       const ModelUses& uses = {});
 DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, TensorReader read,

@@ -1,5 +1,5 @@
-// A loop of one's own, as examples/10_own_loop has it, on ranks of the simulated network: what it
-// trains and validates is one process's, on any layout.
+// A user's own loop, as in examples/10_own_loop, on simulated ranks: on any layout it trains and
+// validates like one process.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class Samples final : public Dataset {
 struct Task {
   std::function<models::Blocks()> model;
   Samples::Read read;
-  std::vector<Loss> sums;  // the first is trained with
+  std::vector<Loss> sums;  // the first one is the training loss
 };
 
 at::Tensor waves(const at::Tensor& numbers, std::int64_t width) {
@@ -70,7 +70,7 @@ Task regression() {
           }}};
 }
 
-// Small images of three kinds: loss and right answers.
+// Classifies small images into three classes; has a loss and counts right answers.
 Task classification() {
   using namespace torch::nn;
   const auto logits = [](const models::Value& output) { return output.at(0); };
@@ -101,8 +101,8 @@ Task classification() {
                }}};
 }
 
-// Every choice of an expert has a place and nothing is balanced: a sequence's parts route as the
-// whole.
+// Experts have capacity for every choice and there is no balancing, so that parts of a sequence are
+// routed like the whole.
 Task language(int experts) {
   return {.model =
               [experts] {
@@ -138,7 +138,7 @@ std::string name_of(const Layout& layout) {
          std::to_string(o.context) + ", expert " + std::to_string(o.expert);
 }
 
-// The loop: losses of its steps, and what each validation gives.
+// Runs the loop; returns the losses of its steps and the results of each validation.
 std::vector<double> train(Job& job, const Task& task, StrategyOptions options) {
   options.clip = 1;
   Strategy strategy(job, task.model(), options, AdamW{.learning_rate = 1e-2});
@@ -201,7 +201,7 @@ TEST(OwnLoop, ValidatesAsOneProcessDoesWhereRanksShareLayers) {
   }
 }
 
-// Before there is a Strategy nobody knows that two ranks are one pipeline.
+// Before there is a Strategy, the Job does not know that two ranks form a pipeline.
 TEST(OwnLoop, FixedBatchesOfBeforeTheStrategyAreRefused) {
   net::SimNetwork network(2);
   network.run([&](int rank) {

@@ -1,4 +1,4 @@
-// The text of optimizer.groups: "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5".
+// Parses optimizer.groups: "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5".
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// Groups in the text's order; none of an empty text. `learning_rate` is a factor. Throws
-/// ConfigError naming the entry that is wrong.
+/// The groups in the text's order; an empty text has none. `learning_rate` is a factor. Throws
+/// ConfigError naming the wrong entry.
 std::vector<ParameterGroup> parse_groups(const std::string& text);
 
 }  // namespace train

@@ -1,5 +1,5 @@
-// RecordedLayers: whole layers, as local_layers() makes them, and what ranks could share of them:
-// for a model of whose shape nothing is known. Internal to train.
+// A LayerFactory that makes whole layers, as local_layers() does, and records which parts of them
+// ranks could share. For models of unknown shape. Internal to train.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,7 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// What blocks ask the result for is added to `shape`, which outlives it. Sequences have
-/// `positions`.
+/// The result adds requested layers to `shape`, which must outlive it. Sequences have `positions`.
 std::shared_ptr<const models::LayerFactory> recorded_layers(parallel::ModelShape& shape,
                                                             std::int64_t positions);
 

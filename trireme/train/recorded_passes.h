@@ -1,4 +1,4 @@
-// The pipeline passes of a run's last traced step, for `trireme show schedule --recorded`.
+// The pipeline passes of a run's last step, from its trace, for `trireme show schedule --recorded`.
 #pragma once
 
 #include <span>
@@ -10,9 +10,9 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02}, seconds on
-/// rank 0's clock. Of the last step, and of the pipeline of rank 0; `stage_ranks` ranks stand at
-/// each of its coordinates.
+/// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02} of the
+/// pipeline of rank 0; times are seconds on rank 0's clock. "rank" is the position in the pipeline;
+/// each position has `stage_ranks` ranks.
 std::string recorded_passes(std::span<const observe::RankTrace> traces, int stage_ranks);
 
 }  // namespace train

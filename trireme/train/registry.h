@@ -18,11 +18,11 @@ namespace train {
 template <class T>
 class Registry {
  public:
-  /// `kind` is what errors call one of them: "model".
+  /// `kind`: the word for an entry in errors, such as "model".
   Registry(std::string kind, std::initializer_list<T> built_in)
       : kind_(std::move(kind)), all_(built_in) {}
 
-  /// Throws ConfigError where it has no name, or one that is taken.
+  /// Throws ConfigError if the name is empty or taken.
   void add(T one) {
     if (one.name.empty())
       throw ConfigError("a " + kind_ + " without a name",
@@ -32,7 +32,7 @@ class Registry {
                         {.operation = "register", .advice = "Give it another name."});
     all_.push_back(std::move(one));
   }
-  /// nullptr where there is none of that name. What it points to stays where it is.
+  /// nullptr if there is no entry of that name. The pointer stays valid.
   const T* find(const std::string& name) const {
     const auto found =
         std::find_if(all_.begin(), all_.end(), [&](const T& one) { return one.name == name; });

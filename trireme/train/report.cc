@@ -24,7 +24,7 @@ std::string percent_below(double value, double baseline) {
   return fixed(percent < 0 ? -percent : percent, 0) + " % " + (percent < 0 ? "above" : "below");
 }
 
-// "  text" per line, so that generated text cannot be taken for the program's own.
+// Puts "  | " before each line, to set generated text apart from the program's own.
 std::string indented(const std::string& text) {
   std::string out = "  | ";
   for (const char c : format::printable(text)) {
@@ -48,7 +48,7 @@ Report::Report(const RunFolder& folder, ReportOptions options)
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
   events_.echo_to_stdout(options_.json);
-  // Files that lie there say something of the steps that follow, too: TensorBoard drops it.
+  // Existing files may have figures of later steps; TensorBoard drops them.
   const bool again = std::filesystem::exists(folder_.tensorboard());
   board_.open(folder_.tensorboard(), again ? options_.first + 1 : 0);
 }

@@ -1,7 +1,7 @@
-// Report: everything that a training run tells people and files: the Trainer's, and under a Log
-// (log.h) that of a loop of one's own. Rank 0 has one; the others have one that is silent.
+// Report: the printed lines and the files of a training run. The Trainer uses it, and so does Log
+// (log.h). On ranks other than 0 it is silent.
 //
-// With json, standard output holds events only, and people's lines go to standard error.
+// With `json`, standard output has events only, and printed lines go to standard error.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,10 @@ namespace train {
 
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
-  long steps = 0, first = 0;         // of the whole run (0: not known); done before
+  long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
   std::string title, subtitle;       // of the plot
   std::string unit = "nats a byte";  // of the loss; may be empty
-  std::string items = "tokens";      // what a loss is a mean over
+  std::string items = "tokens";      // a mean loss is over these
 };
 
 /// The figures of the whole run, for the closing table.
@@ -29,8 +29,8 @@ struct Outcome {
   double first_validation = 0, last_validation = 0;
   std::optional<double> predicted_seconds;
   double measured_seconds = 0;
-  double predicted_bytes = 0, measured_bytes = 0;  // of the rank with most
-  bool one_process = false;                        // or of all ranks, which are threads
+  double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
+  bool one_process = false;                        // ranks are threads; measured is their total
   std::string sample;
 };
 
@@ -38,23 +38,23 @@ class Report {
  public:
   Report(const RunFolder& folder, ReportOptions options);
   void line(const std::string& text);
-  /// `items` of the figures is the report's own.
+  /// Replaces `figures.items` by the report's own.
   void step(observe::StepFigures figures);
-  /// The loss over `count` items, and the share of right answers where the model answers something.
+  /// The mean loss over `count` items, and the share of right answers if it is known.
   void validation(long step, double loss, long count,
                   std::optional<double> accuracy = std::nullopt);
-  /// The baseline, once it is counted.
+  /// The loss of the trigram baseline.
   void trigram(double loss);
-  /// This step was left out on all ranks.
+  /// All ranks skipped this step.
   void skipped(long step, const std::string& why);
-  /// Training ends after `step`: the validation loss has not fallen since that of `best_step`.
+  /// Training ends after `step`, since the validation loss has not fallen since `best_step`.
   void early_stop(long step, double best_loss, long best_step);
-  /// After the third step: how long the rest takes.
+  /// The predicted time of the remaining steps.
   void expected(double seconds);
-  /// Draws loss.svg anew from the events so far.
+  /// Redraws loss.svg from the events so far.
   void plot();
   void finish(const Outcome& outcome);
-  /// Ends the live line.
+  /// Ends the progress line.
   void close() { progress_.finish(); }
 
  private:

@@ -17,13 +17,13 @@ namespace train {
 namespace {
 
 constexpr const char* kRecord = ", changed after step ";
-// The identity holds the data's hash, not where they lie.
+// The identity has the data's hash, not its path.
 constexpr const char* kDataLine = "data";
 constexpr const char* kDataKey = "data.path";
 
 std::string key_of_line(const std::string& line) { return line == kDataLine ? kDataKey : line; }
 
-// "KEY = value", a line each.
+// Parses lines "KEY = value".
 std::map<std::string, std::string> values_of(const std::string& identity) {
   std::map<std::string, std::string> values;
   std::istringstream in(identity);
@@ -33,7 +33,7 @@ std::map<std::string, std::string> values_of(const std::string& identity) {
   return values;
 }
 
-// The step of a record; -1 where the source has none.
+// The step of a recorded change; -1 if the source has none.
 std::int64_t recorded_step(const std::string& source) {
   const auto at = source.rfind(kRecord);
   if (at == std::string::npos) return -1;
@@ -47,17 +47,17 @@ std::string identity_of_checkpoint(const RunFolder& folder, std::int64_t step) {
   try {
     return checkpoints.read_manifest(step).identity;
   } catch (const CheckpointError&) {
-    return checkpoints.verify(step).identity;  // says which older one is intact, too
+    return checkpoints.verify(step).identity;  // its error names an older intact checkpoint
   }
 }
 
-// As the run was configured; nullopt where that cannot be read any more.
+// The configuration of the run; nullopt if it is not readable.
 std::optional<config::Config> config_before(const RunFolder& folder) {
   if (!std::filesystem::exists(folder.config())) return std::nullopt;
   try {
     return read_config(folder.config(), [](const char*) { return nullptr; }, {});
   } catch (const ConfigError&) {
-    return std::nullopt;  // the checkpoint's identity decides
+    return std::nullopt;  // then only the checkpoint's identity is compared
   }
 }
 
@@ -74,7 +74,7 @@ std::vector<Change> differences(const std::optional<config::Config>& before,
   return changes;
 }
 
-// The keys whose lines differ, with what the checkpoint has of them.
+// The keys whose lines differ, with their values in the checkpoint and now.
 std::vector<Change> identity_differences(const std::string& saved, const std::string& own,
                                          const std::vector<Change>& known,
                                          const config::Config& config) {
@@ -139,7 +139,7 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
   if (saved.empty()) return changes;
   const std::string own = checkpoint_options(Settings(config), data_hash).identity;
   for (Change& change : identity_differences(saved, own, changes, config)) {
-    const bool again = recorded_step(change.source) >= step;  // it was killed before its next save
+    const bool again = recorded_step(change.source) >= step;  // the run ended before its next save
     const bool meant =
         std::find(on_purpose.begin(), on_purpose.end(), change.key) != on_purpose.end();
     if (!again && !meant) {

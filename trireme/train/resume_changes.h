@@ -1,9 +1,9 @@
-// What a resumed run has otherwise than the run that it goes on with: said, recorded, and refused
-// where it would be another training that nobody asked for.
+// Finds the values that a resumed run changes, records the changes, and refuses those that would
+// make it another training by accident.
 //
-// What decides the bits (the identity) may change on purpose alone: `--changed KEY`. The change is
-// written behind the value's source in config.toml, "… changed after step 20 (was 0.001)", and is
-// taken again where the run goes on from that step once more. No state; not thread safe.
+// Values that decide the bits (the identity) change only on purpose: `--changed KEY`. Such a change
+// is written behind the value's source in config.toml, "... changed after step 20 (was 0.001)", and
+// is accepted again if the run resumes from that step once more. No state; not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ namespace train {
 
 struct Change {
   std::string key, before, now;  // values as TOML writes them
-  std::string source;            // of the new one
+  std::string source;            // of the new value
 };
 
-/// Of the checkpoints of a run on data with this hash, whose folder is locked by who started the
-/// ranks; `changed`: recorded_changes().
+/// Options for the checkpoints of a run on data with this hash. They do not lock the folder, since
+/// the process that started the ranks has locked it. `changed`: recorded_changes().
 CheckpointerOptions checkpoint_options(const Settings& settings, const std::string& data_hash,
                                        std::vector<std::string> changed = {});
 
-/// The values of `config` that the run in `folder` had otherwise. Those that decide bits must be
-/// among `on_purpose` (names of keys) and are recorded in `config`. CheckpointError names the
-/// others; ConfigError for a name that is no key.
+/// Returns the values of `config` that differ from the run in `folder`. Those that decide bits must
+/// be in `on_purpose` (names of keys) and are recorded in `config`. Throws CheckpointError naming
+/// the others, and ConfigError if a name is not a key.
 std::vector<Change> check_changes(config::Config& config, const std::string& data_hash,
                                   const RunFolder& folder,
                                   const std::vector<std::string>& on_purpose);
 
-/// Lines of the identity whose change check_changes() has recorded in the run's configuration.
+/// Keys of the identity whose change check_changes() has recorded in the run's configuration.
 std::vector<std::string> recorded_changes(const RunFolder& folder);
 
-/// A checkpoint's hashes hold for whatever somebody has written with them. CheckpointError where
-/// the counts of a run after `step` steps cannot be: batches read, and the updates that the
-/// training state's metadata has.
+/// Checks the counts of a checkpoint after `step` steps: `batches` read, and the optimizer steps in
+/// the metadata of the training state. Throws CheckpointError if they are impossible; hashes do not
+/// find this if another program wrote the checkpoint.
 void check_counts(std::int64_t step, std::int64_t batches, const std::string& training_metadata);
 
 }  // namespace train

@@ -56,12 +56,12 @@ RunClaim::RunClaim(RunRequest request)
   if (folder_.path().empty()) return;
   std::error_code error;
   if (!fs::exists(folder_.path(), error)) {
-    if (by_name) decide();  // refuses
+    if (by_name) decide();  // throws
     return;
   }
   if (!fs::is_directory(folder_.path(), error))
     refuse_claim(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
-  decide();  // what is refused anyway gets no lock
+  decide();  // before the lock, so that a refused folder gets no lock file
   lock();
   decide();
 }
@@ -94,7 +94,7 @@ void RunClaim::decide_resume(RunState state) {
       refuse_claim("--out " + path + " is not empty, and holds no run: it holds " +
                        escaped(folder_.foreign_name()),
                    "Give the path of a new folder, or of a run.");
-    return;  // a run that ended before its first checkpoint begins again in its own folder
+    return;  // a run without a checkpoint begins again in its own folder
   }
   RunFolder::existing(path);
   refuse_claim(
@@ -109,7 +109,7 @@ const RunFolder& RunClaim::take(const std::string& name) {
   } else if (!lock_) {
     checkpoint::local_storage()->make_directory(folder_.path());
     lock();
-    decide();  // another job may have been quicker
+    decide();  // another job may have used the folder meanwhile
     if (resumes_)
       refuse_claim(folder_.path() + " was filled by another job while this one was starting",
                    "Start this command again.");

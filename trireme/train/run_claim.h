@@ -1,8 +1,7 @@
-// RunClaim: which folder a training takes, whether it starts or goes on there, and the lock that
-// keeps every other job out of it until this object is gone.
+// RunClaim: chooses the folder of a training, decides whether the training starts or resumes there,
+// and locks the folder against other jobs as long as this object lives.
 //
-// One per process, on the one that starts the ranks; the ranks only name the folder. Not thread
-// safe.
+// Only the process that starts the ranks has one. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +15,31 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// A path that is printed, drawn into loss.svg and handed to the ranks. ConfigError, with `what`
-/// the path is, for one with control characters or outside of UTF-8.
+/// Throws ConfigError if `path` has control characters or is not UTF-8: it is printed, drawn into
+/// loss.svg and passed to the ranks. The error calls the path `what`.
 void check_printable(const char* what, const std::string& path);
 
-/// As --out and --resume say it; empty: not given.
+/// The values of --out and --resume; empty = not given.
 struct RunRequest {
-  std::string out;     // new or empty; empty: the next free of runs/NAME, runs/NAME-2 …
-  std::string resume;  // a run's folder; "auto": go on in `out` where it has a checkpoint
+  std::string out;     // a new or empty folder; default: the first free runs/NAME, runs/NAME-2, ...
+  std::string resume;  // a run's folder; "auto": resume in `out` if it has a checkpoint
 };
 
 class RunClaim {
  public:
-  /// Decides, and locks a folder that is there already; makes nothing. Throws ConfigError where the
-  /// folder holds something else than the request expects, or another job has it.
+  /// Decides, and locks the folder if it exists; makes nothing. Throws ConfigError if the folder's
+  /// content does not fit the request, or another job has locked it.
   explicit RunClaim(RunRequest request);
 
-  /// The run goes on after the newest checkpoint of folder().
+  /// Whether the run continues after the newest checkpoint of folder().
   bool resumes() const noexcept { return resumes_; }
-  /// The folder; empty path before take() where any free one will do.
+  /// The folder. Its path is empty before take() if the request names none.
   const RunFolder& folder() const noexcept { return folder_; }
-  /// Makes the folder where it is missing (`name` of the run: for runs/NAME), locks it and clears a
-  /// start without a checkpoint out of it. Throws as the constructor, and ResourceError.
+  /// Makes the folder if it is missing (runs/`name` if the request names none), locks it, and
+  /// removes the files of a run without a checkpoint. Throws like the constructor, and
+  /// ResourceError.
   const RunFolder& take(const std::string& name);
-  /// For the ranks: one that has it open keeps the folder locked.
+  /// For the ranks: the folder stays locked as long as one of them has this descriptor open.
   int lock_descriptor() const noexcept { return lock_->descriptor(); }
 
  private:

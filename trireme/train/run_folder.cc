@@ -29,13 +29,13 @@ constexpr const char* kUnfinished = ".new";  // while a file is written
 constexpr std::array<std::string_view, 6> kOutputs = {kEvents,      "loss.svg",    "passes.jsonl",
                                                       "passes.svg", "tensorboard", "checkpoint"};
 
-// What a run writes after its configuration.
+// Files that a run writes after its configuration.
 bool is_output(std::string_view name) {
   if (name.ends_with(kUnfinished)) name.remove_suffix(std::strlen(kUnfinished));
   return std::find(kOutputs.begin(), kOutputs.end(), name) != kOutputs.end();
 }
 
-// What is there until then; ".nfs…" is a file that NFS keeps for a process that has it open.
+// Files that exist before that. NFS keeps ".nfs..." for a process that has a removed file open.
 bool is_start(std::string_view name) {
   return name == kConfig || name == std::string(kConfig) + kUnfinished ||
          name.starts_with(observe::kLockFile) || name.starts_with(".nfs");
@@ -83,9 +83,9 @@ bool RunFolder::has(std::string_view name) const {
 RunState RunFolder::state() const {
   if (has_checkpoint()) return RunState::Run;
   const bool clean = foreign_name().empty();
-  // A start writes config.toml first. Without it, whatever lies there is somebody else's.
+  // A run writes config.toml first. Without it, other files are not of a run.
   if (!has(kConfig)) return clean ? RunState::Free : RunState::Foreign;
-  // A configuration that a person has put there is no rest of a start.
+  // A configuration that a user has put there does not count as Free.
   const bool ours = storage_->map(config()).text().starts_with(kConfigTitle);
   const bool stepped = has(kEvents) && storage_->map(events()).text().find("{\"event\":\"step\"") !=
                                            std::string_view::npos;
@@ -118,14 +118,14 @@ void RunFolder::write_config(const config::Config& config) const {
   }
 }
 
-// Both texts have their keys in one order, so each line is looked for after the one before it, and
-// within its table. One that a person has changed is not found, and keeps its own source.
+// Both texts have their keys in the same order, so each line is searched after the one before it
+// and within its table. A line that a user has changed is not found and keeps its source.
 void restore_sources(config::Config& config, const std::string& path) {
   std::ostringstream read;
   read << std::ifstream(path, std::ios::binary).rdbuf();
   if (!read.str().starts_with(kConfigTitle)) return;
   const std::vector<std::string> saved = lines_of(read.str());
-  config::Config named = config;  // whose lines end with their key in the place of a source
+  config::Config named = config;  // its lines end with their key instead of their source
   for (const config::Key& key : config.schema().keys())
     named.assign(key.name, config.value(key.name), key.name);
   const std::string from = path.substr(path.rfind('/') + 1) + ":";

@@ -1,7 +1,5 @@
-// RunFolder: where one run lives: config.toml, events.jsonl, loss.svg, tensorboard/ and
-// checkpoint/. A path, and what lies there; RunClaim (run_claim.h) says who may write.
-//
-// Not thread safe.
+// RunFolder: the folder of one run, with config.toml, events.jsonl, loss.svg, tensorboard/ and
+// checkpoint/. RunClaim (run_claim.h) decides who may write to it. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +15,8 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// What lies in a folder. Free: nothing, or only what a start leaves that took no step. Begun: a
-/// run without a complete checkpoint. Run: one with a checkpoint. Foreign: something else.
+/// The content of a folder. Free: nothing, or files of a run that took no step. Begun: a run
+/// without a complete checkpoint. Run: a run with a checkpoint. Foreign: anything else.
 enum class RunState : std::uint8_t { Free, Begun, Run, Foreign };
 
 class RunFolder {
@@ -26,7 +24,7 @@ class RunFolder {
   explicit RunFolder(std::string path,
                      std::shared_ptr<checkpoint::Storage> storage = checkpoint::local_storage())
       : path_(std::move(path)), storage_(std::move(storage)) {}
-  /// An existing run. Throws ConfigError where `path` holds no config.toml.
+  /// An existing run. Throws ConfigError if `path` has no config.toml.
   static RunFolder existing(const std::string& path);
 
   const std::string& path() const noexcept { return path_; }
@@ -39,18 +37,18 @@ class RunFolder {
   std::string checkpoint() const { return path_ + "/checkpoint"; }
 
   RunState state() const;
-  /// The first name in the folder that no start has left there; empty where there is none.
+  /// The first name in the folder that is not of a run; empty if there is none.
   std::string foreign_name() const;
-  /// The newest complete checkpoint's step; 0 where there is none. `checkpoint/latest` is a hint
-  /// for people, and is not asked: a crash may leave it one behind.
+  /// The step of the newest complete checkpoint; 0 = none. Does not read `checkpoint/latest`, which
+  /// may be one checkpoint behind after a crash.
   std::int64_t newest_step() const;
   bool has_checkpoint() const { return newest_step() > 0; }
 
-  /// Removes what a run without a checkpoint has left, so that it can begin again: all but its
-  /// configuration, which write_config() replaces.
+  /// Removes the files of a run without a checkpoint, so that it can begin again. Keeps
+  /// config.toml, which write_config() replaces.
   void clear() const;
-  /// Writes the resolved configuration, with its identity's hash on top; whole or not at all, and
-  /// on the disk when it returns.
+  /// Writes the resolved configuration, with the hash of its identity on top. Atomic, and on the
+  /// disk when this returns.
   void write_config(const config::Config& config) const;
 
  private:
@@ -60,8 +58,8 @@ class RunFolder {
   std::shared_ptr<checkpoint::Storage> storage_;
 };
 
-/// Gives the values of `config` that were read from the file `path`, where write_config() has
-/// written that, the sources that they had then.
+/// If write_config() wrote the file `path`, gives the values of `config` that were read from it
+/// their original sources.
 void restore_sources(config::Config& config, const std::string& path);
 
 /// Writes `text` to a temporary name beside `path`, then renames it. Throws ResourceError.

@@ -27,7 +27,7 @@ using train::RunFolder;
 using train::RunRequest;
 using train::RunState;
 
-// Every test works in an empty folder of its own.
+// Every test works in its own empty folder.
 class RunFolderTest : public ::testing::Test {
  protected:
   RunFolderTest() : before_(fs::current_path()) {
@@ -112,7 +112,7 @@ TEST_F(RunFolderTest, NeverTakesAFolderThatHoldsARun) {
   EXPECT_FALSE(fs::exists("a/b/.lock"));
 }
 
-// Killed while config.toml was written, or refused before the first step.
+// A run that was killed while writing config.toml, or refused before the first step.
 TEST_F(RunFolderTest, AStartThatTookNoStepHoldsNothing) {
   fs::create_directories("a");
   std::ofstream("a/config.toml.new") << "# The resol";
@@ -141,7 +141,7 @@ TEST_F(RunFolderTest, AConfigurationOfAPersonIsNoRestOfAStart) {
   EXPECT_THAT(refusal_of("a"), HasSubstr("already holds a run"));
 }
 
-// Killed between the name of the first checkpoint and `latest`.
+// A run that was killed after renaming its first checkpoint and before writing `latest`.
 TEST_F(RunFolderTest, ACheckpointCountsWithoutLatest) {
   started("a", {"{\"event\":\"step\",\"step\":1}"});
   saved("a", 20);
@@ -161,13 +161,13 @@ TEST_F(RunFolderTest, OneJobAtATimeHasIt) {
   RunClaim claim({.resume = "a"});
   EXPECT_THAT(refusal_of("a", "auto"), AllOf(HasSubstr("a is in use by"), HasSubstr(us)));
   EXPECT_THAT(refusal_of("", "a"), HasSubstr(us));
-  RunClaim first({.out = "new"}), second({.out = "new"});  // neither has made it
+  RunClaim first({.out = "new"}), second({.out = "new"});  // neither has made the folder
   EXPECT_FALSE(fs::exists("new"));
   first.take("x");
   EXPECT_THAT(refusal([&] { second.take("x"); }), HasSubstr(us));
 }
 
-// It ended between the second one's look and its lock.
+// The other job ended after the second one decided and before it locked.
 TEST_F(RunFolderTest, AFolderThatAnotherJobFilledMeanwhileIsNotTaken) {
   for (const char* resume : {"", "auto"}) {
     RunClaim claim({.out = "a", .resume = resume});
@@ -194,8 +194,8 @@ TEST_F(RunFolderTest, AFullDiskLeavesNoUnfinishedConfiguration) {
   EXPECT_TRUE(fs::is_empty("a"));
 }
 
-// One life of a run under --resume auto, of six steps with a checkpoint every two. Its weights
-// depend on every step.
+// Starts a run as --resume auto does, until its sixth step or a fault, with a checkpoint every two
+// steps. Its weights depend on every step.
 std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::Storage>& storage) {
   const RunFolder folder(path, storage);
   storage->make_directory(path);
@@ -223,9 +223,9 @@ std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::Sto
   return weights;
 }
 
-// The power goes, or the disk is full, at every act of a run, and again in the one after it.
+// Cuts the power or fills the disk at every operation of a run, and again in the run after it.
 TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
-  const fs::path memory = "/dev/shm";  // it syncs some hundred thousand files
+  const fs::path memory = "/dev/shm";  // faster: this syncs hundreds of thousands of files
   const fs::path root = (access(memory.c_str(), W_OK) == 0 ? memory : fs::current_path()) /
                         ("trireme_lives_" + std::to_string(getpid()));
   const std::string run = (root / "runs/a").string();
@@ -298,7 +298,7 @@ TEST_F(RunFolderTest, ConfigKeepsWhereItsValuesCameFrom) {
   EXPECT_EQ(again.source("timeout.user_code"), "TRIREME_TIMEOUT_USER_CODE");
   EXPECT_EQ(again.source("train.clip"), "--set");
   EXPECT_EQ(again.source("train.precision"), "default");
-  // Edited by hand: that line's value is the file's; the others keep theirs.
+  // After an edit by hand, the changed line has the file as its source; others keep their sources.
   std::string text = read("a/config.toml");
   const auto at = text.find("steps = 7");
   text.replace(at, text.find('\n', at) - at, "steps = 8\n# a word of mine");

@@ -31,7 +31,7 @@ constexpr std::array kLossScaleKeys = {"train.loss_scale", "train.initial_loss_s
 config::Value whole(std::int64_t value) { return value; }
 config::Value text(const char* value) { return std::string(value); }
 
-// Those that the program has registered itself as well.
+// Includes algorithms that the program has registered.
 std::vector<std::string> names_of_algorithms() {
   std::vector<std::string> names = {"auto", "direct"};
   for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
@@ -41,8 +41,8 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.*, data.* and train.loss: those of all, and the own ones of this model and this data. Other
-// data and another loss than the model's are part of the identity (parts_identity).
+// model.*, data.* and train.loss: the common keys, and the keys of this model and this data. Data
+// and loss are part of the identity if they are not the model's defaults (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add({"model.name", default_model(), "Which model.", 0, 0, model_names(), true});
   for (const config::Key& key : family.keys) schema.add(key);
@@ -160,7 +160,7 @@ void add_schedule_keys(config::Schema& schema) {
               true});
 }
 
-// What watches a training, or is kept beside it.
+// Keys of everything that watches a training or accompanies it.
 void add_helper_keys(config::Schema& schema) {
   schema.add({"train.ema",
               0.0,
@@ -193,7 +193,7 @@ void add_helper_keys(config::Schema& schema) {
               "little."});
 }
 
-// Part of the identity under fp16 alone (half_identity).
+// Part of the identity only with fp16 (half_identity).
 void add_loss_scale_keys(config::Schema& schema) {
   schema.add({.name = "train.loss_scale",
               .fallback = text("dynamic"),
@@ -420,7 +420,7 @@ void add_parallel_keys(config::Schema& schema) {
   }
 }
 
-// Texts that are more than one of a list.
+// Checks text values that have their own syntax.
 void check_texts(const config::Config& config) {
   const std::string& compression = config.text("comm.compression");
   parallel::check_compression(compression);
@@ -497,8 +497,8 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
-// What model.name or data.name will be, before there are keys to read it with. An unknown name is
-// refused where it is read.
+// Finds the value of model.name or data.name before there is a schema to read it with. An unknown
+// name is refused later.
 std::string name_for(const std::string& key, const std::string& fallback, const std::string& path,
                      const config::Environment& environment,
                      const std::vector<std::string>& assignments) {
@@ -512,7 +512,7 @@ std::string name_for(const std::string& key, const std::string& fallback, const 
   return name;
 }
 
-// Where it is not what the model has by default, as all models had before there was a choice.
+// Defaults are left out, so that checkpoints from before these keys existed still match.
 std::string parts_identity(const config::Config& config) {
   std::string identity;
   for (const char* key : {"data.name", "train.loss"})
@@ -521,7 +521,7 @@ std::string parts_identity(const config::Config& config) {
   return identity;
 }
 
-// What decides the bits only where ranks train copies of their own.
+// Keys that decide the bits only if each rank trains its own copy.
 std::string local_identity(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (!parallel::is_local(sync)) return {};
@@ -551,7 +551,7 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
   return std::nullopt;
 }
 
-// What decides the bits only in fp16.
+// Keys that decide the bits only with fp16.
 std::string half_identity(const config::Config& config) {
   if (config.text("train.precision") != "fp16") return {};
   std::string identity;

@@ -1,6 +1,5 @@
-// The keys of a training job (API.md: keys), and what a checked configuration of one comes to.
-//
-// Everything that can be wrong with a configuration alone is found here, before anything starts.
+// The keys of a training job (docs/api.md), and the checked settings of a configuration. Finds all
+// errors of a configuration before anything starts.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +20,21 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// With the data that the model has by default, or other.
+/// The keys for a model family, with its default data or with `data`.
 config::Schema training_schema(const ModelFamily& family);
 config::Schema training_schema(const ModelFamily& family, const DataFamily& data);
-/// All keys, those of every model family under its name: `train --help-config`.
+/// The text of `train --help-config`: all keys, also those of every model family under its name.
 std::string training_help();
 
-/// The keys are those of the model that model.name names, and of the data that data.name names.
-/// default < `path` (none where empty) < environment < `assignments` (each "key=value").
+/// Reads a configuration with the keys of the model model.name and the data data.name. Later
+/// sources win: defaults, the file `path` (if not empty), environment, `assignments` ("key=value").
 config::Config read_config(const std::string& path, const config::Environment& environment,
                            const std::vector<std::string>& assignments);
 
 /// memory.limit = "none".
 inline constexpr std::int64_t kNoMemoryLimit = -1;
 
-/// A configuration as the parts that take it. Throws ConfigError where values do not fit together.
+/// The options of each component. The constructor throws ConfigError if values do not fit together.
 struct Settings {
   explicit Settings(const config::Config& config);
   TrainingModel model;
@@ -47,18 +46,18 @@ struct Settings {
   JobOptions job;
   plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
-  std::string data_path;  // as DataSource::load takes it
+  std::string data_path;  // for DataSource::load
   std::int64_t steps = 0;
-  std::optional<Duration> max_time;  // of a start, from the command's begin
+  std::optional<Duration> max_time;  // counted from the start of the command
   std::int64_t validate_every = 0, validate_samples = 0;
-  std::int64_t patience = 0;  // validations without an improvement of at least …
+  std::int64_t patience = 0;  // see EarlyStop
   double min_improvement = 0;
   int kernel_threads = 1;
   std::string products = "fp32";  // fp32 | bf16
-  std::string kernel_table;       // a file; empty: the built-in one
+  std::string kernel_table;       // a file; empty = the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
   std::string device;             // auto | cpu | cuda (device.h)
-  /// Bytes that a rank may take; 0: what is there; kNoMemoryLimit.
+  /// Bytes that a rank may take; 0 = what the machine has left; or kNoMemoryLimit.
   std::int64_t memory_limit = 0;
 
  private:

@@ -84,7 +84,7 @@ TEST(Settings, RefusesALossScaleThatCannotBe) {
   EXPECT_THAT(refusal({"train.precision=fp8"}), HasSubstr("fp16"));
 }
 
-// So that no run of another precision has another identity for it.
+// The loss scale does not change the identity of runs in other precisions.
 TEST(Settings, TheLossScaleDecidesTheBitsOfFp16Alone) {
   const auto identity = [](const std::vector<std::string>& assignments) {
     return train::Settings(with(assignments)).job.identity;
@@ -103,7 +103,7 @@ TEST(Settings, WhatARankComputesWithReachesIt) {
   EXPECT_EQ(settings.kernel_table, "a.toml");
 }
 
-// A family of the test's own, with data of its own.
+// Registers a model family with its own data.
 void register_line() {
   if (train::find_model("line") != nullptr) return;
   train::register_data({.name = "points",
@@ -132,10 +132,10 @@ TEST(DataFamily, TheKeysAreThoseOfTheDataThatIsNamed) {
   const train::Settings other(with({"data.name=masked-text", "train.loss=classes"}));
   EXPECT_EQ(other.model.data->words().counted, "hidden bytes");
   EXPECT_TRUE(other.model.correct);
-  EXPECT_EQ(other.model.context, 0);  // it has no text to go on with
+  EXPECT_EQ(other.model.context, 0);  // its data is not text
 }
 
-// The model's own are not in it, so that checkpoints of before there was a choice go on.
+// The model's defaults are not in the identity, so that older checkpoints still match.
 TEST(DataFamily, OtherDataAndAnotherLossDecideTheBits) {
   const auto identity = [](const std::vector<std::string>& assignments) {
     return train::Settings(with(assignments)).job.identity;
@@ -150,7 +150,7 @@ TEST(ModelFamily, TheKeysAreThoseOfTheModelThatIsNamed) {
   register_line();
   const train::Settings line(with({"model.name=line", "model.slope=2", "data.order=none"}));
   EXPECT_THAT(line.model.description, HasSubstr("slope 2.0"));
-  // Wherever the name comes after the keys.
+  // Also if the name comes after the keys.
   EXPECT_EQ(with({"model.slope=2", "model.name=\"line\""}).number("model.slope"), 2);
   EXPECT_THAT(refusal({"model.name=line", "model.heads=2"}), HasSubstr("no key model.heads"));
   EXPECT_THAT(refusal({"model.slope=2"}), HasSubstr("no key model.slope"));
@@ -176,7 +176,7 @@ TEST(ModelFamily, ParametersAreCountedWhereItSaysNone) {
       train::Settings(with({"model.name=line"})).model.figures(1, {});
   EXPECT_EQ(figures.parameters, 3 * 4 + 4 + 4 * 2 + 2);
   EXPECT_EQ(figures.largest_neighbours, figures.parameters);
-  // The tied head counts once as a parameter, and in its own block, too.
+  // The tied head counts once in `parameters`, but also in its own block's size.
   const v0::models::GptConfig gpt{.layers = 2, .heads = 2, .width = 16, .block = 4, .vocab = 50};
   EXPECT_EQ(train::count_parameters(v0::models::make_gpt(gpt)).parameters,
             v0::models::num_parameters(gpt));
@@ -268,7 +268,7 @@ TEST(Settings, WhatDecidesTheBitsIsTheIdentity) {
   }
 }
 
-// Ranks that train copies of their own do not give the bits of the other layouts.
+// Ranks that train their own copies do not compute the bits of the other layouts.
 TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
   const auto identity = [](std::vector<std::string> assignments) {
     return train::Settings(with(assignments)).job.identity;

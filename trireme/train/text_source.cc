@@ -8,7 +8,7 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-// Bytes are the tokens: both datasets read the shared text.
+// Tokens are bytes, so both datasets read the shared text without a copy.
 class TextSource : public DataSource {
  public:
   TextSource(std::int64_t block, std::uint64_t seed, DataWords words = {})

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Largest first; "min" and "ms" before "m", with which they begin.
+// Largest first, but "min" and "ms" come before "m", which is their prefix.
 constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
     {"d", 86400e9},
     {"h", 3600e9},

@@ -1,4 +1,4 @@
-// A duration as people write it, for train.max_time: "11h50m", "90s", "1.5h". A pure function.
+// Parses a duration such as "11h50m", "90s" or "1.5h", for train.max_time. A pure function.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// Numbers with the units d, h, m (or min), s and ms, largest first; empty: none. Throws
-/// ConfigError, naming train.max_time, for anything else and for no time at all.
+/// Numbers with the units d, h, m (or min), s and ms, largest first; nullopt for an empty text.
+/// Throws ConfigError, naming train.max_time, for anything else and for a duration of zero.
 std::optional<Duration> parse_time_limit(const std::string& text);
 
 }  // namespace train

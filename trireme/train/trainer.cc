@@ -40,12 +40,12 @@ namespace train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
-// A shorter rest is not worth the moment that measuring the processor takes.
+// If less time remains, measuring the processor is not worth its cost.
 constexpr double kWorthMeasuring = 20;  // seconds
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A rank that no launcher gave the bytes reads them itself.
+// If the launcher passed no bytes, the rank reads them itself.
 SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
   if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
   return input::SharedCorpus::make(settings.model.data->load(settings.data_path));
@@ -80,7 +80,7 @@ std::string subtitle(const Settings& settings, const Data& data, int ranks) {
          " a step";
 }
 
-// How a rank comes by its Job: it joins one, or has a seat.
+// How a rank gets its Job: it joins one, or is simulated over the transport `seat`.
 struct Entry {
   int argc = 0;
   char** argv = nullptr;
@@ -92,7 +92,7 @@ struct Entry {
   }
 };
 
-// A seat's clock knows nothing of a thread that reads ahead.
+// A simulated rank's clock does not know a thread that reads ahead.
 BatchesOptions batch_options(const Settings& settings, const Entry& entry) {
   BatchesOptions options = settings.batches;
   if (entry.seat) options.prefetch = 0;
@@ -118,7 +118,7 @@ class Trainer {
         .add("early_stop", early_stop_);
   }
 
-  // A step after the first, which pays for memory and kernels; rank 0 writes down what it took.
+  // Measures the last step: the first one also allocates memory and sets up kernels.
   int run_trial() {
     Report silent(folder_, {.silent = true});
     for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
@@ -137,7 +137,7 @@ class Trainer {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
-    if (job_.rank() == 0 && settings_.max_time)  // the vote tells the others
+    if (job_.rank() == 0 && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     count_trigram();
     if (const std::string note = strategy_.stages_note(); !note.empty())
@@ -160,7 +160,7 @@ class Trainer {
         early_stop_.judge(done, outcome_.last_validation);
         report.plot();
       }
-      if (!last) {  // finish() saves that one
+      if (!last) {  // finish() saves the last step
         const auto span = traced("checkpoint");
         checkpointer_.after(step);
       }
@@ -181,7 +181,7 @@ class Trainer {
     return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
   }
 
-  // Blocks are measured on a micro-batch of the validation's.
+  // The Strategy measures blocks on a micro-batch of the validation data.
   StrategyOptions strategy_options() const {
     StrategyOptions options = settings_.strategy;
     if (!spec_.recompute.empty()) options.recompute = spec_.recompute;
@@ -205,7 +205,7 @@ class Trainer {
 
   const DataWords& words() const { return settings_.model.data->words(); }
 
-  // One step; returns the stop signal that every rank learned of in it.
+  // Runs one step; returns the stop signal on which the ranks agreed in it, or 0.
   int train_one(Report& report, long step) {
     job_.set_step(step);
     const TimePoint start = job_.waiter()->now();
@@ -218,7 +218,7 @@ class Trainer {
     }();
     const StepResult result = strategy_.step(batch, settings_.model.loss);
     const double took = seconds(job_.waiter()->now() - start);
-    // Not result.count: of masked text the loss counts some tokens, the model reads all.
+    // Not result.count: with masked text, the loss counts only the targets.
     const std::int64_t items = settings_.batches.batch * words().items_per_sample;
     if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
     report.step({.step = step + 1,
@@ -253,13 +253,13 @@ class Trainer {
     return static_cast<long>(result.overflows);
   }
 
-  // The baseline of text that rank 0 prints. Nothing waits for it until the end.
+  // Starts to count the baseline for text, on rank 0. Nothing waits for it until the end.
   void count_trigram() {
     if (job_.rank() != 0 || settings_.model.context == 0) return;
     trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
   }
 
-  // At the end it is needed; a thread of low priority may be far from it on a busy machine.
+  // If it is `needed` and the low-priority thread has not finished, counts again here.
   void tell_trigram(Report& report, bool needed) {
     if (!trigram_) return;
     std::optional<double> loss = trigram_->result();
@@ -288,7 +288,7 @@ class Trainer {
     return result.loss;
   }
 
-  // The first step pays for memory and kernels, so the pace is that of the two after it.
+  // The first step also allocates memory and sets up kernels, so the pace is that of the next two.
   void expect(Report& report, long first) {
     const double pace = (step_seconds_[1] + step_seconds_[2]) / 2;
     const auto left = static_cast<double>(settings_.steps - first - kTimedSteps);
@@ -318,7 +318,7 @@ class Trainer {
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
     strategy_.use_average(true);  // on all ranks
-    // Where ranks hold parts of the weights, all of them write the same text.
+    // If weights are sharded, all ranks take part and generate the same text.
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
     if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && writes) {
       job_.activity("generate");
@@ -340,7 +340,7 @@ class Trainer {
     return {job_.options().trace.get(), *job_.waiter(), what};
   }
 
-  // Collective: rank 0 writes all ranks' spans.
+  // Collective: rank 0 writes the spans of all ranks.
   void write_trace() {
     const auto& trace = job_.options().trace;
     if (!trace) return;
@@ -368,14 +368,14 @@ class Trainer {
   Strategy strategy_;
   Batches batches_;
   ChangedInput changed_input_{batches_};
-  const std::vector<std::string> changed_;  // lines of the identity, since the run began
+  const std::vector<std::string> changed_;  // identity keys changed since the run began
   Checkpointer checkpointer_;
   EarlyStop early_stop_;
   Outcome outcome_;
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
-  double flop_rate_ = 0;  // of one of the products that run at a time; 0: not measured
+  double flop_rate_ = 0;                 // operations a second of one product; 0 = not measured
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
@@ -396,7 +396,7 @@ void set_up_process(const Settings& settings) {
 }
 
 int run_training(int argc, char** argv, const WorkerSpec& spec) {
-  if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // not for what this rank starts
+  if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // children must not inherit it
   set_up_training(spec);
   return Trainer({.argc = argc, .argv = argv}, spec).run();
 }

@@ -1,7 +1,7 @@
-// Trainer: one rank's way through a training job. config -> Job -> Blocks -> Strategy -> steps.
+// Trainer: runs a training job on one rank: config -> Job -> Blocks -> Strategy -> steps.
 //
-// All ranks run it alike; rank 0 alone prints, writes events and draws the plot. It sees the model
-// and the layout only through Strategy. One per process (or seat); not thread safe.
+// All ranks run the same code; only rank 0 prints, writes events and draws the plot. Sees the model
+// and the layout only through Strategy. One per process (or simulated rank); not thread safe.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,21 @@ namespace train {
 
 struct Settings;
 
-/// Of a WorkerSpec::trial; the last one is what is measured.
+/// Steps of a WorkerSpec::trial; the last one is measured.
 inline constexpr long kTrialSteps = 2;
 
 /// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
 /// Errors are thrown.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
 
-/// The same for a rank that is a thread and has a seat in a simulated group (net/sim): its times
-/// are the virtual clock's.
+/// The same for a rank that is a thread of a simulated group (net/sim), with its transport `seat`.
+/// Its times are those of the virtual clock.
 int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
              const WorkerSpec& spec);
-/// Once in a process, before run_seat().
+/// Call once per process, before run_seat().
 void set_up_training(const WorkerSpec& spec);
-/// What of a job's settings holds for the whole process: threads of a kernel, the kernel table.
-/// Before anything computes.
+/// Applies the settings that hold for the whole process, such as kernel threads and the kernel
+/// table. Call before anything computes.
 void set_up_process(const Settings& settings);
 
 }  // namespace train

@@ -1,4 +1,4 @@
-// What a plan says of a transformer: a list of an embedding, layers and a head. Internal to train.
+// The figures of a transformer (an embedding, layers and a head) for a plan. Internal to train.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// What its layers ask their LayerFactory for.
+/// The parts of the model that ranks can share.
 template <class Config>
 parallel::ModelShape transformer_shape(const Config& config) {
   const std::int64_t hidden = feed_forward_width(config);
@@ -28,8 +28,8 @@ parallel::ModelShape transformer_shape(const Config& config) {
   return shape;
 }
 
-/// ConfigError where parameters, or the activations of a micro-batch of `tokens` tokens, are more
-/// than integers can count with.
+/// Throws ConfigError if the parameters, or the activations of a micro-batch of `tokens` tokens,
+/// are more than 1e15.
 template <class Config>
 void check_countable(const Config& config, std::int64_t tokens) {
   constexpr double kMost = 1e15;
@@ -55,8 +55,9 @@ void check_countable(const Config& config, std::int64_t tokens) {
                                "of both numbers goes to 1e15."});
 }
 
-/// `config` as models/gpt.h and models/bert.h have it, with their functions. A layer's work is what
-/// it adds to the whole model's; attention's, what the length adds to that. Half of it are scores.
+/// `Config` and its functions are those of models/gpt.h or models/bert.h. A layer's work is the
+/// work of the whole model less that of a model without layers, divided by the layers. Attention's
+/// work is what the sequence length adds to it; half of that is for the scores.
 template <class Config>
 ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   const std::int64_t tokens = samples * config.block;
@@ -72,7 +73,7 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
       .largest_neighbours = largest_neighbours(config),
       .activations = block_activations(config, samples),
       .flops = training_flops(config, tokens),
-      // Two a layer, forward and backward; the embedding's, and the head's input's.
+      // Two per layer in forward and in backward; one for the embedding, one for the head's input.
       .layer_sums = 4 * config.layers + 2,
       .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4),
       .experts = 0,

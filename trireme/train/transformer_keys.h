@@ -1,4 +1,4 @@
-// The keys that transformers over text have in common. Internal to train.
+// The keys that all transformers over text have. Internal to train.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// model.layers, heads, width, block and dropout, and those of text (data_source.h).
+/// model.layers, heads, width, block and dropout.
 std::vector<config::Key> transformer_keys();
 
 }  // namespace train

@@ -16,8 +16,8 @@ inline namespace v0 {
 namespace train {
 namespace {
 
-// Symbols are the bytes that occur in the training part, numbered; all others share one number
-// more, which is never counted. The tables shrink with the cube of it.
+// Numbers the bytes that occur in the training part. All others share one more number, which is
+// never counted. So the tables need only size^3 counts.
 struct Alphabet {
   std::array<std::uint16_t, 256> symbol{};
   std::size_t size = 0;
@@ -34,7 +34,7 @@ struct Alphabet {
   std::size_t operator()(char c) const { return symbol[static_cast<unsigned char>(c)]; }
 };
 
-// One order of the model: counts [contexts][symbols], and what each context's discount leaves over.
+// One order of the model: counts [contexts][symbols], and the totals for each context's discount.
 struct Order {
   std::size_t symbols;
   std::vector<std::uint32_t> count;
@@ -90,7 +90,7 @@ double trigram_loss(std::string_view train, std::string_view validation,
   for (std::size_t i = 2; i < validation.size(); ++i) {
     const std::size_t a = alphabet(validation[i - 2]), b = alphabet(validation[i - 1]);
     const std::size_t c = alphabet(validation[i]);
-    // A context with an unseen byte is none: back off below it.
+    // A context with an unseen byte has no counts: back off to the lower order.
     double p = one.probability(0, c, 1.0 / 256);
     p = two.probability(b < n ? b : n, c, p);
     p = three.probability(a < n && b < n ? a * n + b : n * n, c, p);
@@ -101,7 +101,7 @@ double trigram_loss(std::string_view train, std::string_view validation,
 
 TrigramCount::TrigramCount(std::string_view train, std::string_view validation)
     : thread_([this, train, validation] {
-        // Linux keeps a priority per thread. Training comes first; its waits leave enough.
+        // Linux keeps a priority per thread. Training comes first.
         setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
         loss_ = trigram_loss(train, validation, &stop_);
         done_.store(true, std::memory_order_release);

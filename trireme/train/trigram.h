@@ -1,4 +1,4 @@
-// The byte trigram with back-off: the baseline that a trained model has to beat.
+// The byte trigram with back-off, the baseline for models of text.
 //
 // Interpolated absolute discounting (Ney, Essen & Kneser 1994; Chen & Goodman 1998, section 2.6):
 //   P(c | ab) = max(n(abc) - D, 0) / n(ab) + D N(ab.) / n(ab) P(c | b),   and so on down to 1/256,
@@ -15,14 +15,14 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// Nats a byte of `validation` under a trigram counted on `train`. 64 MB of counts at most, for the
-/// time of the call; 10 MB of text take some tenths of a second. Both parts must hold 3 bytes. Ends
-/// early, with a NaN, when `stop` becomes true.
+/// Nats a byte of `validation` under a trigram counted on `train`. Uses at most 64 MB during the
+/// call; 10 MB of text take some tenths of a second. Both texts must have at least 3 bytes. Returns
+/// NaN early when `stop` becomes true.
 double trigram_loss(std::string_view train, std::string_view validation,
                     const std::atomic<bool>* stop = nullptr);
 
-/// trigram_loss() on a thread of its own, at low priority, while training goes on. The texts must
-/// outlive it; the destructor stops it.
+/// Runs trigram_loss() on its own low-priority thread during training. The texts must outlive it;
+/// the destructor stops the thread.
 class TrigramCount {
  public:
   TrigramCount(std::string_view train, std::string_view validation);

@@ -1,4 +1,4 @@
-// WorkerSpec: what a rank of a training job is told when it is started.
+// WorkerSpec: the arguments of a rank of a training job.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,21 @@ namespace trireme {
 inline namespace v0 {
 namespace train {
 
-/// What a worker is told beyond its run's config.toml; crosses the process boundary as one text.
+/// What a rank needs besides its run's config.toml. Passed between processes as one text.
 struct WorkerSpec {
   std::string folder;          // of the run
-  std::string trace;           // file that gets the merged timeline; empty = none is taken
-  std::string recompute = {};  // what memory.recompute = "auto" came to; empty: as configured
+  std::string trace;           // file for the merged timeline; empty = no trace
+  std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
   bool resume = false, json = false;
-  bool trial = false;                // two steps that are measured (cli/fit.h), and no run
-  bool terminal = false;             // people watch: a live line
+  bool trial = false;                // only run two measured steps (cli/fit.h)
+  bool terminal = false;             // output is a terminal: show a progress line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
-  /// Of a step, over the matrix products that the job's cores compute at a time; 0: not known.
+  /// Operations of a step per matrix product that the job runs at a time; 0 = not known.
   double flops = 0;
-  /// The text, read by the launcher (input/shared_corpus.h); -1: this rank reads it itself.
+  /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.
   int corpus = -1;
-  int lock = -1;  // the run folder's, held as long as this rank has it open; -1: none
-  /// When the command began, on rank 0's host: steady_now() in nanoseconds. train.max_time counts
-  /// from it.
+  int lock = -1;  // descriptor of the run folder's lock, kept open by this rank; -1: none
+  /// Start of the command on rank 0's host: steady_now() in ns. train.max_time counts from it.
   std::int64_t began = 0;
 
   std::string to_text() const;

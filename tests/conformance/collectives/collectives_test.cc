@@ -1,6 +1,6 @@
-// One suite, every (algorithm, transport) pair. The reference gathers all leaves and adds them by
-// the recursion of NUMERICS.md, in the type itself. Algorithms come from the registry, so a new one
-// is covered by itself; a new transport is one line below.
+// One suite for every (algorithm, transport) pair. The reference gathers all leaves and adds them
+// in the order of docs/numerics.md, in their own type. Algorithms come from the registry, so new
+// ones are covered without a change; a new transport is one line below.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ TEST_P(Collectives, PlainBuffersEqualTheReference) {
   }
 }
 
-// 1 … 13 leaves over any number of ranks; some ranks hold several terms, some none. Once in memory
-// of the test's own, once in an arena.
+// 1 ... 13 leaves over any number of ranks; some ranks hold several terms, some none. Once in the
+// test's own memory, once in an arena.
 TEST_P(Collectives, TermsEqualTheReference) {
   for (int size : {1, 2, 3, 5, 8}) {
     if (size > test::most_ranks(GetParam().transport)) continue;
@@ -190,7 +190,7 @@ TEST_P(Collectives, MovingOperations) {
   }
 }
 
-// Several staged pieces, blocks and segments; the last of each is cut short.
+// Several staged pieces, blocks and segments; the last of each is shorter.
 TEST_P(Collectives, LargeBuffers) {
   for (int size : {2, 3}) {
     run(size, [&](Communicator& world) {
@@ -232,7 +232,7 @@ TEST_P(Collectives, ADeadlineExpires) {
   std::atomic<int> seen{0};
   run(2, [&](Communicator& world) {
     std::vector<float> x(2000, 1.0f);
-    if (world.rank() == 1) {  // comes too late
+    if (world.rank() == 1) {  // is too late
       world.waiter()->sleep(std::chrono::milliseconds(400));
       EXPECT_ANY_THROW(all_reduce(world, x, Sum));
       return;
@@ -285,7 +285,7 @@ TEST_P(Collectives, ManyUnderWayInAnyMemory) {
   });
 }
 
-// The simulated network draws who runs next and how long a message takes from the seed.
+// The seed decides which rank runs next on the simulated network, and each message's delay.
 TEST(CollectivesOnSim, AHundredSeedsOfEveryAlgorithm) {
   std::vector<std::string> algorithms = {"direct"};
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
@@ -314,7 +314,7 @@ TEST(CollectivesOnSim, AHundredSeedsOfEveryAlgorithm) {
   }
 }
 
-// Large enough for several pieces per part, or several segments; the last is cut short.
+// Large enough for several pieces per part, or several segments; the last is shorter.
 TEST(CollectivesOnSim, PiecesAndSegments) {
   for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
     for (int size : {2, 3}) {

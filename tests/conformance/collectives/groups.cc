@@ -16,7 +16,7 @@
 namespace trireme::test {
 namespace {
 
-// An all-gather of one string per rank between threads: what the coordinator is between processes.
+// An all-gather of one string per rank between threads, in place of the coordinator.
 class Meeting {
  public:
   explicit Meeting(int size) : words_(static_cast<std::size_t>(size)), all_(size) {}
@@ -67,7 +67,7 @@ void run_threads(const Group& group, const std::function<void(comm::Communicator
         } else if (group.transport == "tcp") {
           transport = net::connect_tcp(waiter, connect, exchange);
         } else {
-          for (int one = 0; one < group.size; ++one) {  // two ranks a host
+          for (int one = 0; one < group.size; ++one) {  // two ranks per host
             options.host_of_rank.push_back("host " + std::to_string(one / 2));
           }
           transport = net::connect_mixed(waiter, connect, exchange, options.host_of_rank);

@@ -1,5 +1,5 @@
-// Groups of a communicator on every transport: rows and columns at the same time, and what
-// thousands of groups that come and go leave behind.
+// Groups of a communicator on every transport: rows and columns at the same time, and leaks of
+// thousands of groups that are made and dropped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -87,7 +87,7 @@ Footprint footprint() {
   return result;
 }
 
-// All ranks are threads of this process: rank 0 counts for all, while the others wait for it.
+// All ranks are threads of this process: rank 0 counts for all while the others wait for it.
 TEST_P(Groups, ThousandsComeAndGoAndLeaveNothing) {
   const char* const wanted = std::getenv("TRIREME_TEST_CYCLES");
   const int cycles = wanted ? std::atoi(wanted) : 1000;
@@ -97,7 +97,7 @@ TEST_P(Groups, ThousandsComeAndGoAndLeaveNothing) {
       const auto group = world.split(number % 2 == 0 ? 0 : (me == 1 ? -1 : 1), -me);
       const int pair[] = {2, 1};
       const auto other = me > 0 ? world.subgroup(pair, "pair") : nullptr;
-      if (number % 3 == 0) return;  // let go of while they are being set up
+      if (number % 3 == 0) return;  // dropped while they are being set up
       std::vector<float> x(number % 7 == 1 ? 3000 : 10, 1.0f);
       if (group) all_reduce(*group, x, Sum);
       if (number % 5 == 1 && group) {
@@ -119,7 +119,7 @@ TEST_P(Groups, ThousandsComeAndGoAndLeaveNothing) {
     for (int number = 0; number < cycles; ++number) cycle(number);
     const Footprint after = settled();
     if (world.rank() != 0) return;
-    // A group that was let go of may still be ending; a leak would be one thing a cycle.
+    // A dropped group may still be ending; a leak would add at least one per cycle.
     EXPECT_LT(after.descriptors, before.descriptors + 20);
     EXPECT_LT(after.mappings, before.mappings + 30);
     EXPECT_LT(after.heap, before.heap + (std::size_t{256} << 10));

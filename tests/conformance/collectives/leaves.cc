@@ -37,7 +37,7 @@ float widened(DType dtype, const std::byte* from) {
   return std::bit_cast<float>(std::uint32_t(bits) << 16);
 }
 
-std::uint16_t narrowed(DType dtype, float value) {  // to nearest even
+std::uint16_t narrowed(DType dtype, float value) {  // rounds to nearest even
   if (dtype == DType::F16) return std::bit_cast<std::uint16_t>(_Float16(value));
   const auto bits = std::bit_cast<std::uint32_t>(value);
   return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

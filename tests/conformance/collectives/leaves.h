@@ -16,9 +16,9 @@ using Bytes = std::vector<std::byte>;
 inline constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
                                    DType::I64, DType::I32, DType::U8};
 
-/// Numbers that are not exact in any order: the wrong order shows.
+/// Numbers whose sum depends on the order, so that a wrong order is noticed.
 Bytes leaf(DType dtype, std::size_t count, std::uint64_t seed);
-/// Adds `leaves` by the recursion of NUMERICS.md, in the type itself; 16-bit floats in fp32,
+/// Adds `leaves` in the order of docs/numerics.md, in their own type; 16-bit floats in fp32,
 /// rounded once at the end.
 Bytes tree(kernel::Combine op, DType dtype, const std::vector<Bytes>& leaves,
            kernel::LeafRange node);

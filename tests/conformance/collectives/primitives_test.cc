@@ -1,6 +1,6 @@
-// The collectives with a root or with pieces for everyone, the fused and the uneven ones: one suite
-// over every (collective, algorithm, transport), the algorithms taken from the registry. The
-// reference is put together from all ranks' leaves.
+// The collectives with a root or with a piece per rank, the fused and the uneven ones: one suite
+// over every (collective, algorithm, transport), with the algorithms of the registry. The reference
+// is computed from all ranks' leaves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ Bytes part_of(const Bytes& all, std::size_t begin, std::size_t count, DType dtyp
   return {at, at + static_cast<std::ptrdiff_t>(count * size_of(dtype))};
 }
 
-// Uneven pieces: some empty, some too small to be cut into lines.
+// Uneven pieces: some empty, some too small to be cut into cache lines.
 Counts uneven(int size, std::size_t unit, int turn = 0) {
   Counts counts;
   for (int r = 0; r < size; ++r) counts.push_back(unit * static_cast<std::size_t>((r + turn) % 3));
@@ -118,7 +118,7 @@ void check_reduce_scatter(Communicator& world, const comm::OpOptions& options) {
   }
 }
 
-// Gather, then scatter what was gathered; all_gather on the way.
+// Gather, then scatter of the gathered pieces; also all_gather.
 void check_pieces(Communicator& world, OpKind kind, const comm::OpOptions& options) {
   const int size = world.size(), rank = world.rank();
   for (DType dtype : {DType::F64, DType::BF16, DType::I16, DType::U8}) {
@@ -160,7 +160,7 @@ void check_broadcast(Communicator& world, const comm::OpOptions& options) {
   }
 }
 
-// Rank i sends leaf i*100 + j to rank j, of a count that both compute.
+// Rank i sends leaf i*100 + j to rank j, with a count that both compute.
 void check_all_to_all(Communicator& world, const comm::OpOptions& options) {
   const int size = world.size(), rank = world.rank();
   const DType dtype = DType::F32;
@@ -234,7 +234,8 @@ INSTANTIATE_TEST_SUITE_P(All, Primitives, ::testing::ValuesIn(params()), [](cons
 
 class Fused : public ::testing::TestWithParam<std::string> {};
 
-// Packed, alone because large, of several types, and empty: bit for bit as one by one.
+// Small buffers packed together, a large one, several types and empty ones: the bits of single
+// calls.
 TEST_P(Fused, ManyAtOnceAreAsOneByOne) {
   for (int size : {1, 2, 3, 5}) {
     test::run_group({GetParam(), "auto", size}, [&](Communicator& world) {
@@ -254,7 +255,7 @@ TEST_P(Fused, ManyAtOnceAreAsOneByOne) {
         world.all_reduce(buffer_over(single[i], types[i]), Sum).wait();
       }
       const Work fused = async::all_reduce_many(world, buffers, Sum);
-      std::vector<float> behind(5, float(world.rank()));  // waits for all steps
+      std::vector<float> behind(5, float(world.rank()));  // waits for all steps before it
       all_reduce(world, behind, Max);
       EXPECT_TRUE(fused.done());
       fused.wait();
@@ -268,7 +269,7 @@ TEST_P(Fused, ManyAtOnceAreAsOneByOne) {
 INSTANTIATE_TEST_SUITE_P(Transports, Fused, ::testing::Values("sim", "shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// The simulated network draws who runs next and how long a message takes from the seed.
+// The seed decides which rank runs next on the simulated network, and each message's delay.
 TEST(PrimitivesOnSim, AHundredSeedsManyAtOnce) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     const int size = 2 + int(seed % 7), root = int(seed) % size;
@@ -334,7 +335,7 @@ TEST(PrimitivesOnSim, LargeBuffers) {
 
 class Refusals : public ::testing::TestWithParam<std::string> {
  protected:
-  // All ranks must refuse, each naming both sides' call, before `untouched` changes.
+  // All ranks must refuse, each naming both calls, before `untouched` changes.
   void expect_refused(const std::string& first, const std::string& second,
                       const std::function<Work(Communicator&, Buffer)>& call) {
     std::atomic<int> seen{0};

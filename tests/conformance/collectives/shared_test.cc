@@ -1,5 +1,5 @@
-// Results that live once per host: the same bits as the collectives with a result on every rank, on
-// every transport and from any memory; one memory where the transport shares it.
+// Results that exist once per host: the same bits as collectives with a result on every rank, on
+// every transport and from any memory; in one memory if the transport shares memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ TEST_P(Shared, SameBitsAsEverybodysOwn) {
   }
 }
 
-// All of so small a result is rank 0's part, which it copies itself: the others, who take nothing,
-// may not end before it has.
+// All of such a small result is rank 0's part, which it copies itself. The other ranks receive
+// nothing and must not end before rank 0 has copied it.
 TEST_P(Shared, WhatARankGivesItselfIsThereWhenOthersEnd) {
   const int calls = GetParam() == "shm" ? 10'000 : 100;
   run(3, [&](Communicator& world) {
@@ -99,7 +99,7 @@ TEST_P(Shared, WithoutDirectCalls) {
       3, [&](Communicator& world) { check_everything(world, 4099, false); }, 1, "ring");
 }
 
-// A rank may be far behind in reading: nothing is written before it has begun the next call.
+// A rank may be late in reading: nothing is written before it has begun the next call.
 TEST_P(Shared, AResultStandsUntilItsReadersCallAgain) {
   for (std::uint64_t seed = 1; seed <= (GetParam() == "sim" ? 50u : 2u); ++seed) {
     run(
@@ -121,7 +121,7 @@ TEST_P(Shared, AResultStandsUntilItsReadersCallAgain) {
   }
 }
 
-// "r--s" of the mapping that begins at `address`.
+// The rights, such as "r--s", of the mapping that begins at `address`.
 std::string rights_at(const void* address) {
   char begin[32];
   std::snprintf(begin, sizeof begin, "%lx-", reinterpret_cast<unsigned long>(address));

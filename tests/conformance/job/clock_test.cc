@@ -1,5 +1,5 @@
-// The merged trace of ranks whose clocks have nothing to do with one another, over every transport
-// of real processes. CMake registers it where time namespaces can be made.
+// The merged trace of ranks with unrelated clocks, over every transport of real processes. CMake
+// registers it if time namespaces can be made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-TRIREME_PROCESS(clocks) {  // argv[1]: the transport that is expected
+TRIREME_PROCESS(clocks) {  // argv[1]: the expected transport
   const int rank = std::atoi(std::getenv("TRIREME_RANK"));
   test::enter_own_clock(argc, argv, rank);
   const std::string transport = argv[1];

@@ -1,4 +1,4 @@
-// Jobs over several hosts, as far as the ranks know: each process gives its host another name.
+// Jobs over several simulated hosts: processes give their hosts different names.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::run_processes;
 
-TRIREME_PROCESS(hosts) {  // argv[1]: ranks a host
+TRIREME_PROCESS(hosts) {  // argv[1]: ranks per host
   const int per_host = std::atoi(argv[1]), self = std::atoi(std::getenv("TRIREME_RANK"));
   const std::string name = "host" + std::to_string(self / per_host);
   setenv("TRIREME_HOST", name.c_str(), 1);
@@ -54,8 +54,8 @@ TEST(Hosts, EveryRankKnowsItsPlaceAndTheGroupsAreThere) {
   }
 }
 
-// Connected ones of the transport, which have its keepalive, as has the one to the coordinator; of
-// one family, or of any.
+// Counts the connected sockets with the transport's keepalive; the coordinator's has it too. Of one
+// family, or of any.
 int count_sockets(int family = AF_UNSPEC) {
   const std::string coordinator = std::getenv("TRIREME_COORDINATOR");
   const int door = std::atoi(coordinator.substr(coordinator.rfind(':') + 1).c_str());
@@ -70,7 +70,7 @@ int count_sockets(int family = AF_UNSPEC) {
     length = sizeof own;
     getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length);
     if (idle != 10 || listens != 0 || (family != AF_UNSPEC && own.ss_family != family)) continue;
-    sockaddr_in6 peer{};  // the port is where IPv4 has it, too
+    sockaddr_in6 peer{};  // IPv4 has the port at the same offset
     length = sizeof peer;
     getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length);
     count += ntohs(peer.sin6_port) != door;
@@ -78,7 +78,7 @@ int count_sockets(int family = AF_UNSPEC) {
   return count;
 }
 
-TRIREME_PROCESS(sockets) {  // argv[1]: ranks a host
+TRIREME_PROCESS(sockets) {  // argv[1]: ranks per host
   const int per_host = std::atoi(argv[1]), self = std::atoi(std::getenv("TRIREME_RANK"));
   setenv("TRIREME_HOST", ("host" + std::to_string(self / per_host)).c_str(), 1);
   Job job(argc, argv);

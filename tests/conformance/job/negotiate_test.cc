@@ -1,4 +1,4 @@
-// Negotiation between real processes: two threads of each rank submit in orders of their own.
+// Negotiation between real processes: two threads of each rank submit in different orders.
 #include "trireme/comm/negotiate/negotiate.h"
 
 #include <gtest/gtest.h>

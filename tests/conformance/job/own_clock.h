@@ -1,5 +1,5 @@
-// A rank whose monotonic clock is hours off the others': a time namespace of its own, as on another
-// host; and the check that a trace of such ranks fits together. For test processes only.
+// A rank whose monotonic clock is hours apart from the others', in its own time namespace, as on
+// another host; and a check that such ranks' traces are aligned. For test processes only.
 #pragma once
 
 #include <unistd.h>
@@ -17,9 +17,9 @@
 
 namespace trireme::test {
 
-inline constexpr std::int64_t kApart = 5'000'000'000'000;  // of one rank's clock to the next's
+inline constexpr std::int64_t kApart = 5'000'000'000'000;  // from one rank's clock to the next's
 
-/// Executes this program once more, its clock `rank` times kApart ahead. Returns in that one.
+/// Executes this program again with its clock `rank` times kApart ahead; returns in the new one.
 inline void enter_own_clock(int argc, char** argv, int rank) {
   if (std::getenv("TRIREME_TEST_CLOCK")) return;
   setenv("TRIREME_TEST_CLOCK", "own", 1);
@@ -40,7 +40,7 @@ struct Meeting {
   int ranks = 0;
 };
 
-/// All ranks have begun a barrier before one leaves it: on clocks that are brought together, too.
+/// Checks on aligned clocks that all ranks began a barrier before any rank left it.
 inline int check_clocks(Job& job, const observe::Trace& trace) {
   constexpr int kFences = 50;
   for (int i = 0; i < kFences; ++i) barrier(job.world(), {.label = std::to_string(i)});

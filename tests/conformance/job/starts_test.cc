@@ -1,7 +1,6 @@
-// Ranks that torchrun or srun have started, which give them their numbers and nothing to talk over:
-// one job, on one host and on several, and what is said where they cannot be one. Here the
-// variables are set by hand; torchrun.2 and srun.4 run the programs themselves where they are
-// installed.
+// Ranks started by torchrun or srun, which give them rank numbers but no transport: one job, on one
+// host and on several, and the error if they cannot form one. Here the variables are set by hand;
+// torchrun.2 and srun.4 run the programs themselves if they are installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +28,8 @@ constexpr int kRanks = 3;
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-// As `launcher` starts rank TRIREME_RANK of kRanks; `one_host`, else each on its own.
+// Sets the environment that `launcher` gives rank TRIREME_RANK of kRanks; `one_host`: all on one
+// host, otherwise each on its own.
 void pretend(const std::string& launcher, bool one_host) {
   const std::string rank = std::getenv("TRIREME_RANK"), size = std::to_string(kRanks);
   const std::string id = std::getenv("TRIREME_START_ID");
@@ -64,7 +64,7 @@ ProcessOptions options_for(const std::string& launcher, bool one_host) {
   return options;
 }
 
-// An owner-only file for as long as it lives.
+// A file that only its owner may read; removed by the destructor.
 class SecretFile {
  public:
   SecretFile() : path_(::testing::TempDir() + "trireme-starts-" + std::to_string(getpid())) {
@@ -78,7 +78,7 @@ class SecretFile {
   const std::string path_;
 };
 
-TRIREME_PROCESS(sums) {  // twice: the second Job meets as the first one did
+TRIREME_PROCESS(sums) {  // twice: the second Job must connect as the first one did
   if (argc > 1) pretend(argv[1], std::string(argv[2]) == "one");
   for (int time = 0; time < 2; ++time) {
     Job job(argc, argv);
@@ -139,14 +139,14 @@ TEST_P(Starts, ARank0ThatDoesNotComeIsNamed) {
   EXPECT_THAT(run.describe(), HasSubstr("rank 0 did not come to the meeting of " + GetParam()));
 }
 
-// Nobody watches over these ranks but rank 0's coordinator.
+// Only rank 0's coordinator watches these ranks.
 TRIREME_PROCESS(killed) {
   pretend(argv[1], true);
   const int victim = std::atoi(argv[3]);
   Job job(argc, argv);
   barrier(job.world());
   if (job.rank() == victim) raise(SIGKILL);
-  std::vector<float> never(1);  // from one that lives: only the coordinator tells
+  std::vector<float> never(1);  // from a live rank: only the coordinator reports
   job.world().recv(buffer_of(never), 3 - victim - job.rank()).wait();
   return 0;
 }
@@ -160,7 +160,7 @@ TEST_P(Starts, ADeathIsKnownAtOnce) {
     const ProcessRun run = run_processes(kRanks, "killed", options);
     EXPECT_EQ(run.exit_code, 137) << run.describe();
     EXPECT_LT(run.took, seconds(10)) << run.describe();
-    int named = 0;  // who has heard of it may be gone before the other one has
+    int named = 0;  // a rank that knows may end before the other knows
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == victim) continue;
       EXPECT_GE(run.ranks[rank].exit_code, 137) << run.describe();

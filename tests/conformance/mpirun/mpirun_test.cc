@@ -1,4 +1,4 @@
-// Programs under every mpirun that is here: one job, the right exit code, and what is refused.
+// Programs under every installed mpirun: one job, the right exit code, and refusals.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ struct Outcome {
   std::chrono::nanoseconds took{};
 };
 
-// This program under mpirun, as the process `body`. `variables`: "NAME=value NAME=value".
+// Runs this program under mpirun, as the process `body`. `variables`: "NAME=value NAME=value".
 Outcome mpirun(const std::string& mpi, int ranks, const std::string& body,
                const std::string& variables = {}, const std::string& argument = {}) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -69,7 +69,7 @@ std::vector<std::string> all_mpis() {
 
 class Mpirun : public ::testing::TestWithParam<std::string> {};
 
-TRIREME_PROCESS(sums) {  // argv[1]: the transport that is expected; argv[2]: ranks a host
+TRIREME_PROCESS(sums) {  // argv[1]: the expected transport; argv[2]: ranks per host
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK") ? std::getenv("OMPI_COMM_WORLD_RANK")
                                                                : std::getenv("PMI_RANK");
   const std::string name = "host" + std::to_string(std::atoi(rank) / std::atoi(argv[2]));
@@ -106,7 +106,7 @@ TEST_P(Mpirun, RanksAreOneJobOverEveryTransport) {
   }
 }
 
-// The sockets of this process that listen beyond loopback, as the kernel names them.
+// The sockets of this process that listen beyond loopback, by their addresses in /proc.
 std::vector<std::string> listening() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -134,7 +134,7 @@ std::vector<std::string> listening() {
 }
 
 TRIREME_PROCESS(listens) {
-  const auto before = listening();  // what mpirun left open
+  const auto before = listening();  // opened by mpirun
   Job job(argc, argv);
   barrier(job.world());
   for (const std::string& one : listening()) {
@@ -229,7 +229,7 @@ TEST_P(Mpirun, AKilledRankEndsAll) {
 
 constexpr comm::OpOptions kNative{.algorithm = "mpi-native"};
 
-// Rank r brings r + 2 everywhere, in `count` elements; all bits are known, whatever the order.
+// Rank r gives r + 2 in all `count` elements; the result's bits do not depend on the order.
 template <class T>
 bool native_gives(Job& job, ReduceOp op, std::size_t count, T expected) {
   std::vector<T> x(count, static_cast<T>(job.rank() + 2));
@@ -250,7 +250,7 @@ TRIREME_PROCESS(native) {  // 3 ranks: 2, 3, 4
       !all(std::uint8_t()))
     return 3;
   if (!native_gives<float>(job, Mean, 5000, 3)) return 4;
-  // Among other calls, several under way; and leaves of which rank 2 has fewer.
+  // Among other calls, with several in progress; and with fewer leaves on rank 2.
   std::vector<float> a(300'000, 1), b(300'000, 1), own(100, float(job.rank())), every(300);
   const std::array works = {
       job.world().all_reduce(Buffer::of(std::span(a)), Sum, kNative),
@@ -280,7 +280,8 @@ TEST_P(Mpirun, MpisOwnAllReduceGivesEveryType) {
     EXPECT_THAT(outcome.text, HasSubstr(std::string(rank) + " of 3 is done"));
 }
 
-// The job's default, which groups and 16-bit floats do not follow; argv[1]: "reproducible" or not.
+// The job's default algorithm, which groups and 16-bit floats do not use. argv[1]: reproducible,
+// "yes" or "no".
 TRIREME_PROCESS(native_default) {
   Job job(argc, argv, {.algorithm = "mpi-native", .reproducible = std::string(argv[1]) == "yes"});
   std::vector<BFloat16> halves(5000, BFloat16{0x3F80});  // 1

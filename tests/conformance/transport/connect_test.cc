@@ -1,4 +1,4 @@
-// Joining a group: addresses, secrets, epochs, and ranks that do not come.
+// Connecting a group: addresses, secrets, epochs, and missing ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Both ranks with options of their own; returns what each of them threw.
+// Connects two ranks with different options; returns the exceptions that they threw.
 template <class Connect, class Change>
 std::vector<std::exception_ptr> connect_two(const Connect& connect, const Change& change) {
   std::vector<std::exception_ptr> errors(2);
@@ -57,8 +57,8 @@ std::vector<int> tcp_sockets() {
   return sockets;
 }
 
-// A peer that vanishes is noticed while nobody sends; one in user code takes nothing for as long as
-// it may stay there, and is not cut off.
+// A lost peer is noticed while nobody sends. A peer in user code may not read for as long as it may
+// stay there, and is not cut off.
 TEST(Connect, SocketsAreKeptAliveAndPatient) {
   run_threads(
       2,
@@ -93,8 +93,8 @@ TEST(Connect, SocketsAreKeptAliveAndPatient) {
 class OneOfSeveral : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sockets, OneOfSeveral, ::testing::Range(std::size_t{0}, std::size_t{6}));
 
-// Two ranks with three sockets between them are six ends; any that dies costs both ranks the peer,
-// also in the middle of a large message, which at that rate takes 0.4 s.
+// Two ranks with three sockets between them have six ends. If any end dies, both ranks lose the
+// peer, also in the middle of a large message, which takes 0.4 s at that rate.
 TEST_P(OneOfSeveral, ThatDiesLosesThePeer) {
   for (const bool busy : {false, true}) {
     run_threads(

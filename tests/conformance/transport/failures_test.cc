@@ -1,4 +1,4 @@
-// How every Transport fails: mismatches, aborts, peers that leave, deadlines.
+// Failures of every Transport: mismatches, aborts, peers that leave, deadlines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TYPED_TEST(Conformance, ALeavingPeerIsNamed) {
     }
     EXPECT_THROW(rank.recv(1, 1, in).wait(kSoon), PeerLost);
     EXPECT_THROW(rank.send(1, 1, large).wait(kSoon), PeerLost);
-    // The two that are left go on.
+    // The two remaining ranks continue.
     const int other = 2 - rank.rank;
     Bytes out = pattern(100, 5), got(100);
     const Work sent = rank.send(other, 4, out);
@@ -113,7 +113,7 @@ TYPED_TEST(Conformance, ADeadlineExpires) {
     EXPECT_FALSE(receive.done());
     rank.barrier();
     rank.send(1 - rank.rank, 1, out).wait(kSoon);
-    receive.wait(kSoon);  // a deadline is the waiter's, not the message's
+    receive.wait(kSoon);  // the deadline is that of the wait, not the message's
   });
 }
 

@@ -1,5 +1,5 @@
-// The same body on every transport: Sim::run, Shm::run and Tcp::run start one thread per rank, each
-// with a waiter and a transport of its own, and rethrow the first exception with its rank.
+// Runs a body on every transport: Sim::run, Shm::run and Tcp::run start one thread per rank, with
+// its own waiter and transport, and rethrow the first exception with its rank.
 #pragma once
 
 #include <condition_variable>
@@ -48,7 +48,7 @@ struct Rank {
     });
     waiter->wait_until([&] { return ran.load(); }, TimePoint::max());
   }
-  /// Every rank has called it before any returns.
+  /// Returns after every rank has called it.
   void barrier() {
     char token = 0;
     std::vector<Work> works;
@@ -63,7 +63,7 @@ struct Rank {
   }
 
  private:
-  // run() may queue behind another thread's turn; an empty task that ran proves that ours did.
+  // run() may queue behind another thread's turn. When this empty task has run, so has ours.
   void wait_for_it() {
     in_context([] {});
   }
@@ -71,7 +71,7 @@ struct Rank {
 
 using Body = std::function<void(Rank&)>;
 
-/// An all-gather among threads, as often as wanted.
+/// An all-gather among threads, any number of times.
 class ThreadExchange {
  public:
   explicit ThreadExchange(int size) : rounds_of_(static_cast<std::size_t>(size)) {}
@@ -135,7 +135,7 @@ struct Shm {
   }
 };
 
-/// Two ranks a host, as far as the transport knows.
+/// Tells the transport that there are two ranks per host.
 template <int kSockets>
 struct MixedOver {
   static constexpr const char* kTransport = "mixed";
@@ -158,7 +158,7 @@ struct Mixed2 : MixedOver<2> {
 };
 
 #ifdef TRIREME_CONFORMANCE_MPI
-/// Processes that mpirun started, each a rank: groups larger than that do not run.
+/// Ranks are the processes that mpirun started; larger groups do not run.
 struct Mpi {
   static constexpr const char* kName = "mpi";
   static constexpr const char* kTransport = kName;
@@ -218,7 +218,7 @@ struct Sim {
   }
 };
 
-/// The first ranks of a transport of one more, which leaves at once.
+/// The first `size` ranks of a transport with one rank more; the extra rank leaves at once.
 template <class Parent>
 struct Grouped {
   static constexpr const char* kTransport = Parent::kName;

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 constexpr int kRanks = 3;
 constexpr int kVictim = 1;
 
-// An all-gather in memory that the processes share.
+// An all-gather in memory shared by the processes.
 struct Board {
   std::atomic<int> arrived{0};
   std::array<std::array<char, 128>, kRanks> text{};
@@ -44,7 +44,7 @@ net::Exchange exchange_on(Board& board, int rank) {
 using Connect = std::function<std::shared_ptr<net::Transport>(
     const std::shared_ptr<Waiter>&, const net::ConnectOptions&, const net::Exchange&)>;
 
-// Exchanges 1 MiB with everybody, then the victim is killed and the others must name it at once.
+// Exchanges 1 MiB with every rank; then the victim is killed and the others must name it at once.
 int live_and_lose(Rank& rank) {
   constexpr std::size_t kSize = 1 << 20;
   std::vector<std::vector<std::byte>> in(kRanks, std::vector<std::byte>(kSize));
@@ -133,7 +133,7 @@ TEST(Processes, ShmOverSocketsThatSomebodyElseConnected) {
       sockets[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = pair[1];
     }
   }
-  // Whoever keeps a copy of an end that is not its own keeps it open: nobody would see it close.
+  // A process that keeps a copy of another rank's end keeps it open: nobody would see it close.
   const auto close_but = [&](int rank) {
     for (int a = 0; a < kRanks; ++a) {
       for (const int one : sockets[static_cast<std::size_t>(a)]) {

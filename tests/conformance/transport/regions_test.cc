@@ -1,4 +1,4 @@
-// Memory that ranks share, and waking whoever watches it.
+// Memory shared by ranks, and waking a rank that watches it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
 inline const Deadline kSoon = Deadline::in(60s);
 
-/// Bytes that differ for every seed and place.
+/// Bytes that differ for every seed and position.
 inline Bytes pattern(std::size_t size, std::uint64_t seed) {
   Bytes bytes(size);
   std::uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;

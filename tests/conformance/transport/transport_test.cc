@@ -1,4 +1,4 @@
-// What every Transport promises (trireme/net/transport.h) when nothing goes wrong.
+// The promises of every Transport (trireme/net/transport.h) without failures.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -84,7 +84,7 @@ TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
       const std::size_t tag = rank.rank == 0 ? i : kTags - 1 - i;
       works[tag] =
           rank.rank == 0 ? rank.send(1, tag, buffers[tag]) : rank.recv(0, tag, buffers[tag]);
-      if (rank.rank == 1) works[tag].wait(kSoon);  // the last tag sent is the first one taken
+      if (rank.rank == 1) works[tag].wait(kSoon);  // the last tag sent is received first
     }
     Work::all(works).wait(kSoon);
     for (std::size_t tag = 0; tag < kTags; ++tag) {
@@ -93,7 +93,7 @@ TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
   });
 }
 
-// 85 MB that nobody has asked for yet, and behind them what is awaited.
+// 85 MB without a posted receive, and behind them a message that is awaited.
 TYPED_TEST(Conformance, AnAwaitedMessageComesThroughBehindAnyOthers) {
   TypeParam::run(2, [](Rank& rank) {
     constexpr std::size_t kMessages = 5200;
@@ -174,7 +174,7 @@ TYPED_TEST(Conformance, SmallMessagesPassALargeOne) {
   TypeParam::run(2, [](Rank& rank) {
     Bytes large = pattern(1 << 20, 1), got(1 << 20);
     if (rank.rank == 0) {
-      const Work stuck = rank.send(1, 1, large);  // its receive comes last
+      const Work stuck = rank.send(1, 1, large);  // its receive is posted last
       int value = 7;
       rank.send(1, 2, raw(value)).wait(kSoon);
       stuck.wait(kSoon);
@@ -231,7 +231,7 @@ TYPED_TEST(Conformance, RandomTrafficArrivesWhole) {
     TypeParam::run(
         4,
         [&](Rank& rank) {
-          // All ranks draw the same plan: who sends how much to whom under which tag.
+          // All ranks draw the same plan: sender, receiver, size and tag of each message.
           std::mt19937_64 random(static_cast<std::uint64_t>(seed));
           struct Planned {
             int from, to;

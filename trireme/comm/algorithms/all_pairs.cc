@@ -1,8 +1,7 @@
-// All pairs: round 1, everyone sends slice r to rank r, which adds; round 2, everyone sends its sum
-// to everyone. As few bytes as any algorithm can send, in two rounds of n-1 messages, and never a
-// partial sum on the wire: leaves go out and whole sums come back. So 16-bit data stays 16 bits on
-// the way, and no rank count sends more than 2(n-1)/n of the buffer. MSCCL's "allpairs" (Cowan et
-// al. 2023).
+// All pairs: in round 1, every rank sends slice r to rank r, which adds; in round 2, every rank
+// sends its sum to all. Two rounds of n-1 messages, and 2(n-1)/n of the buffer per rank, the
+// minimum of any algorithm, for every n. Messages are leaves or whole sums, never partial sums, so
+// 16-bit data is sent as 16 bits. This is MSCCL's "allpairs" (Cowan et al. 2023).
 #include "trireme/comm/algorithms/algorithms.h"
 
 namespace trireme {
@@ -11,7 +10,7 @@ namespace comm {
 
 void all_pairs(Algorithm& a) {
   auto scatter = a.round();
-  for (int s = 1; s < a.size; ++s) {  // start with the neighbour, so that nobody is hit by all
+  for (int s = 1; s < a.size; ++s) {  // starts with the neighbour, to spread the load
     const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
     scatter.send(to, a.chunk(to));
     scatter.add_from(from, a.chunk(a.rank));

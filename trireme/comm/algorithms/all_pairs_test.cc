@@ -12,7 +12,7 @@
 namespace trireme::comm {
 namespace {
 
-// On the virtual clock of a link without latency: time is bytes.
+// Measured on the virtual clock of a link without latency, so time is proportional to bytes.
 template <class Call>
 double seconds_of(int ranks, const Call& call) {
   double seconds = 0;
@@ -21,7 +21,7 @@ double seconds_of(int ranks, const Call& call) {
   options.network.jitter = {};
   options.network.bytes_per_second = 1e9;
   options.network.shared_memory = false;
-  // Where the ring was the faster of the two with sums of the data's own width.
+  // Measured times with which the ring is faster, unless partial sums are wide.
   auto tuning = std::make_shared<plan::Tuning>();
   tuning->links["sim"] = {0, 1e-9, 0};
   for (const auto& [name, time] : {std::pair("ring", 2e-3), {"all_pairs", 2.1e-3}}) {
@@ -77,7 +77,7 @@ TEST(AllPairs, SixteenBitsOnTheWireTakeHalfTheTimeOfThirtyTwo) {
   EXPECT_GT(seconds("ring", DType::BF16, count) / seconds("ring", DType::F32, count), 0.55);
 }
 
-// Left to choose, calls of many steps take what sends no partial sums, as a plain all_reduce does.
+// With "auto", these calls choose an algorithm without partial sums, as a plain all_reduce does.
 TEST(AllPairs, FusedAndSparseSumsOfSixteenBitsStaySo) {
   EXPECT_NEAR(seconds_of_many("auto") / seconds_of_many("all_pairs"), 1, 0.01);
   EXPECT_NEAR(seconds_of_rows("auto") / seconds_of_rows("all_pairs"), 1, 0.01);

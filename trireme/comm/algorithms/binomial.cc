@@ -8,7 +8,7 @@ namespace comm {
 
 void binomial_broadcast(Algorithm& a) {
   a.chunks(1);
-  const int virtual_rank = (a.rank - a.root + a.size) % a.size;  // the root counts as 0
+  const int virtual_rank = (a.rank - a.root + a.size) % a.size;  // 0 for the root
   const auto real = [&](int v) { return (v + a.root) % a.size; };
   for (int have = 1; have < a.size; have *= 2) {
     if (virtual_rank < have) {

@@ -1,6 +1,6 @@
-// Central: everyone sends the buffer to one root, which adds all and sends the sum back: the
-// pattern of a parameter server. Two rounds, but n-1 buffers through one rank, twice. The halves
-// alone are gather and scatter, where it can be no less.
+// Central: every rank sends the buffer to one root, which adds all and sends the sum back, as a
+// parameter server does. Two rounds, but the root receives and sends n-1 buffers. Gather and
+// scatter are the two halves of it, and are optimal in bytes.
 #include "trireme/comm/algorithms/algorithms.h"
 
 namespace trireme {

@@ -1,15 +1,15 @@
-// Double binary tree (Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast,
-// reduction and scan", 2009): each half of the buffer takes a binary tree of its own, and who is
-// busy inside one tree is a leaf of the other. Piece by piece, so that all levels work at once.
+// Double binary tree (Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast,
+// reduction and scan", 2009). Each half of the buffer uses its own binary tree; most ranks are an
+// inner node of one tree and a leaf of the other. Pieces let all levels work at the same time.
 //
-// The tree is the halving of the ranks (rank_tree.h). Its node that splits [a, b) at c is held by
-// rank c in the first tree and by rank c-1 in the second; a rank's own part enters at the bottom as
-// a leaf, also where the rank holds a node further up. n = 4, first tree:
+// The trees halve the ranks (rank_tree.h). The node that splits [a, b) at c is held by rank c in
+// the first tree and by rank c-1 in the second. A rank's own leaf enters at the bottom, even if the
+// rank holds a node further up. n = 4, first tree:
 //
-//     up   0 -> 1 -> 2 <- 3        1 holds 0+1, 3 holds 2+3 (2 gives it its own part), 2 all
+//     up   0 -> 1 -> 2 <- 3        1 holds 0+1, 3 holds 2+3 (rank 2 sends it its leaf), 2 holds all
 //     down 2 -> 1 -> 0, 2 -> 3
 //
-// 2*ceil(log2 n) + pieces - 1 rounds; a rank sends at most 3 buffers, however many ranks.
+// 2*ceil(log2 n) + pieces - 1 rounds; a rank sends at most 3 buffers, for any number of ranks.
 #include "trireme/comm/algorithms/algorithms.h"
 #include "trireme/comm/algorithms/rank_tree.h"
 #include "trireme/comm/algorithms/timetable.h"
@@ -26,7 +26,7 @@ class TreeOfHolders {
   int holder(kernel::LeafRange half) const {
     return half.count == 1 ? static_cast<int>(half.first) : holder(RankTreeNode{half});
   }
-  /// The one rank that holds no node, and so gets the sum as a leaf.
+  /// The only rank that holds no node; it receives the sum as a leaf.
   int outsider() const { return outsider_; }
 
  private:
@@ -45,7 +45,7 @@ void double_tree(Algorithm& a) {
       const int parent = tree.holder(node);
       for (const kernel::LeafRange& half : {node.left(), node.right()}) {
         const int child = tree.holder(half);
-        if (child == parent) continue;  // its own part is there already
+        if (child == parent) continue;  // it has its own leaf already
         const bool down = half.count > 1 || child == tree.outsider();
         for (int piece = 0; piece < a.pieces; ++piece) {
           const Chunk chunk = a.chunk(which * a.pieces + piece);

@@ -1,11 +1,12 @@
 // Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005): partners
-// at distance 1, 2, 4, ... exchange halves of what they still add, then the sums come back the same
-// way.
+// at distance 1, 2, 4, ... exchange halves of what they still add, then the sums the same way back.
 //
-// For n = 2^k neighbours exchange first, so every message is one term. Another n: the 2^k nodes of
-// the halving of the ranks hold one rank or two; of two, the second gives its buffer to the first
-// before and gets the sum after. 2k rounds and 2(n-1)/n buffers per rank; otherwise two rounds and
-// one buffer more, with n rounded down to a power of two.
+// If n = 2^k: 2k rounds and 2(n-1)/n buffers per rank. Neighbours exchange first, so every message
+// is one term.
+//
+// Otherwise 2^k is n rounded down to a power of two. The halving of the ranks has 2^k nodes of one
+// or two ranks. In a node of two, the second rank first sends its buffer to the first, and receives
+// the sum at the end. Two rounds and one buffer more than for 2^k ranks.
 #include <algorithm>
 #include <bit>
 
@@ -28,7 +29,7 @@ int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ran
   };
   const auto rank_of = [&](int v) { return ranks[node(v).first]; };
   const int folds = core == size ? 0 : 1, levels = std::countr_zero(static_cast<unsigned>(core));
-  const int back = time + folds + levels;  // the first round in which sums travel
+  const int back = time + folds + levels;  // the first time at which sums are sent
   for (int v = 0; v < core; ++v) {
     for (int chunk = 0; chunk < core && node(v).count == 2; ++chunk) {
       const int extra = ranks[node(v).first + 1];
@@ -37,7 +38,7 @@ int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ran
     }
     for (int level = 0; level < levels; ++level) {
       const int distance = 1 << level, partner = v ^ distance;
-      // After `level` rounds v works on the chunks that end in its own lowest `level` bits.
+      // After `level` rounds, v adds the chunks whose lowest `level` bits equal its own.
       for (int chunk = 0; chunk < core; ++chunk) {
         if (chunk % (2 * distance) == partner % (2 * distance)) {
           table.add(time + folds + level, rank_of(v), rank_of(partner), {first + chunk});

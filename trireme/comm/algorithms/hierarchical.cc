@@ -1,12 +1,12 @@
 // Hierarchical: first within every host, then across hosts, then back. The buffer is cut into as
 // many slices as the smallest host has ranks; local rank j of every host leads slice j.
 //
-//   1. within a host everyone sends slice j to its leader j, who adds           1 round
+//   1. within a host, every rank sends slice j to leader j, which adds          1 round
 //   2. the leaders of a slice all-reduce it by halving and doubling             2 log2(hosts)
-//   3. every leader sends its slice to its host                                 1 round
+//   3. every leader sends its slice to all ranks of its host                    1 round
 //
-// Of S bytes about 2S/slices per leader cross hosts, whatever the number of ranks on a host. With
-// one host it is a direct reduce-scatter and all-gather; with one rank per host, halving_doubling.
+// For S bytes, each leader sends about 2S/slices to other hosts. With one host this is a direct
+// reduce-scatter and all-gather; with one rank per host, halving_doubling.
 #include <algorithm>
 #include <map>
 
@@ -37,7 +37,7 @@ void hierarchical(Algorithm& a) {
     back = add_halving_doubling(table, across, leaders, static_cast<int>(slice) * parts);
   }
   for (const auto& [host, ranks] : ranks_of_host) {
-    for (std::size_t step = 1; step < ranks.size(); ++step) {  // start with the neighbour
+    for (std::size_t step = 1; step < ranks.size(); ++step) {  // starts with the neighbour
       for (std::size_t slice = 0; slice < slices; ++slice) {
         const int leader = ranks[slice], other = ranks[(slice + step) % ranks.size()];
         for (int part = 0; part < parts; ++part) {

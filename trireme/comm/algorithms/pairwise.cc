@@ -1,5 +1,5 @@
-// Pairwise exchange: in round s rank r sends to r+s and receives from r-s. n-1 rounds; every rank
-// sends and receives each piece once, which no algorithm can undercut.
+// Pairwise exchange: in round s, rank r sends to r+s and receives from r-s. n-1 rounds. Every piece
+// is sent once to each rank that needs it, which is the minimum of any algorithm.
 #include "trireme/comm/algorithms/algorithms.h"
 
 namespace trireme {
@@ -20,7 +20,7 @@ void pairwise_reduce_scatter(Algorithm& a) {
   }
 }
 
-// Rank r adds chunk r, and sends it to the root.
+// Rank r adds chunk r, then sends it to the root.
 void pairwise_reduce(Algorithm& a) {
   pairwise_reduce_scatter(a);
   auto last = a.round();
@@ -42,7 +42,7 @@ void pairwise_all_to_all(Algorithm& a) {
 void naive_all_to_all(Algorithm& a) {
   a.chunks(a.size * a.size);
   auto round = a.round();
-  for (int s = 1; s < a.size; ++s) {  // start with the neighbour
+  for (int s = 1; s < a.size; ++s) {  // starts with the neighbour, to spread the load
     const int to = (a.rank + s) % a.size, from = (a.rank + a.size - s) % a.size;
     round.send(to, a.chunk(a.rank * a.size + to));
     round.copy_from(from, a.chunk(from * a.size + a.rank));

@@ -1,6 +1,6 @@
-// The halving of NUMERICS.md applied to ranks: the node of ranks [a, b) has the halves [a, c) and
-// [c, b) with c = a + floor((b - a) / 2). Algorithms that follow it add siblings at once where
-// every rank brings one leaf, and so send one term a message. Pure functions.
+// The halving of the tree sum (docs/numerics.md) applied to ranks: the node of ranks [a, b) has the
+// halves [a, c) and [c, b) with c = a + floor((b - a) / 2). If every rank brings one leaf, halves
+// are siblings of the tree sum and added at once, so each message is one term. Pure functions.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ namespace comm {
 
 struct RankTreeNode {
   kernel::LeafRange ranks;  // at least two
-  int height = 1;           // halvings down to the deepest single rank below
-  int depth = 0;            // halvings from the whole down to here
+  int height = 1;           // halvings from here to the deepest single rank
+  int depth = 0;            // halvings from all ranks to here
 
   /// First rank of the right half.
   int split() const noexcept { return static_cast<int>(ranks.first + ranks.count / 2); }
@@ -26,7 +26,7 @@ struct RankTreeNode {
 
 /// ceil(log2(size)).
 int height_of_rank_tree(int size) noexcept;
-/// All nodes of two ranks and more; a node comes before its halves.
+/// All nodes of at least two ranks; a node comes before its halves.
 std::vector<RankTreeNode> rank_tree(int size);
 
 }  // namespace comm

@@ -1,7 +1,7 @@
-// Ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009): every chunk travels
-// once around to be added, once around to be handed out. Each chunk goes in pieces, so that one is
-// added while the next travels. 2(n-1) rounds per piece; 2(n-1)/n of the buffer per rank, times the
-// share of rounds that meet non-siblings (docs/algorithms.md).
+// Ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009): every chunk goes
+// around the ring once to be added, and once more to be distributed. Chunks are cut into pieces, so
+// that one is added while the next is sent. 2(n-1) rounds per piece. Each rank sends 2(n-1)/n of
+// the buffer, and more in rounds whose terms are no siblings of the tree sum (docs/algorithms.md).
 #include "trireme/comm/algorithms/algorithms.h"
 
 namespace trireme {

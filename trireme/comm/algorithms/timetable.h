@@ -1,5 +1,5 @@
-// Timetable: who sends what to whom when, for all ranks at once. What an algorithm is built from
-// that is easier to see as a whole than from one rank: trees, groups of ranks, pipelines. Values.
+// Timetable: the transfers of an algorithm, for all ranks at once. Used for algorithms that are
+// easier to write as a whole than for one rank: trees, groups of ranks, pipelines. Values.
 //
 //     Timetable table;
 //     table.add(0, 1, 0, a.chunk(0));   // time 0: rank 1 sends chunk 0, rank 0 adds it
@@ -18,12 +18,12 @@ namespace comm {
 class Timetable {
  public:
   void add(int time, int from, int to, Chunk chunk) { moves_.push_back({time, from, to, chunk}); }
-  /// `from` holds the chunk no longer.
+  /// As add(), but `from` drops the chunk.
   void give(int time, int from, int to, Chunk chunk);
   void copy(int time, int from, int to, Chunk chunk);
   /// The time after the last entry.
   int end() const noexcept;
-  /// Opens one round per time, empty ones included, so that rounds of equal number happen together.
+  /// Records a.rank's rounds: one for each time, even if empty, so that round numbers are times.
   void record(Algorithm& a) const;
 
  private:

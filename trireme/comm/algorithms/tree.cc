@@ -1,13 +1,13 @@
-// Tree: the ranks are halved as the leaves of the sum are (NUMERICS.md), so a message up the tree
-// is one term; then down the same way. n = 5:
+// Tree: up and down the tree by which the tree sum halves its leaves (docs/numerics.md), applied to
+// the ranks; so each message is one term. Up, for n = 5:
 //
 //     0     1     2     3     4
 //     0 <-- 1           3 <-- 4       round 0      T(0,5) = T(0,2) + T(2,5)
 //                 2 <-- 3             round 1               (0+1) + (2+(3+4))
 //     0 <-------- 2                   round 2
 //
-// 2*ceil(log2 n) rounds of the whole buffer; for n a power of two this is the binomial tree. Few
-// rounds, but the root sends the buffer ceil(log2 n) times.
+// 2*ceil(log2 n) rounds of the whole buffer. If n is a power of two, this is the binomial tree. Few
+// rounds, but the root sends the buffer up to ceil(log2 n) times.
 #include "trireme/comm/algorithms/algorithms.h"
 #include "trireme/comm/algorithms/rank_tree.h"
 #include "trireme/comm/algorithms/timetable.h"
@@ -24,7 +24,7 @@ int leader(kernel::LeafRange ranks, int root) {
   return inside ? root : static_cast<int>(ranks.first);
 }
 
-// Calls visit(height, from, to) for every message up.
+// Calls visit(height, from, to) for every message on the way up.
 template <class Visit>
 void each_message_up(int size, int root, const Visit& visit) {
   for (const RankTreeNode& node : rank_tree(size)) {

@@ -1,4 +1,4 @@
-// Which all-reduce can be had where: one check for a call and for whoever plans a job.
+// Checks whether an all-reduce algorithm is possible; used for calls and for planning a job.
 #pragma once
 
 #include <string_view>
@@ -7,15 +7,15 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// Where it is to run.
+/// The group that is to run it.
 struct AllReducePlace {
   int ranks = 1;
   std::string_view transport;
-  bool can_map = false;  // ranks reach one another's memory
-  int rank = -1;         // for the sentence; -1: nobody's
+  bool can_map = false;  // ranks can map one another's memory
+  int rank = -1;         // for the error; -1: none
 };
-/// `wanted`: a registered algorithm, "auto", "direct", "mpi-native" (which gives way to auto where
-/// MPI cannot reduce) or "nccl-native". Throws ConfigError where it cannot be had.
+/// `wanted`: a registered algorithm, "auto", "direct", "mpi-native" or "nccl-native". Throws
+/// ConfigError if it is unknown or needs another transport. Does not check whether MPI can reduce.
 void check_all_reduce(std::string_view wanted, const AllReducePlace& place);
 
 }  // namespace comm

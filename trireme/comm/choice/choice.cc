@@ -69,7 +69,7 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
   for (const AlgorithmEntry* entry : algorithms_of(kind)) {
     const double partial = wide ? 2 : 1, size = static_cast<double>(bytes);
     if (const auto seconds = measured(entry->name)) {
-      // Measured with sums of the data's own width.
+      // The measurement used fp32, so the extra bytes of wide partial sums are added.
       const double more =
           wide ? (shape(*entry, partial).sent - shape(*entry, 1).sent) * size * link.beta : 0;
       found.push_back({entry->name, *seconds + more, true});
@@ -79,11 +79,11 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
   }
   if (group_.can_map) {
     const auto seconds = measured(kDirect);
-    // Unmeasured, shared memory goes first: it copies nothing and takes two rounds of flags.
+    // Unmeasured, "direct" costs 0 and is first: it copies nothing and takes two rounds of flags.
     found.push_back({kDirect, seconds.value_or(0), seconds.has_value()});
   }
-  // What was measured goes before what a formula promises; by name where times are equal, so that
-  // all ranks choose alike.
+  // Measured times come before those of formulas. Equal times are ordered by name, so that all
+  // ranks choose the same.
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
     return std::tuple(!a.measured, a.seconds, a.algorithm) <
            std::tuple(!b.measured, b.seconds, b.algorithm);

@@ -1,8 +1,8 @@
-// Which algorithm runs a collective where the caller did not say: measured times where there are
-// some (plan::Tuning), else the α–β–γ formula over the algorithm's own routes.
+// Chooser: the algorithm that `auto` takes for a collective. It uses measured times if there are
+// any (plan::Tuning), else the alpha-beta-gamma cost of the algorithm's routes.
 //
-// The answer depends on nothing but the call, the group and the table, all equal on every rank, so
-// ranks agree without a message; sizes are rounded up to a power of two. Thread safe.
+// The choice depends only on the call, the group and the measured times, which are equal on all
+// ranks, so they agree without a message. Sizes are rounded up to a power of two. Thread safe.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ namespace comm {
 struct Candidate {
   std::string algorithm;
   double seconds = 0;
-  bool measured = false;  // else by formula
+  bool measured = false;  // else from the formula
 };
 
 class Chooser {
@@ -34,39 +34,40 @@ class Chooser {
   struct Group {
     int size = 1;
     std::string transport;
-    bool can_map = false;      // ranks reach one another's arenas: "direct" is possible
+    bool can_map = false;      // ranks can map one another's arenas: "direct" is possible
     std::vector<int> hosts{};  // as Algorithm::host_of_rank
     std::shared_ptr<const plan::Tuning> tuning{};
   };
   explicit Chooser(Group group) : group_(std::move(group)) {}
 
-  /// The name of the algorithm; total: leaves of a sum, else 1; wide: partial sums take twice the
-  /// bytes (16-bit floats, added in fp32).
+  /// The name of the chosen algorithm. `total`: the leaves of a sum, else 1. `wide`: partial sums
+  /// take twice the bytes (16-bit floats are added in fp32).
   const std::string& choose(OpKind kind, std::size_t bytes, std::uint32_t total,
                             bool wide = false) const;
-  /// Those that could run it: the measured ones first, each sort fastest first. Algorithms that a
-  /// program registered itself take part once they were measured.
+  /// The algorithms that could run it: measured ones first, then the others, each fastest first.
+  /// Algorithms that a program registered are candidates only if they have been measured.
   std::vector<Candidate> candidates(OpKind kind, std::size_t bytes, std::uint32_t total,
                                     bool wide = false) const;
-  /// "all_reduce of 1 MiB on 4 ranks over tcp: ring, 1.2 ms by the formula (…); tree 3.1 ms, …".
+  /// "all_reduce of 1 MiB on 4 ranks over tcp: ring (1.2 ms by the formula); then tree (3.1 ms by
+  /// the formula), ...; alpha 30 us, beta 0.5 ns/B, gamma 0.1 ns/B, typical values".
   std::string explain(OpKind kind, std::size_t bytes, std::uint32_t total) const;
 
  private:
   const std::string& decide(OpKind kind, std::size_t bytes, std::uint32_t total, bool wide) const;
   const Group group_;
   static constexpr std::size_t kKinds = 16, kSizes = 65;
-  // total == size, by wide, kind and bit width: no lock in the common case.
+  // Choices for total == size (1 if nothing is added), by wide, kind and bit width: no lock needed.
   using Known = std::array<std::array<std::atomic<const std::string*>, kSizes>, kKinds>;
   mutable std::array<Known, 2> known_{};
   mutable std::mutex mutex_;
-  mutable std::deque<std::string> names_;  // addresses stay
+  mutable std::deque<std::string> names_;  // a deque: addresses stay valid
   mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t, bool>, const std::string*>
       chosen_;
 };
 
-/// The text of the file at plan::tuning_path(); empty where there is none.
+/// The text of the file at plan::tuning_path(); empty if there is no such file.
 std::string read_tuning_file();
-/// Null for an empty text; ConfigError where it is broken.
+/// Null for an empty text; ConfigError if it cannot be parsed.
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text);
 
 }  // namespace comm

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr OpKind kKind = OpKind::AllReduce;
 
-// One message round for a few bytes, bandwidth for many: what α and β are for.
+// Alpha (per message) decides for small buffers, beta (per byte) for large ones.
 TEST(Choice, FormulaTakesFewRoundsForLittleAndFewBytesForMuch) {
   const Chooser chooser({.size = 8, .transport = "tcp"});
   const auto shape = [](const std::string& name) {
@@ -63,7 +63,7 @@ TEST(Choice, SizesWithinAPowerOfTwoChooseAlike) {
   EXPECT_FALSE(chooser.choose(kKind, 0, 5).empty());
 }
 
-// Partial sums of 16-bit floats are fp32: what sends none of them is ahead, measured or not.
+// Partial sums of 16-bit floats are sent as fp32, so algorithms that send none are faster.
 TEST(Choice, SixteenBitSumsTakeWhatSendsNoPartialSums) {
   const std::size_t bytes = 64 << 20;
   const auto partial = [](const std::string& name) {

@@ -26,7 +26,7 @@ Load load_of(const Route& route, const RouteRound& round, double partial, std::u
   return load;
 }
 
-// Of the sum: what all ranks start with together.
+// The number of leaves of the sum: those that the ranks hold at the beginning.
 std::uint32_t leaves_of(std::span<const Route> routes) {
   std::uint32_t end = 0;
   for (const Route& route : routes) {
@@ -37,8 +37,8 @@ std::uint32_t leaves_of(std::span<const Route> routes) {
   return end;
 }
 
-// Runs the rounds as the executor does: a send leaves when its round begins, a round ends when
-// all its receives have arrived and been added. `member` says what counts.
+// The longest chain of dependencies, in units of `member`. Runs the rounds as the executor does: a
+// send starts when its round begins; a round ends when its receives have arrived and been added.
 double longest_way(std::span<const Route> routes, double Load::*member, double partial,
                    int* rounds = nullptr) {
   const std::uint32_t total = leaves_of(routes);

@@ -18,21 +18,20 @@ AlgorithmCost naive_cost(int n, double bytes) { return {1, (n - 1) * bytes, (n -
 
 AlgorithmCost central_cost(int n, double bytes) { return {2, (n - 1) * bytes, (n - 1) * bytes}; }
 
-// The root sends to floor(log2 n) ranks; the first rank of the right half sends up once and then to
-// as many as its half is deep.
+// The first rank of the right half sends most: once up, then down once for each level of its half.
 AlgorithmCost tree_cost(int n, double bytes) {
   const int sent = 1 + floor_log2(n - n / 2);
   return {2 * ceil_log2(n), sent * bytes, floor_log2(n) * bytes};
 }
 
-// With n = 2^k + e the first of each of e pairs takes one buffer in before and sends one after.
+// With n = 2^k + e, the first rank of each of e pairs also adds one buffer and sends one.
 AlgorithmCost halving_doubling_cost(int n, double bytes) {
   const int core = 1 << floor_log2(n), fold = n > core ? 1 : 0;
   const double part = double(core - 1) / core;
   return {2 * floor_log2(n) + 2 * fold, (2 * part + fold) * bytes, (part + fold) * bytes};
 }
 
-// Terms that a rank holds after it has added ranks first ... first+count-1 (modulo n).
+// The number of terms that hold the sum over ranks first ... first+count-1 (modulo n).
 int terms_of(int first, int count, int n) {
   const auto nodes = [&](int begin, int end) {
     const kernel::LeafRange range{static_cast<std::uint32_t>(begin),
@@ -44,8 +43,7 @@ int terms_of(int first, int count, int n) {
   return nodes(first, n) + nodes(0, first + count - n);
 }
 
-// In round s a rank sends the terms of s+1 ranks that follow one another; a chunk that started at
-// rank c has those of c ... c+s. The sums then travel n-1 rounds as one term each.
+// In round s, the chunk from rank c holds the terms of ranks c ... c+s. Then n-1 rounds send sums.
 AlgorithmCost ring_cost(int n, double bytes, int pieces) {
   AlgorithmCost cost{2 * (n - 1) * pieces, 0, 0};
   for (int rank = 0; rank < n; ++rank) {
@@ -61,8 +59,8 @@ AlgorithmCost ring_cost(int n, double bytes, int pieces) {
   return cost;
 }
 
-// A piece goes up from height h in round h + piece, and down from depth d in round top + d + piece;
-// the way down ends at the outsider, a leaf at depth top.
+// A piece goes up from height h in round h + piece, and down from depth d in round top + d + piece.
+// A leaf receives the sum only if it is the outsider; all other ranks receive it as holders.
 AlgorithmCost double_tree_cost(int n, double bytes, int pieces) {
   std::vector<int> sent(n), added(n);  // in half buffers
   for (int which : {0, 1}) {
@@ -83,8 +81,8 @@ AlgorithmCost double_tree_cost(int n, double bytes, int pieces) {
           *std::max_element(added.begin(), added.end()) * bytes / 2};
 }
 
-// Exact for one host, for one rank on each, and where both numbers are powers of two; else some
-// messages carry more terms.
+// Exact for one host, for one rank per host, and if both numbers are powers of two. Otherwise some
+// messages carry more terms than this counts.
 AlgorithmCost hierarchical_cost(int n, double bytes, const std::vector<int>& hosts) {
   const int num_hosts =
       hosts.empty() ? 1 : static_cast<int>(std::set<int>(hosts.begin(), hosts.end()).size());
@@ -102,7 +100,7 @@ AlgorithmCost hierarchical_cost(int n, double bytes, const std::vector<int>& hos
 std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, int size,
                                           double bytes, int pieces, const std::vector<int>& hosts) {
   if (size == 1) return AlgorithmCost{};
-  const double others = double(size - 1) / size;  // of n pieces all but one
+  const double others = double(size - 1) / size;  // n-1 of n pieces
   switch (kind) {
     case OpKind::AllReduce:
       if (name == "naive") return naive_cost(size, bytes);

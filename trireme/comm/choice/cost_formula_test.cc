@@ -19,7 +19,7 @@ std::vector<Route> routes_of(const AlgorithmEntry& entry, int size, int pieces,
                  layout_of(entry.kind, size, static_cast<std::uint32_t>(size), 0));
 }
 
-// Most merges on one rank, in chunks.
+// The merges, in chunks, of the rank that merges most.
 std::size_t most_added(const std::vector<Route>& routes) {
   std::size_t most = 0;
   for (const Route& route : routes) {
@@ -32,7 +32,7 @@ std::size_t most_added(const std::vector<Route>& routes) {
   return most;
 }
 
-// `bytes` are `chunks` chunks.
+// Compares the cost of `routes` with `formula`. A chunk has bytes / chunks bytes.
 void expect_equal(const std::vector<Route>& routes, const AlgorithmCost& formula, double bytes,
                   double chunks, const std::string& what) {
   const std::vector<double> sent = buffers_sent(routes);
@@ -49,7 +49,7 @@ double chunks_of(OpKind kind, const std::vector<Route>& routes, int size) {
   return kind == OpKind::AllToAll ? size : routes[0].num_chunks;
 }
 
-// What docs/algorithms.md says of every algorithm that ships is what its program does.
+// The formulas of docs/algorithms.md must equal what the programs do.
 TEST(CostFormula, FormulasEqualWhatTheRoutesDo) {
   const double bytes = 960;
   for (const OpKind kind :
@@ -89,7 +89,7 @@ TEST(CostFormula, HierarchicalOverHosts) {
 }
 
 TEST(CostFormula, KnownValues) {
-  // Two buffers' worth less a fraction: the bound of every all-reduce, reached for n = 2^k.
+  // 2(n-1)/n buffers: the lower bound of any all-reduce, reached for n = 2^k.
   const auto halving = cost_formula(OpKind::AllReduce, "halving_doubling", 8, 800);
   EXPECT_EQ(halving->rounds, 6);
   EXPECT_DOUBLE_EQ(halving->bytes_sent_max_rank, 1400);

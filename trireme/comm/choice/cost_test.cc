@@ -11,8 +11,8 @@ plan::CostShape all_reduce_shape(const char* name, int size) {
   return shape_of(*find_algorithm(OpKind::AllReduce, name), size, static_cast<std::uint32_t>(size));
 }
 
-// Patarasuk and Yuan: 2(n-1) rounds of 1/n of the buffer. With two ranks every meeting is one of
-// siblings, so no extra terms travel (NUMERICS.md).
+// Patarasuk and Yuan 2009: 2(n-1) rounds of 1/n of the buffer. With two ranks, the two leaves are
+// siblings, so there are no extra terms (docs/numerics.md).
 TEST(Cost, RingOfTwo) {
   const plan::CostShape shape = all_reduce_shape("ring", 2);
   EXPECT_EQ(shape.rounds, 2);
@@ -31,7 +31,7 @@ TEST(Cost, NaiveSendsEverythingToEveryone) {
   }
 }
 
-// ceil(log2 n) hops, one after the other, each of the whole buffer.
+// ceil(log2 n) rounds, each of the whole buffer.
 TEST(Cost, BinomialBroadcastIsAsDeepAsItsTree) {
   for (const auto& [size, depth] : {std::pair(2, 1), {3, 2}, {4, 2}, {5, 3}, {8, 3}}) {
     const auto shape = shape_of(*find_algorithm(OpKind::Broadcast, "binomial"), size, 1, 0);

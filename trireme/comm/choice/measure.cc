@@ -23,7 +23,7 @@ constexpr OpKind kMeasurable[] = {OpKind::AllReduce,     OpKind::Broadcast, OpKi
                                   OpKind::ReduceScatter, OpKind::AllToAll,  OpKind::Reduce,
                                   OpKind::Gather,        OpKind::Scatter,   OpKind::Barrier};
 
-// Two buffers of the largest size, in an arena or on the heap.
+// Two buffers of the largest size, either in an arena or on the heap.
 class Memory {
  public:
   Memory(Communicator& world, std::size_t bytes, bool arena) {
@@ -32,7 +32,7 @@ class Memory {
     if (!arena) heap_.resize(2 * each / sizeof(float));
     const Buffer all =
         arena ? arena_.buffer(0, 2 * each / sizeof(float), DType::F32) : buffer_of(heap_);
-    std::memset(all.data, 0, all.bytes());  // every page is there
+    std::memset(all.data, 0, all.bytes());  // makes every page resident
     in_ = all.slice(0, each / sizeof(float));
     out_ = all.slice(each / sizeof(float), each / sizeof(float));
   }
@@ -120,9 +120,9 @@ double timed(Communicator& group, int calls, const std::function<void()>& once) 
 }  // namespace
 
 double measure(Communicator& group, Duration budget, const std::function<void()>& once) {
-  once();  // first calls resolve routes, map memory, fault pages in
+  once();  // the first call resolves routes and maps memory
   const double first = timed(group, 3, once);
-  // A simulated clock stands still where no message moves: then one call is as good as many.
+  // A simulated clock does not advance without messages; then one call is enough.
   const double per_batch = first > 0 ? seconds_of(budget) / kBatches / first : 1;
   const int calls = static_cast<int>(std::clamp(per_batch, 1.0, 10'000.0));
   std::vector<double> batches;

@@ -1,8 +1,7 @@
-// Measuring a collective: seconds per call, on every rank the slowest rank's figure.
+// Measures a collective: seconds per call on the slowest rank, returned on every rank.
 //
-// Behind `trireme bench comm` and bench/. All ranks call with the same arguments. Buffers are f32
-// and hold zeros; `bytes` is the whole (all_gather, reduce_scatter, ...: all ranks' parts
-// together).
+// Used by `trireme bench comm` and bench/. All ranks must call with the same arguments. Buffers are
+// f32 zeros; `bytes` is the size of the whole (all_gather, ...: all ranks' parts together).
 #pragma once
 
 #include <cstddef>
@@ -18,30 +17,30 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// Calls `once` again and again for about `budget` and returns the seconds of one call: the median
-/// over batches, of the slowest rank in each. The same number on all ranks.
+/// Calls `once` repeatedly for about `budget` and returns the seconds of one call: the median over
+/// batches, each timed on its slowest rank. The same number on all ranks.
 double measure(Communicator& group, Duration budget, const std::function<void()>& once);
 
 struct MeasureOptions {
   OpKind kind = OpKind::AllReduce;
   std::vector<std::size_t> sizes;  // bytes
   std::string algorithm;           // empty: the communicator's
-  bool shared = false;             // the result once per host (all_reduce, broadcast, all_gather)
-  bool arena = true;               // buffers of Communicator::allocate; else ordinary memory
-  double seconds = 0.05;           // spent on each size, about
+  bool shared = false;             // a SharedResult (all_reduce, broadcast, all_gather)
+  bool arena = true;               // buffers from Communicator::allocate; else ordinary memory
+  double seconds = 0.05;           // about how long to measure each size
 };
 
 struct Measured {
   std::size_t bytes = 0;
-  double seconds = 0;  // a call: the median of the batches
+  double seconds = 0;  // per call: the median of the batches
 };
 
-/// The collectives that can be measured, in the order in which they are listed.
+/// The collectives that can be measured, in the order in which to list them.
 std::vector<OpKind> measurable();
-/// "all_reduce" -> OpKind::AllReduce; ConfigError names those there are.
+/// "all_reduce" -> OpKind::AllReduce. ConfigError, with the choices, if it is not measurable.
 OpKind measurable_kind(std::string_view name);
 
-/// 8 B to 128 MiB, each four times or more the one before.
+/// Sizes from 8 B to at most 128 MiB and `most`, in steps of mostly four times.
 std::vector<std::size_t> usual_sizes(std::size_t most);
 
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kHopeless = 100;
 
-// One way of a message of `bytes` between ranks 0 and 1; the others wait.
+// The time of one message of `bytes` between ranks 0 and 1; the other ranks wait.
 double one_way(Communicator& group, std::size_t bytes, Duration budget) {
   std::vector<std::uint8_t> data(bytes);
   const Buffer buffer = Buffer::of(std::span(data));

@@ -13,7 +13,7 @@ namespace {
 using testing::RankContext;
 using testing::run_ranks;
 
-// The simulated clock moves by messages alone, so what is measured is what the network was given.
+// Only messages advance the simulated clock, so the times are those of the simulated network.
 TEST(Tune, MeasuresEveryAlgorithmAlikeOnAllRanks) {
   std::vector<std::string> tables(3);
   run_ranks(3, [&](RankContext& rank) {

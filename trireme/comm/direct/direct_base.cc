@@ -18,7 +18,7 @@ void DirectBase::declare_done() {
   engine_.board().notify_peers();
 }
 
-// All ranks, not those alone that read from this one.
+// All ranks must be done, not only those that read from this one.
 bool DirectBase::owes(int peer) const {
   return engine_.board().of(peer).done.load(std::memory_order_acquire) < call_->number;
 }

@@ -1,6 +1,6 @@
-// DirectBase: what the direct calls have in common: the call, the buffers that the ranks announced,
-// the flag that says when this rank writes into its peers' memory, and the one by which all end
-// together: who has ended may leave the group, and that must not meet a rank that is still at it.
+// DirectBase: the base of the direct calls. It holds the call and the announced buffers, and sets
+// the flag that this rank writes to its peers' memory. No rank's call ends before all ranks are
+// done, since a rank may leave the group then, and peers must not need its memory any more.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,14 @@ class DirectBase : public DirectCall {
 
  protected:
   const Operation& operation() const noexcept { return call_->operation; }
-  /// Calls step(begin, count) for blocks of [0, count), which may write into the peers' memory, and
-  /// looks before each whether a peer gave up: its memory is then its own again. False if one did.
+  /// Calls step(begin, count) for blocks of [0, count); step may write to the peers' memory. Before
+  /// each block it checks whether a peer has left, since that peer's memory must not be written any
+  /// more. Returns false if the engine has failed for this reason.
   template <class Step>
   bool write_blocks(std::size_t count, std::size_t block, const Step& step);
-  /// This rank has written and read all that it shall.
+  /// Publishes that this rank has done all its reads and writes.
   void declare_done();
-  /// All have; the call is about to finish.
+  /// Called when all ranks are done, before the call finishes.
   virtual void ended() {}
 
   Engine& engine_;
@@ -41,7 +42,7 @@ class DirectBase : public DirectCall {
 template <class Step>
 bool DirectBase::write_blocks(std::size_t count, std::size_t block, const Step& step) {
   BoardMemory& own = engine_.board().own();
-  own.writing.store(call_->number);  // before the first look at `aborted`: Board::abort
+  own.writing.store(call_->number);  // must come before the first read of `aborted` (Board::abort)
   bool going = true;
   for (std::size_t begin = 0; begin < count && going; begin += block) {
     going = engine_.board().first_aborted() < 0;

@@ -1,6 +1,6 @@
-// DirectCall: a collective that runs in memory which the ranks of a host reach themselves, without
-// messages. The engine posts this rank's header (announce), runs it when all headers are there and
-// agree (run), and polls it until it calls Engine::finish. Progress context only; nothing blocks.
+// DirectCall: a collective in which the ranks of a host access one another's memory, without
+// messages. The engine calls announce(), posts the header, calls run() when all headers agree, and
+// then poll() until that calls Engine::finish. Progress context only; nothing blocks.
 #pragma once
 
 #include <memory>
@@ -17,19 +17,19 @@ struct Call;
 class DirectCall {
  public:
   virtual ~DirectCall() = default;
-  /// Before the header is posted: says where the buffers are.
+  /// Writes the locations of this rank's buffers to `slot`.
   virtual void announce(BoardMemory::Slot& slot) = 0;
-  /// After all headers are there.
+  /// Called after all ranks have announced.
   virtual void run() = 0;
-  /// True if poll() would find nothing to do: a look at flags, no more.
+  /// True if poll() would find nothing to do. Cheap: only reads flags.
   virtual bool waits() const = 0;
-  /// Goes on where flags of the peers allow it; true if anything moved. Ends in Engine::finish.
+  /// Goes on as far as the peers' flags allow; at the end calls Engine::finish. True if it moved.
   virtual bool poll() = 0;
-  /// True if it is `peer` whose flags are waited for.
+  /// True if the call waits for `peer`'s flags.
   virtual bool owes(int peer) const = 0;
 };
 
-/// True where `kind` has a direct form that needs nothing but can_read().
+/// True if `kind` has a direct form that needs only Engine::can_read().
 bool has_direct_form(OpKind kind) noexcept;
 std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Call>& call);
 

@@ -10,10 +10,10 @@ namespace comm {
 
 namespace {
 
-// Of what is read once and written several times: it stays in the first-level cache.
+// The block size of push(): a block is read once, and stays in the L1 cache for several writes.
 constexpr std::size_t kPushBytes = 16u << 10;
 
-// Piece `rank` of a whole, in bytes from its beginning; `counts` empty: equal pieces.
+// Where the piece of `rank` lies in the whole, in bytes. Empty `counts`: equal pieces.
 struct Bounds {
   std::size_t begin = 0, bytes = 0;
 };
@@ -27,7 +27,7 @@ Bounds piece_of(const Operation& op, const std::vector<std::size_t>& counts, int
           counts[at] * width};
 }
 
-// Equal parts of `bytes` that begin at a cache line.
+// Part `rank` of `bytes`, cut into equal parts at cache lines.
 Bounds slice_of(std::size_t bytes, int rank, int size) {
   const std::size_t ranks = static_cast<std::size_t>(size);
   const std::size_t part = ((bytes + ranks - 1) / ranks + 63) / 64 * 64;
@@ -64,7 +64,8 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
   }
 }
 
-// An output that others may fill is announced behind the input; broadcast's is its input.
+// Announces the input and then the output, if peers write to it (in a broadcast, both are the same
+// buffer). all_to_all with unequal pieces announces the counts instead.
 void DirectMove::announce(BoardMemory::Slot& slot) {
   Operation& op = call_->operation;
   memory_.add(op.in);
@@ -77,7 +78,7 @@ void DirectMove::announce(BoardMemory::Slot& slot) {
   memory_.announce(slot);
 }
 
-// all_to_all of unequal pieces: only `part.from` knows where in its input this rank's piece begins.
+// all_to_all with unequal pieces: reads the counts of `part.from`, to find the piece in its input.
 bool DirectMove::find_source(Part& part) {
   const Operation& op = operation();
   if (op.recv_counts.empty() || part.bytes == 0) return true;
@@ -88,7 +89,7 @@ bool DirectMove::find_source(Part& part) {
   return true;
 }
 
-// The same on all ranks.
+// Must give the same result on all ranks.
 bool DirectMove::pushes() const {
   const Operation& op = operation();
   const auto all = [&](std::uint32_t index) {
@@ -120,7 +121,7 @@ bool DirectMove::push() {
   std::vector<std::byte*> targets;
   if (op.shared) targets.push_back(static_cast<std::byte*>(op.out.data));
   for (int step = 0; step < size_ && !op.shared; ++step) {
-    // Everyone begins with itself and goes on upwards, so that not all write to one at once.
+    // Every rank begins with itself, so that not all write to the same rank at once.
     const int to = (rank_ + step) % size_;
     if (op.kind == OpKind::Gather && to != op.root) continue;
     std::byte* const target = memory_.at(to, cast ? 0 : 1) + piece.begin;
@@ -136,7 +137,7 @@ bool DirectMove::pull() {
   const std::vector<Part> parts = parts_of(op, rank_, size_);
   auto* const out = static_cast<std::byte*>(op.out.data);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    // Everyone begins with itself and goes on upwards, so that not all read from one at once.
+    // Every rank begins with itself, so that not all read from the same rank at once.
     Part part = parts[(i + static_cast<std::size_t>(rank_)) % parts.size()];
     if (part.bytes == 0) continue;
     if (!find_source(part)) return false;
@@ -150,7 +151,7 @@ bool DirectMove::pull() {
   return memory_.look();
 }
 
-// The same on all ranks. Where no input is mapped; each input is read by somebody.
+// Must give the same result on all ranks: true if an input that peers read is not mapped.
 bool DirectMove::stages() const {
   const Operation& op = operation();
   if (!op.recv_counts.empty()) return false;

@@ -1,23 +1,23 @@
-// DirectMove: a collective that only moves data, where ranks reach one another's memory: one copy,
-// one round of headers (with the buffers' places), then a flag that all wait for.
+// DirectMove: a collective that only moves data, between ranks that can access one another's
+// memory: one round of headers with the buffers' locations, the copies, then a flag for which all
+// ranks wait. There are three ways; S is the size of the whole, n the number of ranks.
 //
-// Pulled: every rank copies what it shall have straight out of its peers' inputs; nobody writes
-// into another rank's memory.
+// Pushed: if all outputs that peers write to lie in arenas. Each part is read once, by one rank,
+// which writes it to all ranks that need it.
 //
-//     broadcast     everyone reads the root's input          n - 1 reads of S
-//     all_gather    everyone reads everyone's input          n reads of S/n a rank
-//     all_to_all    everyone reads its piece of every input  n reads of S/n a rank
-//     gather        the root reads everyone's input          n reads of S/n
-//     scatter       everyone reads its piece of the root's   n reads of S/n
+//     broadcast     rank r writes slice r of the root's input to all   1 read of S/n, n - 1 writes
+//     all_gather    every rank writes its input to all                 1 read of S/n, n writes
+//     gather        every rank writes its input to the root            1 read of S/n, 1 write
 //
-// Pushed: where every output that others fill lies in an arena, what is read is read once, by one
-// rank, and written to all who shall have it; all cores copy.
+// Staged: otherwise, if an input that peers need lies in ordinary memory (MoveStaging).
 //
-//     broadcast     everyone gives slice r of the root's input to all  1 read of S/n, n - 1 writes
-//     all_gather    everyone gives its input to all                    1 read of S/n, n writes
-//     gather        everyone gives its input to the root               1 read of S/n, 1 write
+// Pulled: otherwise. Every rank copies its data out of the inputs, into its own output.
 //
-// Staged: where inputs lie in ordinary memory (MoveStaging).
+//     broadcast     every rank reads the root's input               n - 1 reads of S
+//     all_gather    every rank reads all inputs                     n reads of S/n per rank
+//     all_to_all    every rank reads its piece of every input       n reads of S/n per rank
+//     gather        the root reads all inputs                       n reads of S/n
+//     scatter       every rank reads its piece of the root's input  n reads of S/n
 #pragma once
 
 #include <memory>

@@ -14,11 +14,11 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// Between two looks at the peers' `aborted`; also keeps all operands of a block in the caches.
+// The block after which peers' `aborted` is checked again; its operands fit into the caches.
 constexpr std::size_t kBlockBytes = 256u << 10;
-constexpr std::size_t kSharedBytes = 8u << 10;  // where lines are fetched ahead
-// Of one operand that is read from a peer: small enough to be folded out of the second-level cache,
-// large enough that the system call's own microsecond does not show.
+constexpr std::size_t kSharedBytes = 8u << 10;  // the block if cache lines are prefetched
+// The block read from a peer: fits into the L2 cache until it is folded, and is large enough to
+// hide the microsecond of the system call.
 constexpr std::size_t kPullBytes = 64u << 10;
 
 }  // namespace
@@ -34,7 +34,7 @@ bool has_direct_form(OpKind kind) noexcept {
     case OpKind::AllToAll:
       return true;
     default:
-      return false;  // all_reduce has a form without it
+      return false;  // all_reduce has a form that needs no can_read()
   }
 }
 
@@ -56,10 +56,10 @@ DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
   num_pieces_ = (call_->operation.count + piece_count_ - 1) / piece_count_;
 }
 
-// Terms (all_reduce) or the input, then the output if peers have to reach it.
+// Announces the terms (all_reduce) or the input, then the output if peers write to it.
 void DirectRun::announce(BoardMemory::Slot& slot) {
   const Operation& op = call_->operation;
-  if (watched()) tell_start();  // before the peers may write here
+  if (watched()) tell_start();  // before peers may overwrite the buffers
   bool mapped = true;
   for (const Term& term : op.terms) mapped &= memory_.add(term.value);
   if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
@@ -69,7 +69,7 @@ void DirectRun::announce(BoardMemory::Slot& slot) {
   for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
 }
 
-// Whether every rank writes its slice to the output of `rank`.
+// True if every rank writes its slice to `rank`'s output.
 bool DirectRun::writes_to(int rank) const noexcept {
   if (kind() == OpKind::Reduce) return rank == call_->operation.root;
   return kind() == OpKind::AllReduce;
@@ -92,7 +92,7 @@ void DirectRun::run() {
   if (!engine_.broken()) poll();
 }
 
-// Equal parts that begin at a cache line of the whole.
+// Part `rank` of `whole`, cut into equal parts at cache lines.
 DirectRun::Slice DirectRun::slice_of(Slice whole, int rank) const {
   const std::size_t line = 64 / width_, ranks = static_cast<std::size_t>(size_);
   const std::size_t part = ((whole.count + ranks - 1) / ranks + line - 1) / line * line;
@@ -100,12 +100,12 @@ DirectRun::Slice DirectRun::slice_of(Slice whole, int rank) const {
   return {whole.begin + begin, std::min(part, whole.count - begin)};
 }
 
-// What `rank` computes, in elements of the terms.
+// The elements that `rank` computes.
 DirectRun::Slice DirectRun::result_slice(int rank) const {
   const Operation& op = call_->operation;
   const auto at = static_cast<std::size_t>(rank);
   if (kind() == OpKind::Reduce && way_ == Way::Pulled) {
-    return {0, rank == op.root ? op.count : 0};  // nobody else may write to the root's output
+    return {0, rank == op.root ? op.count : 0};  // the others cannot write to the root's output
   }
   if (kind() != OpKind::ReduceScatter) return slice_of({0, op.count}, rank);
   if (op.counts.empty()) {
@@ -116,7 +116,7 @@ DirectRun::Slice DirectRun::result_slice(int rank) const {
           op.counts[at]};
 }
 
-// `count` elements from `begin` on behind every one of pointers_.
+// Folds elements [begin, begin + count) of the buffers in pointers_.
 void DirectRun::fold(std::size_t begin, std::size_t count) {
   const Operation& op = call_->operation;
   pointers_.from.clear();
@@ -127,8 +127,8 @@ void DirectRun::fold(std::size_t begin, std::size_t count) {
                op.op == ReduceOp::Mean ? op.total : 0);
 }
 
-// False if a peer gave up meanwhile. `shared`: an output whose lines the peers have read; those of
-// the next block are taken from them while this one is computed.
+// False if a peer left meanwhile. `shared` (or null): an output whose cache lines the peers have
+// read; the lines of the next block are prefetched while this one is computed.
 bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
   const std::size_t block = (shared ? kSharedBytes : kBlockBytes) / width_;
   const CallTrace::Reducing traced(engine_.trace());
@@ -163,7 +163,7 @@ void DirectRun::reduce_in_place() {
   declare_done();
 }
 
-// Operands that are not in this process are read to `scratch`, one after the other.
+// Operands that are not mapped are read into `scratch`, one after another.
 bool DirectRun::fold_block(Slice block, std::byte* scratch) {
   pointers_.in.clear();
   const std::size_t skip = block.begin * width_;

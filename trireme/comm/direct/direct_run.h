@@ -1,15 +1,14 @@
-// DirectRun: sums in memory that all ranks of a host reach (all_reduce, reduce,
-// reduce_scatter). Rank r computes slice r of the result.
+// DirectRun: all_reduce, reduce and reduce_scatter between ranks of a host that can access one
+// another's memory. Rank r computes slice r of the result.
 //
-// In place: where every rank's buffers lie in arenas, rank r reads its slice of all terms and
-// writes the sum into every `out` that wants it. Two rounds of flags (header, done), 2nS bytes of
-// memory traffic in all_reduce.
-// Pulled (reduce, reduce_scatter): where some do not, but peers' memory can be read
-// (Transport::read), a rank reads the others' terms block by block and folds them into its own
-// `out`; of reduce the root does all. Same flags.
-// Staged (all_reduce): otherwise, piece by piece through the ranks' staging areas: every rank puts
-// there what the others fold, folds its own slice of each piece, and takes theirs. The copying of
-// one piece in and of another out goes on while peers still reduce. 2S(n-1)/n bytes copied a rank.
+// In place: if all buffers lie in arenas. Rank r reads its slice of all terms and writes the sum to
+// the `out` of every rank that needs it. Two rounds of flags (header, done); 2nS bytes of memory
+// traffic for an all_reduce of S bytes.
+// Pulled: otherwise, for reduce and reduce_scatter. A rank reads the peers' terms block by block
+// (Transport::read) and folds them into its own `out`; in a reduce, the root folds everything.
+// Staged: otherwise, for all_reduce, piece by piece through the ranks' staging areas. A rank copies
+// in what the others fold, folds its own slice, and copies theirs out. Pieces are copied in and out
+// while peers still reduce. Each rank copies 2S(n-1)/n bytes.
 #pragma once
 
 #include <span>
@@ -73,10 +72,10 @@ class DirectRun final : public DirectBase {
 
   const std::size_t width_;
   const FoldPlan& plan_;
-  DirectPointers& pointers_;  // of the slice that is being computed
+  DirectPointers& pointers_;  // operands and results of the slice that is being folded
   Way way_ = Way::Staged;
   // Staged only:
-  std::size_t piece_count_ = 0, num_pieces_ = 0;
+  std::size_t piece_count_ = 0, num_pieces_ = 0;         // elements of a piece; pieces
   std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces
 };
 

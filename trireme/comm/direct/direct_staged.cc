@@ -1,4 +1,4 @@
-// DirectRun's third way: through staging areas, where peers' memory can neither be mapped nor read.
+// DirectRun's staged all_reduce, used if a buffer does not lie in an arena.
 #include <algorithm>
 #include <cstring>
 
@@ -20,7 +20,7 @@ DirectRun::Slice DirectRun::piece(std::size_t index) const {
   return {begin, std::min(piece_count_, call_->operation.count - begin)};
 }
 
-// A staging area is two halves (pieces take turns), each of plan_.most_terms operands and a result.
+// A staging area has two halves, used in turn; each holds plan_.most_terms operands and a result.
 std::byte* DirectRun::staged_term(int rank, std::size_t index, std::size_t term) const {
   const std::size_t parts = (index % 2) * (plan_.most_terms + 1) + term;
   return engine_.staging_of(rank) + parts * piece_count_ * width_;
@@ -30,10 +30,10 @@ std::byte* DirectRun::staged_result(int rank, std::size_t index) const {
   return staged_term(rank, index, plan_.most_terms);
 }
 
-// Counters are shared by all operations: number of the operation, then of the piece.
+// All operations use the same counters, so a mark holds the number of the call and of the piece.
 std::uint64_t DirectRun::mark(std::size_t index) const { return call_->number << 24 | (index + 1); }
 
-// What the others fold: all slices but this rank's own.
+// Copies in what the others fold: all slices but this rank's own.
 void DirectRun::stage(std::size_t index) {
   const Slice part = piece(index);
   const auto& terms = call_->operation.terms;
@@ -79,7 +79,8 @@ void DirectRun::unstage(std::size_t index) {
   unstaged_ = index + 1;
 }
 
-// Piece i + 2 is staged only after i was copied out, so a result is never overwritten too early.
+// Piece i + 2 is staged only after this rank has copied out piece i. When all have staged i + 2,
+// all have copied out i, so the result of i may be overwritten.
 bool DirectRun::poll_staged() {
   Board& board = engine_.board();
   bool moved = false;

@@ -1,4 +1,4 @@
-// The direct forms of collectives, over simulated seeds and with memory that cannot be read.
+// Tests of direct collectives, over many seeds, and with memory that cannot be read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,11 +17,11 @@ namespace {
 using trireme::testing::RankContext;
 using trireme::testing::run_ranks;
 
-// A buffer in the arena, or in memory of the test's own.
+// A buffer in an arena or on the heap.
 class Place {
  public:
   Place(Communicator& world, std::size_t count, bool arena) {
-    arena_ = world.allocate(count * 4);  // by all ranks, used or not
+    arena_ = world.allocate(count * 4);  // on all ranks, even if not used
     if (!arena) heap_.resize(count);
     buffer_ = arena ? arena_.buffer(0, count, DType::F32) : buffer_of(heap_);
   }
@@ -44,7 +44,7 @@ void move_pieces(Communicator& world, std::size_t count, bool arena) {
     counts.push_back(count * std::size_t(r));
     sum += counts.back();
     sends.push_back(count * std::size_t((rank + r) % 3));
-    receives.push_back(sends.back());  // symmetric: what goes to r comes from r
+    receives.push_back(sends.back());  // symmetric: as much from r as to r
   }
   const std::size_t own = counts[std::size_t(rank)];
   const std::size_t crossing = std::accumulate(sends.begin(), sends.end(), std::size_t{0});
@@ -88,7 +88,7 @@ void move_pieces(Communicator& world, std::size_t count, bool arena) {
   }
 }
 
-// Which ranks use arenas: bit r of `arenas`.
+// Rank r uses arenas if bit r of `arenas` is set.
 void move_everything(Communicator& world, std::size_t count, unsigned arenas) {
   const int size = world.size(), rank = world.rank();
   const bool arena = (arenas >> rank & 1) != 0;
@@ -130,8 +130,8 @@ TEST(Direct, MovesInAnyMemoryOverSeeds) {
   }
 }
 
-// A staging area holds four pieces of 128 KiB: their slots are used again and again, and pieces of
-// one call, like the ranks' parts, end in the middle of one.
+// A staging area has four slots of 128 KiB. Here slots are reused many times, and parts end in the
+// middle of a slot.
 TEST(Direct, MovesMoreThanAStagingAreaHolds) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     run_ranks(2 + int(seed % 3),
@@ -150,8 +150,7 @@ TEST(Direct, GatherInPlace) {
   });
 }
 
-// Who has ended may leave at once, also where it was the first: a gather's giver, a broadcast's
-// reader.
+// A rank whose call has ended may leave at once, even if the others still run theirs.
 TEST(Direct, WhoEndsFirstMayLeave) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     for (const bool gathers : {true, false}) {
@@ -196,7 +195,7 @@ class Unreadable final : public net::Transport {
   const std::shared_ptr<net::Transport> inner_;
 };
 
-// One rank that may not read is enough: all must then take the other way.
+// If one rank cannot read its peers' memory, no rank may use direct calls.
 TEST(Direct, WhereOneRankCannotReadAllUseMessages) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const int size = 2 + int(seed % 3);
@@ -226,10 +225,10 @@ TEST(Direct, ARankThatGivesUpEndsTheMovesOfTheOthers) {
                   world.broadcast(one, 0).wait();
                   const Work unfinished = world.all_gather(one, out);
                   world.abort(std::make_exception_ptr(StepRefused("enough")));
-                  std::fill_n(all.data(), 90'000, 1.0f);  // its own again
+                  std::fill_n(all.data(), 90'000, 1.0f);  // no peer writes here any more
                   ASSERT_EQ(std::count(all.data(), all.data() + 90'000, 1.0f), 90'000);
                   try {
-                    unfinished.wait();  // unless it had ended before
+                    unfinished.wait();  // does not throw if it had ended before
                   } catch (const StepRefused&) {
                   }
                   return;

@@ -1,5 +1,5 @@
-// What a direct all_reduce tells whoever watches it: slice r is chunk r. In place it is two rounds:
-// rank r reads its slice of everybody's terms and adds them, then everybody has everybody's sums.
+// The RunEvents of a direct all_reduce; slice r is chunk r. In place there are two rounds: rank r
+// reads its slice of all terms and adds them; then every rank has received all sums.
 #include "trireme/comm/direct/direct_run.h"
 #include "trireme/comm/run_event.h"
 

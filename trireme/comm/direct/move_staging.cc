@@ -10,8 +10,8 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// A rank's slots fit into its second-level cache, and a piece into a part of it. 64 and 256 KiB,
-// and 8 slots of them, took as long or longer (docs/design/009).
+// A rank's slots fit into its L2 cache. Slots of 64 and 256 KiB, and 8 slots, were not faster
+// (docs/design/009-direct-moves.md).
 constexpr std::size_t kSlotBytes = 128u << 10, kNumSlots = 4;
 static_assert(kSlotBytes * kNumSlots <= kStagingBytes);
 
@@ -33,7 +33,7 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
       alike_(all_take_the_same(call.operation.kind)),
       quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
   plan_parts();
-  // Into a result that all read it goes before the mark by which they end.
+  // A shared result must be complete before this rank's last mark, with which the others end.
   if (call.operation.shared) copy_own();
   BoardMemory& own = engine_.board().own();
   if (incoming_.empty()) {
@@ -79,7 +79,7 @@ std::byte* MoveStaging::slot(int rank, std::size_t index, std::size_t lane) cons
   return engine_.staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
 }
 
-// As DirectRun's: counters are shared by all operations.
+// As DirectRun::mark.
 std::uint64_t MoveStaging::mark(std::size_t index) const {
   return call_.number << 24 | (index + 1);
 }

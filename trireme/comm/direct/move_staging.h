@@ -1,15 +1,16 @@
-// MoveStaging: DirectMove's third way, through the ranks' staging areas: where peers' inputs are
-// not mapped. Whoever has data copies it into its own area, piece by piece; whoever shall have it
-// copies it out of there; both at the same time, a few pieces apart, so that a piece is still in
-// the caches when it is taken. Two copies of the program's own, of which one is hidden behind the
-// other, take less time than the system's one copy out of a peer's address space (docs/design/009).
+// MoveStaging: DirectMove through the ranks' staging areas, used if peers' inputs are not mapped. A
+// rank that has data copies it into its own area, piece by piece; a rank that needs it copies it
+// out ("takes" it). Both go on at the same time, a few pieces apart, so that a piece is still in
+// the caches when it is taken. These two overlapping copies take less time than one copy by the
+// system out of a peer's address space (docs/design/009-direct-moves.md).
 //
-//     broadcast, gather    the root, or everyone else, stages; the others take
-//     all_gather           everyone stages its input once, and takes everyone's
-//     scatter, all_to_all  a piece is n parts, one for each rank
+//     broadcast            the root stages its input, the others take it
+//     gather               all ranks but the root stage their inputs, the root takes them
+//     all_gather           every rank stages its input once and takes all others
+//     scatter, all_to_all  a piece has n parts, one for each rank
 //
-// A rank writes into its own area only, and ends when all have taken everything: the next call may
-// use the areas. Progress context only.
+// A rank writes only to its own area. It ends when all ranks have taken everything, since the next
+// call may overwrite the areas. Progress context only.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +26,10 @@ namespace comm {
 
 class MoveStaging {
  public:
-  /// After all headers are there; `call` outlives this. Not for all_to_all of unequal pieces: only
-  /// the sender knows where those begin.
+  /// Call it after all headers have arrived; `call` must outlive this. Not for all_to_all with
+  /// unequal pieces, since only the sender knows where those begin.
   MoveStaging(Engine& engine, const Call& call);
-  /// Stages and takes what can be; true if anything moved.
+  /// Stages and takes as much as the peers allow; true if anything moved.
   bool poll();
   bool finished() const;
   /// True if poll() would move nothing.
@@ -51,8 +52,8 @@ class MoveStaging {
   Engine& engine_;
   const Call& call_;
   const int rank_, size_;
-  const bool alike_;           // all takers take the same
-  const std::size_t quantum_;  // bytes of a part that one piece holds
+  const bool alike_;           // all ranks take the same data from a source
+  const std::size_t quantum_;  // bytes of each part in one piece
   std::vector<Outgoing> outgoing_;
   std::vector<Part> incoming_;
   Part own_;

@@ -1,4 +1,4 @@
-// Part: what one rank gets of another's input in a collective that only moves data.
+// Part: the bytes that a rank needs from one rank's input in a collective that only moves data.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// Bytes [source, source + bytes) of the input of rank `from`, to `target` in one's own output.
+/// Bytes [source, source + bytes) of rank `from`'s input go to byte `target` of this rank's output.
 struct Part {
   int from = 0;
   std::size_t source = 0, target = 0, bytes = 0;
 };
 
-/// What `rank` of `size` reads in `operation`, one's own input included.
+/// All parts that `rank` of `size` needs in `operation`, including those from its own input.
 std::vector<Part> parts_of(const Operation& operation, int rank, int size);
 
 }  // namespace comm

@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace comm {
 namespace {
 
-// Between two looks at whether a peer gave up.
+// The block after which read() checks again whether a peer has left.
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -1,8 +1,8 @@
-// PeerMemory: the buffers that the ranks announced for one call, as this rank reaches them: mapped
-// where they lie in arenas, else read out of the peer's own address space (Transport::read).
+// PeerMemory: access to the buffers that the ranks announced for one call. Buffers in arenas are
+// mapped; others are read from the peer's address space (Transport::read).
 //
-// Whoever reads here may read what a peer that gave up has overwritten since; so look(), behind the
-// last read, says whether one did, and then the engine has failed.
+// A peer that has left may already have overwritten its buffers. So call look() after the last
+// read: if it returns false, the data is not valid and the engine has failed.
 #pragma once
 
 #include <span>
@@ -18,23 +18,23 @@ class Engine;
 class PeerMemory {
  public:
   explicit PeerMemory(Engine& engine);
-  /// Adds the buffer to what this rank announces; false if it lies in no arena.
+  /// Adds a buffer to this rank's announcement; false if it lies in no arena.
   bool add(const Buffer& buffer);
   void announce(BoardMemory::Slot& slot) { slot.put(locations_); }
-  /// After all have announced.
+  /// Must be called, after all ranks have announced, before the functions below.
   void open(std::uint64_t number) noexcept { number_ = number; }
   std::uint32_t count(int rank) const;
-  /// Buffer `index` of `rank` as this process sees it; null where it must be read().
+  /// Buffer `index` of `rank` in this process's address space; null if it must be read().
   std::byte* at(int rank, std::uint32_t index) const;
-  /// True where it lies in an arena; the same on all ranks.
+  /// True if the buffer lies in an arena; the same on all ranks.
   bool mapped(int rank, std::uint32_t index) const {
     return location(rank, index).arena != Location::kOwnAddress;
   }
-  /// Copies bytes [offset, offset + to.size()) of that buffer. False if the engine has failed.
+  /// Copies bytes [offset, offset + to.size()) of that buffer to `to`. False if the engine failed.
   bool read(int rank, std::uint32_t index, std::size_t offset, std::span<std::byte> to);
-  /// The same of memory at an address of the peer's own.
+  /// As read(), from an address in the peer's address space.
   bool read_address(int rank, std::uintptr_t address, std::span<std::byte> to);
-  /// False, and the engine has failed, if a peer gave up.
+  /// If a peer has left: fails the engine and returns false.
   bool look();
 
  private:

@@ -1,6 +1,5 @@
-// Holds our declarations of the CUDA driver's and NCCL's functions against their own headers, line
-// by line, while compiling; no code. Built as it should be where CMake finds both headers, as an
-// empty file elsewhere.
+// Compares cuda_api.h and nccl_api.h with the headers of CUDA and NCCL, at compile time. Empty
+// unless CMake finds these headers.
 #ifdef TRIREME_CHECK_GPU_HEADERS
 #include <cuda.h>
 #include <nccl.h>
@@ -14,8 +13,8 @@
 namespace trireme::comm::nccl {
 namespace {
 
-// The same in a register or on the stack: a pointer for a pointer, an integer or enum for one of
-// its size, a structure for one of its size.
+// True if both types are pointers, numbers (integers or enums) of one size, or structures of one
+// size.
 template <class Ours, class Theirs>
 constexpr bool alike() {
   constexpr auto is_number = []<class T>(std::type_identity<T>) {
@@ -35,7 +34,7 @@ requires(sizeof...(P) == sizeof...(TheirP)) struct SameSignature<R (*)(P...), Th
     : std::bool_constant<alike<R, TheirR>() && (alike<P, TheirP>() && ...)> {
 };
 
-// Macros of cuda.h choose a function's version: the symbol must be the one that they choose.
+// Macros of cuda.h choose a function's version; our symbol must be the one that they choose.
 #define TRIREME_TEXT_OF(text) #text
 #define TRIREME_TEXT(name) TRIREME_TEXT_OF(name)
 #define TRIREME_SAME(member, function, symbol, parameters)                                \

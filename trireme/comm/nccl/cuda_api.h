@@ -1,8 +1,8 @@
-// The functions of the CUDA driver that Trireme calls, as pointers taken from libcuda.so.1 at run
-// time: one program works on machines with a GPU and without, and tests put a made-up driver in
-// their place. CUDA's types appear as what they are on the ABI (handles: void*, enums: int,
-// CUdeviceptr: 64 bits); api_check.cc holds every line against cuda.h where a build finds it.
-// Streams are cudaStream_t and CUstream alike. All functions are thread safe.
+// The functions of the CUDA driver that Trireme calls, as pointers loaded from libcuda.so.1 at run
+// time. So one program works on machines with and without a GPU, and tests can load a fake driver.
+// CUDA's types are replaced by their ABI types (handles: void*, enums: int, CUdeviceptr: 64 bits);
+// api_check.cc compares every line with cuda.h if the build finds it. A stream may be a
+// cudaStream_t or a CUstream. All functions are thread safe.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@ namespace comm {
 namespace nccl {
 namespace {
 
-constexpr unsigned kThreads = 256;           // of a block: fold.cu's launch bounds
-constexpr std::uint64_t kMostBlocks = 4096;  // a thread then takes several elements
+constexpr unsigned kThreads = 256;           // per block; as fold.cu's launch bounds
+constexpr std::uint64_t kMostBlocks = 4096;  // beyond it, a thread takes several elements
 
 }  // namespace
 

@@ -1,6 +1,5 @@
-// Gpu: one GPU's primary context (the one that LibTorch uses too) and what the collectives need of
-// it: streams, events, memory, the fold kernels. Failing calls throw ResourceError with CUDA's own
-// words. Thread safe.
+// Gpu: one GPU's primary context (as LibTorch uses), with streams, events, memory and fold kernels.
+// Failing calls throw ResourceError with CUDA's error text. Thread safe.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ namespace nccl {
 
 class Gpu;
 
-/// A place in a stream's order. Goes back to its GPU's stock at the end.
+/// A recorded CUDA event. The destructor returns it to its Gpu for reuse.
 class GpuEvent {
  public:
   GpuEvent() = default;
@@ -50,7 +49,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   ~Gpu();
   Gpu(const Gpu&) = delete;
 
-  /// Makes this GPU's context the calling thread's; the one before comes back at the end.
+  /// Makes this GPU's context current in the calling thread, for its own lifetime.
   class Current {
    public:
     explicit Current(const Gpu& gpu);
@@ -65,12 +64,12 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   const GpuLibrary& library() const noexcept { return *library_; }
   const CudaApi& cuda() const noexcept { return library_->cuda; }
   const NcclApi& nccl() const noexcept { return library_->nccl; }
-  /// True where this build brings the fold kernels.
+  /// True if this build contains the fold kernels.
   bool can_fold() const noexcept { return !library_->kernels.empty(); }
   void require(int result, std::string_view call) const;
 
   // All of these make the context current themselves.
-  void* make_stream();  // that does not wait for the default stream
+  void* make_stream();  // does not synchronize with the default stream
   void destroy_stream(void* stream) noexcept;
   GpuEvent record(void* stream);
   void wait_for(void* stream, const GpuEvent& event);
@@ -91,8 +90,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   int device_ = 0;
   void* context_ = nullptr;
   std::mutex mutex_;
-  std::vector<void*> events_;  // in stock
-  void* module_ = nullptr;     // loaded when first needed
+  std::vector<void*> events_;  // free, for reuse
+  void* module_ = nullptr;     // the fold kernels, loaded on first use
   std::map<std::string, void*> functions_;
 };
 

@@ -1,6 +1,6 @@
-// GpuCall: one collective or message on its way through a GPU's stream, and what a Work tells
-// streams of it. Made by the caller's thread, which notes where the buffers' streams stand; then
-// in the hands of the progress context, but for enqueued() and wait_on().
+// GpuCall: one collective or message in a GPU's stream, and the part of its Work with which other
+// streams wait for it. The caller's thread makes it and records events on the buffers' streams.
+// After that it is used in the progress context only, except for enqueued() and wait_on().
 #pragma once
 
 #include <atomic>
@@ -30,18 +30,19 @@ class GpuCall final : public DeviceSide {
   bool enqueued() const noexcept override { return enqueued_.load(std::memory_order_acquire); }
   void wait_on(Stream stream) override { gpu_->wait_for(stream.handle, done); }
 
-  /// All of it is in the stream, `done` behind it.
+  /// Called when all steps, and the event `done`, are in the stream.
   void set_enqueued() noexcept { enqueued_.store(true, std::memory_order_release); }
 
   // In the progress context:
-  std::vector<GpuEvent> ready;                 // what is in its buffers before these is meant
+  std::vector<GpuEvent> ready;                 // the call's stream waits for these
   const std::shared_ptr<const FoldPlan> plan;  // null for a message
   std::string title;                           // "all_reduce bucket 2"
-  std::string operation, label;                // its parts
+  std::string operation, label;                // "all_reduce", "bucket 2"
   std::size_t scratch_bytes = 0;
   std::function<std::vector<GpuStep>(std::byte* scratch)> make_steps;
   std::function<void()> on_enqueued;
-  /// Null: the GPU has ended it. It must not throw; the call's buffers are let go of after it.
+  /// Called with null when the GPU has ended the call, else with the error. Must not throw. The GPU
+  /// does not access the call's buffers any more.
   std::function<void(const std::exception_ptr&)> on_end;
 
   void end(const std::exception_ptr& error) {
@@ -52,7 +53,7 @@ class GpuCall final : public DeviceSide {
   std::vector<GpuStep> steps;
   std::size_t next_step = 0;
   GpuEvent begun, done;
-  TimePoint begun_at = TimePoint::max();  // when it was seen that the GPU had come to it
+  TimePoint begun_at = TimePoint::max();  // when poll() saw that the GPU had begun it
   std::shared_ptr<void> scratch;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::microseconds(20);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
-// A peer may leave when its own part has ended: the last of the data is under way then.
+// A peer that has left may have ended its part; this is the time for the last data to arrive.
 constexpr Duration kGrace = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(1);
 
@@ -42,7 +42,7 @@ Device device_of(const Operation& operation) {
   Device found;
   bool any = false;
   for_each_buffer(operation, [&](const Buffer& buffer) {
-    if (buffer.count == 0 && !buffer.data) return;  // a part that this rank does not have
+    if (buffer.count == 0 && !buffer.data) return;  // this rank has no such buffer
     if (any && !(buffer.device == found)) {
       throw ConfigError("the buffers of one call lie on different devices",
                         {.operation = title_of(operation), .advice = "Copy them to one first."});
@@ -105,7 +105,7 @@ bool GpuGroup::holds(const Call& call) const noexcept {
                      [&](const auto& one) { return one.get() == &call; });
 }
 
-// What a call has in common with all others on the way to a lane.
+// Common to collectives and messages: to be called before a call goes to a lane.
 std::shared_ptr<GpuCall> GpuGroup::hold(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
   op.device->title = title_of(op);
@@ -165,7 +165,7 @@ NcclId GpuGroup::new_id() {
   return id;
 }
 
-// From rank 0 to all, each message on its own: nobody waits for anybody but rank 0.
+// Rank 0 sends the id to each rank directly, so that ranks wait only for rank 0.
 void GpuGroup::spread_id() {
   const auto begin = [self = shared_from_this()] {
     if (!self->engine_ || self->error_) return;
@@ -194,7 +194,7 @@ void GpuGroup::watch() {
   tick();
 }
 
-// Sleeps a little longer each time that nothing has moved; the GPU rings nobody.
+// Polls repeatedly, since the GPU cannot notify us; pauses longer each time that nothing moved.
 void GpuGroup::tick() {
   if (!working()) {
     watching_ = false;
@@ -213,7 +213,7 @@ bool GpuGroup::poll() {
   if (leaving_) return take_leave(now), !leaving_;
   const std::shared_ptr<GpuGroup> keep = shared_from_this();
   bool moved = false;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // what it tells may add one, or break all
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {  // callbacks may add a lane, or remove all
     const std::shared_ptr<Lane> lane = lanes_[i];
     moved |= look_after(*lane, now);
   }
@@ -249,7 +249,7 @@ void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
                   .advice = "See that rank's own last lines; resume from the last checkpoint."}))));
 }
 
-// Where somebody waits on the host, that wait's own deadline decides.
+// If a thread waits on the host, the deadline of that wait decides instead.
 void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
   const GpuCall* const call = lane.running();
   if (!call || call->begun_at == TimePoint::max() || engine_->waits() > 0) return;
@@ -257,7 +257,7 @@ void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
   fail(about(call, engine_->gpu_timeout(now - call->begun_at, call->operation, call->label)));
 }
 
-// The error with the rank, the call and, where it is known, the peer.
+// Adds the rank, the call and, if known, the lost peer to the error.
 std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr& error) const {
   try {
     std::rethrow_exception(error);
@@ -303,8 +303,8 @@ void GpuGroup::abort(const std::exception_ptr& error) noexcept {
   drain(waiter_->now());
 }
 
-// Works whose buffers the GPU may still touch are not ended, until it has let go of them or does
-// not come back at all; then their memory is never given back.
+// Ends the Works when the GPU no longer accesses their buffers. If it still does at the deadline,
+// they end anyway, but their memory is never freed.
 void GpuGroup::drain(TimePoint now) {
   const bool drained =
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->drained(); });
@@ -327,7 +327,7 @@ void GpuGroup::detach() noexcept {
     for (const auto& lane : lanes_) lane->finalize();
     until_ = waiter_->now() + kLeave;
     watch();
-  } catch (...) {  // this rank goes without
+  } catch (...) {  // leaves without finalizing
     end_leave();
   }
 }
@@ -340,7 +340,7 @@ void GpuGroup::take_leave(TimePoint now) {
       all &= lane->finalized();
     }
     if (!all && now < until_) return;
-  } catch (...) {  // a peer has gone without; so does this rank
+  } catch (...) {  // a peer left without finalizing, and so does this rank
   }
   end_leave();
 }
@@ -354,7 +354,7 @@ void GpuGroup::end_leave() noexcept {
   rest();
 }
 
-// The waiter holds the group no longer than there is something to look after.
+// Removes a detached group from the waiter when there is nothing left to poll.
 void GpuGroup::rest() {
   if (!engine_ && !working() && std::exchange(added_, false)) waiter_->remove(this);
 }

@@ -1,15 +1,13 @@
-// GpuGroup: what an Engine has for GPU memory. Once the ranks have agreed on a call over their
-// transport, it goes through the group's lane; a lane is made with the first call, its NCCL id
-// spread over the same transport.
+// GpuGroup: the part of an Engine that runs calls on GPU memory. After the ranks have agreed on a
+// call over their transport, it goes through the group's Lane. The first call makes the lane, whose
+// NCCL id is sent over the transport. Messages use other lanes (gpu_messages.cc).
 //
-// Messages between two ranks have lanes of their own (gpu_messages.cc).
+// While calls are open, a timer polls: it ends finished calls, asks NCCL for errors, looks for lost
+// peers, and checks whether the GPU has spent the group's timeout on one call (only if no thread
+// waits on the host). A failure breaks the engine. The Work of a call that is already in the stream
+// fails only when the GPU no longer accesses its buffers.
 //
-// While the GPU has something to do, a timer looks after it: what has ended, what NCCL reports,
-// whether a peer is lost, whether the GPU has been at one call for the group's timeout with nobody
-// waiting on the host. A failure breaks the engine; the Works of calls that the GPU was given
-// fail only when it has let go of their buffers.
-//
-// prepare() and busy() from any thread, the rest in the progress context.
+// prepare() and busy() may be called from any thread, the rest in the progress context only.
 #pragma once
 
 #include <atomic>
@@ -39,35 +37,35 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   ~GpuGroup() override;
 
   const std::shared_ptr<Gpu>& gpu() const noexcept { return gpu_; }
-  /// Makes `operation` one for the GPU: chooses its algorithm and notes where its buffers' streams
-  /// stand. ConfigError where the GPU cannot do it.
+  /// Prepares `operation` for the GPU: chooses its algorithm and records events on its buffers'
+  /// streams. ConfigError if the GPU cannot run it.
   void prepare(Operation& operation, bool native);
-  /// All ranks have agreed on it.
+  /// Runs a collective on which all ranks have agreed.
   void run(const std::shared_ptr<Call>& call);
-  /// A send or receive of the user's, whose own header is filled in (gpu_messages.cc).
+  /// Runs a send or receive of the user, whose own header is filled in (gpu_messages.cc).
   void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  /// Whether the GPU has been given, or waits for, something of this group.
+  /// True while calls of this group are open.
   bool busy() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
-  /// True if `call` is among them: it then ends through this group alone.
+  /// True if `call` is one of them; then only this group ends it.
   bool holds(const Call& call) const noexcept;
 
   void abort(const std::exception_ptr& error) noexcept;
-  /// The engine goes. Without an error: takes leave of the peers first, for at most a second.
+  /// Forgets the engine. Unless aborted, finalizes the NCCL communicators, within a second at most.
   void detach() noexcept;
   bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
 
   bool poll() override;
   bool pending() const noexcept override { return working(); }
-  int descriptor() const noexcept override { return -1; }  // a timer polls, too
+  int descriptor() const noexcept override { return -1; }  // a timer polls it (tick())
   void arm(bool) noexcept override {}
 
  private:
   struct Answer;
-  struct Pair {  // messages to, or from, one peer
+  struct Pair {  // the messages to, or from, one peer
     std::shared_ptr<Lane> lane;
     NcclId id{};
-    std::uint64_t next = 0;                                // number of a message
-    std::map<std::uint64_t, std::shared_ptr<Call>> early;  // sends that wait for those before
+    std::uint64_t next = 0;                                // number of the next message
+    std::map<std::uint64_t, std::shared_ptr<Call>> early;  // sends whose predecessors are missing
   };
 
   std::shared_ptr<GpuCall> hold(const std::shared_ptr<Call>& call);
@@ -101,7 +99,7 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   const int rank_, size_;
   const Duration timeout_;
   std::vector<std::shared_ptr<Lane>> lanes_;
-  std::shared_ptr<Lane> lane_;                  // of the collectives: one of them
+  std::shared_ptr<Lane> lane_;                  // the one for collectives
   std::map<std::pair<int, bool>, Pair> pairs_;  // by peer and whether this rank sends
   bool spreading_ = false, watching_ = false, added_ = false;
   NcclId id_{};
@@ -109,14 +107,14 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   std::atomic<int> open_{0};
   Duration pause_{};
   TimePoint lost_since_ = TimePoint::max();
-  std::exception_ptr error_;  // of abort()
+  std::exception_ptr error_;  // given to abort()
   std::atomic<bool> draining_{false}, leaving_{false}, gone_{false};
-  TimePoint until_ = TimePoint::max();  // for how long it drains, or takes leave
+  TimePoint until_ = TimePoint::max();  // the deadline of draining or leaving
   std::mutex mutex_;                    // plans_
   std::map<std::uint32_t, std::shared_ptr<const FoldPlan>> plans_;
 };
 
-/// The GPU of all buffers of `operation`, or the CPU; ConfigError where they lie apart.
+/// The device of all buffers of `operation`; ConfigError if they lie on different ones.
 Device device_of(const Operation& operation);
 
 }  // namespace nccl

@@ -30,7 +30,7 @@ std::string given(const std::string& file, const char* variable) {
   return text ? text : "";
 }
 
-// The first of `files` that opens; the last reason otherwise.
+// The first of `files` that opens; if none does, null and the last error in `reason`.
 void* open_first(std::span<const std::string> files, std::string& reason) {
   for (const std::string& file : files) {
     if (file.empty()) continue;

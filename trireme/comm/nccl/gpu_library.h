@@ -1,5 +1,5 @@
-// GpuLibrary: the CUDA driver and NCCL, opened at run time. Nothing links against either, so one
-// program runs with and without a GPU. A value, immutable once open; the libraries stay loaded.
+// GpuLibrary: the CUDA driver and NCCL, loaded at run time. Nothing links against either, so one
+// program runs with and without a GPU. An immutable value; the libraries are never unloaded.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ inline namespace v0 {
 namespace comm {
 namespace nccl {
 
-/// Files to open. Empty: TRIREME_CUDA_LIBRARY, else libcuda.so.1; TRIREME_NCCL_LIBRARY, else
-/// libnccl.so.2 (also one that LibTorch has loaded), else the one that this build found.
+/// Files to open. If empty: TRIREME_CUDA_LIBRARY, else libcuda.so.1; and TRIREME_NCCL_LIBRARY, else
+/// libnccl.so.2 (even one that LibTorch has loaded), else the file that this build found.
 struct GpuFiles {
   std::string cuda = {}, nccl = {};
 };
@@ -27,11 +27,11 @@ struct GpuLibrary {
   NcclApi nccl;
   int driver_version = 0;  // 13000: CUDA 13.0
   int nccl_version = 0;    // 22803: 2.28.3
-  /// The fold kernels for cuModuleLoadData; empty where this build has none.
+  /// The fold kernels for cuModuleLoadData; empty if this build has none.
   std::span<const std::byte> kernels = {};
 };
 
-/// Throws ConfigError where a library is missing or too old, or there is no GPU.
+/// Throws ConfigError if a library is missing or too old, or if there is no GPU.
 std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files = {});
 
 struct GpuInfo {
@@ -41,7 +41,7 @@ struct GpuInfo {
 /// The GPUs that this process may use (CUDA_VISIBLE_DEVICES), by index.
 std::vector<GpuInfo> list_gpus(const GpuLibrary& library);
 
-/// For people: "2 x NVIDIA H200, CUDA 13.0, NCCL 2.28.3", or "none" and why. Throws nothing.
+/// "2 x NVIDIA H200, CUDA 13.0, NCCL 2.28.3", or "none: " and the reason.
 std::string describe_gpus(const GpuFiles& files = {});
 
 /// "2.28.3"; "13.0".

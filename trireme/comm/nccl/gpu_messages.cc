@@ -1,10 +1,12 @@
-// Messages between two ranks over NCCL, which knows no tags: sender and receiver must agree on an
-// order of their own, and what goes one way may not wait for what comes the other.
+// Messages between two ranks over NCCL. NCCL has no tags, so sender and receiver must agree on an
+// order. Messages in opposite directions must not wait for each other, so each direction of a pair
+// has its own lane (a communicator of two ranks and a stream), made with the first message.
 //
-// A lane (a communicator of two, a stream) for each pair and direction, made with its first
-// message. The sender's header goes over the transport under the user's tag; the receive that it
-// meets numbers it, gives its own part to the GPU, and answers with the number and the lane's NCCL
-// id. The sender gives the GPU its parts in the order of these numbers.
+//     sender    -> header -> receiver    over the transport, with the user's tag
+//     receiver  -> answer -> sender      the message's number and the lane's NCCL id
+//
+// The receiver numbers messages in the order in which headers match its receives, and passes its
+// receives to the lane in this order. The sender passes its sends to the lane by these numbers.
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -33,7 +35,7 @@ void GpuGroup::run_message(const std::shared_ptr<Call>& call, int peer, net::Tag
                                        : receive_message(call, peer, tag);
 }
 
-// False where the transfer failed: then the call has, too.
+// If the transfer failed, fails the call and returns false.
 bool GpuGroup::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
   if (error && engine_) engine_->fail(error);
   if (engine_ && !engine_->broken()) return true;

@@ -58,7 +58,7 @@ int op_of(ReduceOp op) {
   }
 }
 
-// The steps of one call, as they are put together.
+// Builds the steps of one call.
 class Steps {
  public:
   Steps(const Operation& operation, const GpuPlace& place, std::byte* scratch)
@@ -96,7 +96,7 @@ class Steps {
     GpuStep& copied = step(GpuStep::Copy);
     copied.to = to, copied.from = from, copied.bytes = bytes;
   }
-  // Of the step's group; bytes travel as bytes.
+  // send() and recv() add a call to a step's group. Data that only moves is sent as bytes.
   static void send(GpuStep& group, const void* in, std::size_t bytes, int peer) {
     if (bytes > 0)
       group.calls.push_back(
@@ -129,7 +129,8 @@ class Steps {
   std::vector<GpuStep> steps_;
 };
 
-// Elements of a round, so that what a rank receives fits the work space; a multiple of size.
+// The elements of a round, chosen so that the received terms fit into the scratch memory. A
+// multiple of `size` if there is more than one round.
 std::size_t round_of(std::size_t count, std::size_t terms, int size, std::size_t width) {
   const std::size_t most = kGpuScratch / (std::max<std::size_t>(terms, 1) * width);
   const std::size_t ranks = static_cast<std::size_t>(size);
@@ -137,7 +138,7 @@ std::size_t round_of(std::size_t count, std::size_t terms, int size, std::size_t
                                : std::max<std::size_t>(most, 1) * ranks;
 }
 
-// Elements that each rank folds of a round of `count`; 0: everybody folds all.
+// The elements that each rank folds in a round of `count`; 0: every rank folds all.
 std::size_t slice_of(std::size_t count, std::size_t terms, int size, std::size_t width) {
   return count * terms * width <= kFoldEverywhere ? 0 : count / static_cast<std::size_t>(size);
 }
@@ -147,8 +148,8 @@ std::size_t all_terms(const FoldPlan& plan) {
                          [](std::size_t sum, const auto& nodes) { return sum + nodes.size(); });
 }
 
-// Everybody's terms of piece r ([begins[r], + counts[r]), in elements) go to rank r, which folds
-// them to `out`. The own ones are folded from where they lie.
+// Every rank sends its terms of piece r (counts[r] elements from begins[r] on) to rank r, which
+// folds them into `out`. A rank's own terms are not copied.
 void Steps::fold_pieces(std::span<const std::size_t> begins, std::span<const std::size_t> counts,
                         std::byte* out) {
   const std::size_t own = counts[rank_] * width_;
@@ -179,7 +180,7 @@ void Steps::fold_pieces(std::span<const std::size_t> begins, std::span<const std
   step(GpuStep::Fold).fold = std::move(fold);
 }
 
-// The slices of a round, folded, from their owners to all, or to the root.
+// Sends the folded slices of a round to all ranks (all_reduce) or to the root (reduce).
 void Steps::gather_slices(std::size_t begin, std::size_t slice, std::byte* folded) {
   if (size_ == 1) return;
   const std::size_t bytes = slice * width_;
@@ -200,7 +201,7 @@ void Steps::gather_slices(std::size_t begin, std::size_t slice, std::byte* folde
   }
 }
 
-// all_reduce and reduce of the elements [begin, begin + count).
+// One round of all_reduce or reduce: elements [begin, begin + count).
 void Steps::fold_round(std::size_t begin, std::size_t count) {
   const std::size_t ranks = static_cast<std::size_t>(size_);
   const std::size_t slice = slice_of(count, all_terms(plan_), size_, width_);
@@ -209,7 +210,7 @@ void Steps::fold_round(std::size_t begin, std::size_t count) {
   if (slice > 0) {
     std::vector<std::size_t> begins(ranks), counts(ranks, slice);
     for (std::size_t r = 0; r < ranks; ++r) begins[r] = begin + r * slice;
-    // Who does not get the result keeps its slice behind what it has received.
+    // A rank that does not get the result folds its slice into scratch, behind the received terms.
     std::byte* const folded = takes_all
                                   ? at(op_.out.data, begins[rank_] * width_)
                                   : scratch_ + (all_terms(plan_) - nodes(rank_)) * slice * width_;
@@ -224,7 +225,6 @@ void Steps::fold_round(std::size_t begin, std::size_t count) {
   fold_pieces(begins, counts, takes_all ? at(op_.out.data, tail_begin * width_) : nullptr);
 }
 
-// Elements of each rank's piece.
 std::vector<std::size_t> Steps::pieces() const {
   if (!op_.counts.empty()) return op_.counts;
   return std::vector<std::size_t>(static_cast<std::size_t>(size_),
@@ -244,7 +244,7 @@ void Steps::fixed_tree() {
     }
     return;
   }
-  // Pieces by rounds: element k of every piece in the same one.
+  // reduce_scatter: round i handles the i-th part of every piece.
   const auto lengths = pieces();
   std::vector<std::size_t> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), std::size_t(0));
@@ -261,7 +261,7 @@ void Steps::fixed_tree() {
   }
 }
 
-// This rank's terms, one after another, to `out`: what NCCL then adds to the others'.
+// Folds this rank's terms, left to right, into `out`, which NCCL then reduces.
 void Steps::fold_own_terms() {
   auto fold = std::make_unique<FoldArguments>();
   for (std::size_t i = 0; i < nodes(rank_); ++i) {
@@ -344,7 +344,7 @@ void Steps::all_gather() {
   drop_empty();
 }
 
-// Piece p of `in`, of to[p] elements, to rank p, and from[p] elements of it to piece p of `out`.
+// Sends to[p] elements of `in` to each rank p, and receives from[p] elements of `out` from it.
 void Steps::exchange(std::span<const std::size_t> to, std::span<const std::size_t> from) {
   std::size_t in = 0, out = 0;
   const void* own = nullptr;
@@ -394,7 +394,7 @@ void Steps::move() {
 }  // namespace
 
 std::string_view gpu_algorithm(const Operation& operation, bool native, bool reproducible) {
-  // Integers wrap: any order gives the same bits. Min and Max of floats do not, where a NaN is.
+  // Integers wrap, so any order gives the same bits. Min and Max of floats may differ with NaNs.
   const bool exact = !kernel::can_divide(operation.dtype);
   return reduces(operation.kind) && (native || !reproducible || exact) ? kNative : kFixedTree;
 }
@@ -425,7 +425,7 @@ std::size_t scratch_bytes(const Operation& operation, const GpuPlace& place) {
             : *std::max_element(operation.counts.begin(), operation.counts.end());
     return terms * width * std::min(longest, round_of(longest, terms, 1, width));
   }
-  // A round's slices and their fold, or all of a small round; the tail is shorter than either.
+  // The terms of a slice and their fold, or of the remainder, which may be the whole round.
   const std::size_t round =
       std::min(operation.count, round_of(operation.count, terms, place.size, width));
   const std::size_t slice = slice_of(round, terms, place.size, width);

@@ -1,14 +1,15 @@
-// What a GPU is given for one collective, as values: groups of NCCL calls, folds, copies, in the
-// order of one stream. Nothing here calls CUDA; pure functions, the same on all ranks.
+// The steps of one collective on a GPU, as values: groups of NCCL calls, folds and copies, in the
+// order of one stream. Nothing here calls CUDA; pure functions.
 //
-//   reproducible sums     all_to_all of slices, fold by the fixed tree, all_gather of the slices:
-//                         2 (R-1)/R S bytes sent a rank of one term, as a ring, and NUMERICS' bits
-//   nccl-native           NCCL's own reduction: any order of addition
-//   integers              NCCL's own reduction, since every order gives the same bits
-//   moves                 NCCL's, or sends and receives in one group
+//   reproducible sums   all_to_all of slices, fold by the fixed tree, all_gather of the slices; the
+//                       bits of docs/numerics.md. With one term of S bytes per rank and R ranks, a
+//                       rank sends 2 (R-1)/R S bytes, as in a ring
+//   nccl-native         NCCL's own reduction: any order of addition
+//   integers            NCCL's own reduction, since every order gives the same bits
+//   moves               NCCL's own, or sends and receives in one group
 //
-// The last elements that do not divide by R, and all of a small call, go to everybody, who folds
-// them for itself: one round instead of two.
+// The remainder of a division by R, and small calls as a whole, are sent to all ranks, and each
+// folds them itself: one round instead of two.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,10 @@ struct FoldPlan;
 
 namespace nccl {
 
-/// Names of Operation::algorithm for GPU memory.
+/// Values of Operation::algorithm for GPU memory.
 inline constexpr std::string_view kFixedTree = "nccl", kNative = "nccl-native";
 
-/// One call of NCCL; `peer`: its root, or the other end.
+/// One NCCL call; `peer`: the root, or the other rank of a send or receive.
 struct NcclCall {
   enum Kind { AllReduce, Reduce, ReduceScatter, AllGather, Broadcast, Send, Recv } kind = Send;
   const void* in = nullptr;
@@ -52,26 +53,26 @@ struct GpuStep {
   std::size_t bytes = 0;
 };
 
-/// The group and this rank's place in it.
+/// This rank, its group and the fold plan for the operation's leaves.
 struct GpuPlace {
   int rank = 0, size = 1;
-  const FoldPlan* plan = nullptr;  // of the operation's leaves
+  const FoldPlan* plan = nullptr;
 };
 
-/// Bytes of work space for a piece of a call; longer calls take several rounds in it.
+/// Limit of the scratch memory of a call; larger calls run in several rounds.
 inline constexpr std::size_t kGpuScratch = 64u << 20;
-/// Calls of at most this many bytes, over all terms, are folded by everybody.
+/// Every rank folds the whole call if all terms together have at most this many bytes.
 inline constexpr std::size_t kFoldEverywhere = 32u << 10;
 
-/// kFixedTree or kNative for a reduction; kFixedTree for all else.
+/// kFixedTree or kNative for a reduction; kFixedTree for everything else.
 std::string_view gpu_algorithm(const Operation& operation, bool native, bool reproducible);
-/// Whether steps_of() will hold a fold; its operands are then at most kernel::cuda::kMostOperands,
-/// or this throws ConfigError.
+/// True if some rank needs a fold kernel. ConfigError if the fixed tree has more than
+/// kernel::cuda::kMostOperands terms.
 bool needs_fold(const Operation& operation, const GpuPlace& place);
 std::size_t scratch_bytes(const Operation& operation, const GpuPlace& place);
 std::vector<GpuStep> steps_of(const Operation& operation, const GpuPlace& place,
                               std::byte* scratch);
-/// One send or receive of messages between two ranks.
+/// The NCCL call of a send or receive operation; `peer`: the other rank in its lane.
 NcclCall message_of(const Operation& operation, int peer);
 
 }  // namespace nccl

@@ -18,13 +18,13 @@ Lane::~Lane() {
   gpu_->destroy_stream(stream_);
 }
 
-// Destroying takes peers that do so too (they have, once it is finalized); aborting takes nobody.
+// ncclCommDestroy may wait for the peers, so it is used only after finalization. Aborting does not.
 void Lane::release() noexcept {
   if (!comm_) return;
   try {
     const Gpu::Current current(*gpu_);
     state_ == State::Finalized ? gpu_->nccl().comm_destroy(comm_) : gpu_->nccl().comm_abort(comm_);
-  } catch (...) {  // no context: the driver has gone, and the communicator with it
+  } catch (...) {  // no context: the driver has shut down
   }
   comm_ = nullptr;
 }
@@ -47,7 +47,7 @@ void Lane::start(const NcclId& id, int size, int rank) {
   require(gpu_->nccl().comm_init(&comm_, size, id, rank, &config), "ncclCommInitRankConfig");
 }
 
-// Whether NCCL still works at what it was told last.
+// True if NCCL is still busy with the last request.
 bool Lane::in_progress() {
   if (!comm_) return false;
   int error = kNcclSuccess;
@@ -77,7 +77,7 @@ bool Lane::poll(TimePoint now) {
     call->set_enqueued();
     std::exchange(call->on_enqueued, nullptr)();
     moved = true;
-    if (state_ != State::Ready) return true;  // what came of it broke the group
+    if (state_ != State::Ready) return true;  // the callback broke the group
   }
   return finish(now) || moved;
 }
@@ -85,7 +85,7 @@ bool Lane::poll(TimePoint now) {
 void Lane::begin(GpuCall& call) {
   for (const GpuEvent& event : call.ready) gpu_->wait_for(stream_, event);
   if (call.scratch_bytes > scratch_bytes_) {
-    scratch_ = gpu_->allocate(call.scratch_bytes);  // calls before this one keep the old one
+    scratch_ = gpu_->allocate(call.scratch_bytes);  // earlier calls hold the old memory
     scratch_bytes_ = call.scratch_bytes;
   }
   call.scratch = scratch_;
@@ -93,7 +93,7 @@ void Lane::begin(GpuCall& call) {
   call.begun = gpu_->record(stream_);
 }
 
-// True when all of the front call is in the stream.
+// Issues the front call; true when all of it is in the stream.
 bool Lane::advance() {
   GpuCall& call = *waiting_.front();
   if (!call.begun.handle()) begin(call);
@@ -105,7 +105,7 @@ bool Lane::advance() {
   }
 }
 
-// True where NCCL may still work at it.
+// True if NCCL may still be busy with the step.
 bool Lane::issue(const GpuStep& step) {
   switch (step.kind) {
     case GpuStep::Fold:
@@ -190,7 +190,7 @@ void Lane::abort(const std::exception_ptr& error) noexcept {
   }
   try {
     last_ = gpu_->record(stream_);
-  } catch (...) {  // the context is broken: nothing runs any more
+  } catch (...) {  // the context is broken, so the GPU accesses nothing any more
     lost_ = true;
   }
   for (const auto& call : untouched) call->end(error);

@@ -1,8 +1,8 @@
 // Lane: one NCCL communicator and one stream, through which calls go one after another.
 //
-// The communicator does not block: its making, and every group of calls, may be in progress for a
-// while; poll() moves on when it is not. What the GPU has been given ends in order, and poll()
-// tells each call. Failures of CUDA and NCCL are thrown by poll(). Progress context only.
+// The communicator is non-blocking: its creation, and every group of calls, may be in progress for
+// a while. poll() continues when NCCL is ready, and ends the calls that the GPU has finished, in
+// order. It throws the failures of CUDA and NCCL. Progress context only.
 #pragma once
 
 #include <deque>
@@ -24,34 +24,33 @@ class Lane {
   Lane(const Lane&) = delete;
 
   bool started() const noexcept { return state_ != State::New; }
-  /// Begins to make the communicator: every rank of it must do so with the same id.
+  /// Begins to create the communicator; all its ranks must do so with the same id.
   void start(const NcclId& id, int size, int rank);
-  /// A group of one needs none.
+  /// For a group of one, which needs no communicator.
   void start_alone() noexcept { state_ = State::Ready; }
   void push(std::shared_ptr<GpuCall> call) { waiting_.push_back(std::move(call)); }
 
   /// True if anything moved.
   bool poll(TimePoint now);
-  /// NCCL's word on calls that the GPU has been given; throws where it is a failure.
+  /// Throws if NCCL reports an error of calls that are in the stream.
   void look_for_errors();
   bool idle() const noexcept { return waiting_.empty() && given_.empty(); }
-  /// The call that the GPU is at, or null.
+  /// The first call in the stream that has not ended, or null.
   const GpuCall* running() const noexcept {
     return given_.empty() ? nullptr : given_.front().get();
   }
-  /// That one, else the one that is being given, or null.
+  /// As running(), else the call that is being issued, or null.
   const GpuCall* at() const noexcept {
     return given_.empty() && !waiting_.empty() ? waiting_.front().get() : running();
   }
 
-  /// Tells the peers that nothing more comes, and takes leave; poll() until finalized().
+  /// Begins ncclCommFinalize; poll() until finalized().
   void finalize();
   bool finalized() const noexcept { return state_ == State::Finalized || state_ == State::New; }
 
-  /// Breaks the communicator. Calls that the GPU has not been given fail now with `error`, the
-  /// others wait for drained().
+  /// Aborts the communicator. Calls that are not in the stream yet fail now; others at end_all().
   void abort(const std::exception_ptr& error) noexcept;
-  /// After abort(): true once the GPU has let go of every buffer; then end_all().
+  /// After abort(): true when the GPU no longer accesses any buffer; then call end_all().
   bool drained() noexcept;
   void end_all(const std::exception_ptr& error) noexcept;
 
@@ -71,13 +70,13 @@ class Lane {
   void* stream_ = nullptr;
   void* comm_ = nullptr;  // null in a group of one
   State state_ = State::New;
-  bool group_open_ = false;                       // NCCL still works at the last group
-  std::deque<std::shared_ptr<GpuCall>> waiting_;  // front: being given
-  std::deque<std::shared_ptr<GpuCall>> given_;
+  bool group_open_ = false;                       // NCCL may still be issuing the last group
+  std::deque<std::shared_ptr<GpuCall>> waiting_;  // front: being issued
+  std::deque<std::shared_ptr<GpuCall>> given_;    // in the stream
   std::shared_ptr<void> scratch_;
   std::size_t scratch_bytes_ = 0;
-  GpuEvent last_;  // after abort()
-  bool lost_ = false;
+  GpuEvent last_;      // recorded by abort()
+  bool lost_ = false;  // the CUDA context is broken
 };
 
 }  // namespace nccl

@@ -1,7 +1,6 @@
-// The functions of NCCL that Trireme calls, as pointers taken from libnccl.so.2 at run time, with
-// NCCL's types as what they are on the ABI (see cuda_api.h); api_check.cc holds every line against
-// nccl.h where a build finds it. NCCL 2.14 and later: what came before has no communicators that
-// do not block.
+// The functions of NCCL that Trireme calls, as pointers loaded from libnccl.so.2 at run time.
+// NCCL's types are replaced by their ABI types (see cuda_api.h); api_check.cc compares every line
+// with nccl.h if the build finds it. Needs NCCL 2.14, the first with non-blocking communicators.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@ namespace nccl {
 struct NcclId {
   char bytes[128];
 };
-/// ncclConfig_t as of 2.14; later ones begin alike and go by `size` and `version`.
+/// ncclConfig_t of NCCL 2.14. Later versions append members, and read `size` and `version`.
 struct NcclConfig {
   std::size_t size;
   unsigned magic;
@@ -22,7 +21,7 @@ struct NcclConfig {
   int blocking;
 };
 inline constexpr unsigned kConfigMagic = 0xcafebeef;
-inline constexpr int kOldestNccl = 21400;  // 2.14.0, as ncclGetVersion says it
+inline constexpr int kOldestNccl = 21400;  // 2.14.0 in ncclGetVersion's encoding
 
 // (member, function of nccl.h, return type, parameters)
 #define TRIREME_NCCL_FUNCTIONS(F)                                                                 \

@@ -1,16 +1,16 @@
 // Negotiator: collectives by name, for programs whose ranks submit them in different orders.
 //
-// Ranks tell rank 0 what is ready; what is ready everywhere, rank 0 names to all in one order, and
-// in that order the collectives run (over groups of the negotiator's own, beside the program's
-// other calls). Two messages more than a collective in program order. A name with the same type,
-// count and operation as before is known by a number after its first time (the response cache): 7
-// bytes.
+// Ranks report to rank 0 which collectives are ready. When one is ready on all ranks, rank 0
+// announces it to all, and the collectives run in the order of these announcements. They run over
+// groups of the negotiator, independent of the program's other calls. This costs two more messages
+// than a collective in program order. A name that is submitted again with the same signature is
+// sent as a number (the response cache), in a record of 7 bytes.
 //
-// Submissions may come from any thread. A name is free again when its Work is done. Calls that
-// differ under one name fail with MismatchError on every rank that submitted it, and a name that
-// somebody does not submit fails at the deadline with TimeoutError, naming who; neither hurts
-// anything else. A lost peer fails all that is open. Making and dropping one is collective. (The
-// model is the controller of Horovod, Sergeev and Del Balso 2018, arXiv:1802.05799.)
+// Submissions may come from any thread. A name may be used again when its Work is done. If ranks
+// submit different calls under one name, all that submitted it fail with MismatchError. If a rank
+// does not submit a name, it fails at the deadline with TimeoutError, which names the rank. Neither
+// affects other names. A lost peer fails everything that is open. Construction and destruction are
+// collective. Modelled on the controller of Horovod (Sergeev and Del Balso 2018, arXiv:1802.05799).
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,15 @@ namespace comm {
 
 struct NegotiatorOptions {
   std::string name = "negotiated";
-  std::size_t cached_names = 4096;  // beyond: names travel every time
+  std::size_t cached_names = 4096;  // size of the response cache
 };
 
 class Negotiator final {
  public:
-  /// Collective over `world`, which must outlive it and gives it its timeout and its watch.
+  /// Collective over `world`, which must outlive it. Uses world's timeout and PeerWatch.
   explicit Negotiator(Communicator& world, const NegotiatorOptions& options = {});
-  /// Waits until all ranks let go, or one is lost; what is still open fails with PeerLost.
+  /// Waits, within the timeout, until all ranks destroy theirs. A Work that is still open here
+  /// fails with PeerLost, and breaks `world`.
   ~Negotiator();
   Negotiator(const Negotiator&) = delete;
 
@@ -42,10 +43,10 @@ class Negotiator final {
   Work broadcast(std::string name, Buffer inout, int root);
   Work all_gather(std::string name, Buffer in, Buffer out);
 
-  /// Of this rank, since the start.
+  /// Counts of this rank, since construction.
   struct Statistics {
-    std::uint64_t submitted = 0, by_number = 0;  // by_number: the response cache knew it
-    std::uint64_t control_bytes = 0;             // sent for it
+    std::uint64_t submitted = 0, by_number = 0;  // by_number: found in the response cache
+    std::uint64_t control_bytes = 0;             // sent to negotiate
   };
   Statistics statistics() const;
 

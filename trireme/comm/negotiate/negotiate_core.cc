@@ -10,7 +10,7 @@ namespace comm {
 namespace {
 
 constexpr std::size_t kLongestName = 400;
-// How long rank 0 may take to say who did not submit a name.
+// The time that rank 0 has to answer which ranks did not submit a name.
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
 Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
@@ -33,7 +33,7 @@ Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
       links_(static_cast<std::size_t>(size_)),
       table_(size_, options.cached_names) {}
 
-// Who stands behind the Work of one submission.
+// The owner of a submission's Work.
 class Negotiator::Core::Submission final : public WorkOwner {
  public:
   Submission(std::shared_ptr<Core> core, std::string name)
@@ -109,7 +109,7 @@ void Negotiator::Core::tell_rank_0(const Record& record) {
   flush(0);
 }
 
-// What is submitted while a parcel is under way leaves together in the next one.
+// Records that are written while a parcel is being sent go together in the next one.
 void Negotiator::Core::flush(int peer) {
   Link& link = at(peer);
   if (link.flushing) return;
@@ -165,7 +165,7 @@ void Negotiator::Core::take(int peer) {
   obey_all();
 }
 
-// Rank 0: what follows goes to everybody, itself included, in one order.
+// Rank 0 only: sends the table's answers to all ranks, itself included, in one order.
 void Negotiator::Core::hear(int peer, const Record& record) {
   std::vector<Record> answers;
   try {
@@ -183,7 +183,7 @@ void Negotiator::Core::hear(int peer, const Record& record) {
   obey_all();
 }
 
-// An order may lead to submissions, and those to orders: they wait their turn.
+// Applies rank 0's commands. Queues commands that arrive meanwhile because of new submissions.
 void Negotiator::Core::obey_all() {
   if (std::exchange(obeying_, true)) return;
   for (std::size_t i = 0; i < orders_.size() && !failure_; ++i) obey(Record(orders_[i]));
@@ -225,7 +225,7 @@ void Negotiator::Core::start(const std::string& name) {
   Work work;
   try {
     work = pending.start(*data_);
-  } catch (const Error&) {  // a call that no rank may make
+  } catch (const Error&) {  // the call is invalid, and so it is on all ranks
     return pending.source.fail(std::current_exception());
   }
   work.on_settled([source = pending.source](const std::exception_ptr& error) {
@@ -270,7 +270,7 @@ void Negotiator::Core::in_context(const std::function<void()>& task) {
   if (!done) waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
 }
 
-// Before the collective has begun rank 0 knows who is missing; afterwards the data group does.
+// Before the collective has begun, rank 0 knows which ranks are missing; then the data group does.
 TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<bool>& asked,
                                         TimePoint now, Duration waited) {
   std::shared_ptr<Engine> runs;
@@ -310,10 +310,10 @@ void Negotiator::Core::close() {
   });
   waiter_->wait_until([this] { return closed_.load(); },
                       waiter_->now() + engine_->options().timeout);
-  // Rank 0's last words may still be under way.
+  // The last parcels may still be under way.
   waiter_->wait_until([this] { return under_way_.load() == 0; },
                       waiter_->now() + engine_->options().timeout);
-  std::shared_ptr<Communicator> control, data;  // their ends may block: not in the context
+  std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
   in_context([&] {
     fail(std::make_exception_ptr(
         PeerLost("the negotiator was let go", {.rank = rank_, .operation = "negotiate"})));

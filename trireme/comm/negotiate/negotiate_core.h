@@ -1,7 +1,7 @@
-// What stands behind a Negotiator: links to rank 0 (and from it), and what is pending here.
+// Negotiator::Core: the implementation of a Negotiator: links to rank 0, and pending submissions.
 //
-// submit(), close() and on_deadline() may be called from any thread, everything else happens in the
-// progress context. Only for negotiate*.cc.
+// submit(), close(), on_deadline() and statistics() may be called from any thread; the rest runs in
+// the progress context. Only for negotiate*.cc.
 #pragma once
 
 #include <atomic>
@@ -44,8 +44,9 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
     RecordWriter out;
     RecordReader in;
     Parcel sending, receiving;
-    bool sends = false, flushing = false;  // a parcel is under way; flush() is on the stack
-    bool listening = false, heard = false, silent = false;  // silent: no more will come
+    bool sends = false, flushing = false;  // a parcel is being sent; flush() is on the stack
+    // listen() is on the stack; a parcel has arrived meanwhile; the peer has sent its Bye.
+    bool listening = false, heard = false, silent = false;
   };
 
   Link& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
@@ -64,12 +65,12 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   TimePoint on_deadline(const std::string& name, std::atomic<bool>& asked, TimePoint now,
                         Duration waited);
 
-  const std::shared_ptr<Engine> engine_;  // of the world: timeout, watch, account of time waited
+  const std::shared_ptr<Engine> engine_;  // world's: timeout, watch, time waited
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
   std::shared_ptr<Communicator> control_, data_;
-  std::vector<Link> links_;  // rank 0: to everybody; the others: to rank 0
-  NegotiationTable table_;   // rank 0's
+  std::vector<Link> links_;  // by peer; other ranks than 0 use the link to rank 0 only
+  NegotiationTable table_;   // used on rank 0 only
   std::vector<Record> orders_;
   bool obeying_ = false;
   std::map<std::string, Pending> pending_;
@@ -77,7 +78,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   std::unordered_map<std::string, std::uint32_t> numbers_;
   std::exception_ptr failure_;
   std::atomic<bool> closed_{false};
-  std::atomic<int> under_way_{0};  // parcels
+  std::atomic<int> under_way_{0};  // parcels that are being sent
   std::atomic<std::uint64_t> submitted_{0}, num_by_number_{0}, control_bytes_{0};
 };
 

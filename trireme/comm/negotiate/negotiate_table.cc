@@ -84,7 +84,7 @@ std::string NegotiationTable::missing(const Row& row) const {
   for (int rank = 0; rank < size_; ++rank) {
     if (row.from[static_cast<std::size_t>(rank)]) continue;
     ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
-    // What it has submitted instead, and others have not.
+    // A name that this rank has submitted and others have not.
     for (const auto& [name, other] : rows_) {
       if (!other.from[static_cast<std::size_t>(rank)]) continue;
       ranks += " (which waits for " + name + ")";
@@ -97,7 +97,7 @@ std::string NegotiationTable::missing(const Row& row) const {
 void NegotiationTable::refuse_overdue(int rank, const std::string& name,
                                       std::vector<Record>& answers) {
   const auto found = rows_.find(name);
-  // Gone: its Go is on the way to whoever asked.
+  // If there is no such row, its Go is already on the way to `rank`.
   if (found == rows_.end() || !found->second.from[static_cast<std::size_t>(rank)]) return;
   refuse(found->second,
          {.kind = RecordKind::Refuse,

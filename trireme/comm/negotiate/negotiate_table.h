@@ -1,6 +1,6 @@
-// NegotiationTable: rank 0's side of a negotiation, without any network: who has submitted which
-// name, in which order names became ready everywhere, and what is refused. Every submission gets
-// one answer: of a refused name, those who come later get it when they come. Not thread safe.
+// NegotiationTable: rank 0's state of a negotiation, without any network. It records which ranks
+// have submitted each name, and decides which names start, in which order, and which are refused. A
+// rank that submits a refused name later gets the refusal then. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ namespace comm {
 class NegotiationTable {
  public:
   NegotiationTable(int size, std::size_t cached_names);
-  /// What `rank` said; appends to `answers` what all ranks are to be told.
+  /// Takes a record from `rank`; appends the records to be sent (Record::to) to `answers`.
   void hear(int rank, Record record, std::vector<Record>& answers);
-  /// True when all ranks have said Bye.
+  /// True when all ranks have sent a Bye.
   bool ended() const noexcept { return byes_ == size_; }
 
  private:
   struct Row {
-    std::vector<bool> from;  // by rank
+    std::vector<bool> from;  // by rank: it has submitted the name
     int count = 0, first = 0;
     Signature signature;
   };
   struct Refused {
     Record record;
-    std::vector<bool> owed;  // to those who have not submitted the name yet
-    int left = 0;
+    std::vector<bool> owed;  // by rank: it has not been told yet
+    int left = 0;            // how many these are
   };
   void ready(int rank, const std::string& name, const Signature& signature,
              std::vector<Record>& answers);
@@ -47,7 +47,7 @@ class NegotiationTable {
   std::map<std::string, Row> rows_;
   std::map<std::string, Refused> refused_;
   std::vector<std::pair<std::string, Signature>> by_number_;  // number - 1
-  std::unordered_map<std::string, std::uint32_t> numbers_;    // the last of each name
+  std::unordered_map<std::string, std::uint32_t> numbers_;    // the latest of each name
 };
 
 }  // namespace comm

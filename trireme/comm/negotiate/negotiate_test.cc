@@ -1,4 +1,4 @@
-// Negotiation on the simulated network: orders from seeds, the cache, what is refused and why.
+// Negotiation on the simulated network: random orders of submission, the response cache, refusals.
 #include "trireme/comm/negotiate/negotiate.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(Negotiate, RanksSubmitInAnyOrder) {
                   negotiator.all_reduce("grad." + std::to_string(i), buffer_of(one), Sum));
               if (i % 4 == 0) rank.waiter->sleep(3us);
             }
-            barrier(*rank.world);  // the program's own calls go on beside it
+            barrier(*rank.world);  // other calls are independent of the negotiator
             Work::all(works).wait();
             for (int i = 0; i < kNames; ++i) {
               const auto& one = x[static_cast<std::size_t>(i)];
@@ -122,7 +122,7 @@ TEST(Negotiate, DifferentCallsUnderOneNameAreRefusedAndHurtNothingElse) {
                 EXPECT_EQ(x, std::vector<float>(x.size(), 1.0f));
                 good.wait();
                 EXPECT_EQ(y[0], 3.0f);
-                // The name is free again.
+                // The name can be used again.
                 std::vector<float> z{2.0f};
                 negotiator.all_reduce("grad.3", buffer_of(z), Sum).wait();
                 EXPECT_EQ(z[0], 6.0f);
@@ -144,7 +144,7 @@ TEST(Negotiate, ADeadlineNamesWhoDidNotSubmitAndWhatItWaitsFor) {
                                                          : "not submitted by rank 1"));
       EXPECT_THAT(error.what(), HasSubstr(name));
     }
-    // Nothing else was hurt.
+    // Nothing else failed.
     negotiator.all_reduce("body", buffer_of(x), Sum).wait();
     EXPECT_EQ(x[0], 3.0f);
   });

@@ -51,8 +51,8 @@ std::string text_of(const Signature& signature) {
          std::to_string(signature.count) + ")";
 }
 
-// {size of what follows: 16, kind: 8, number: 32}, and where it is not by number {signature, code,
-// size of the name: 16, name, text}.
+// The format, with sizes in bits: {size of what follows: 16, kind: 8, number: 32}, and for records
+// that are not by number {signature: 128, code: 32, size of the name: 16, name, text}.
 void RecordWriter::put(const Record& record) {
   std::string body;
   append(body, record.kind);

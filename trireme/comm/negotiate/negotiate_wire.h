@@ -1,5 +1,5 @@
-// What ranks and rank 0 tell each other in a negotiation: records in a stream of fixed messages,
-// since a receive names its length. Values; only for negotiate.cc and its tests.
+// The wire format of a negotiation: a stream of records, cut into messages of fixed size, since a
+// receive must name its length. Values; only for negotiate*.cc and its tests.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace trireme {
 inline namespace v0 {
 namespace comm {
 
-/// What must be equal under one name.
+/// The arguments that must be equal on all ranks under one name.
 struct Signature {
   OpKind kind = OpKind::AllReduce;
   ReduceOp op = ReduceOp::Sum;
@@ -33,7 +33,7 @@ static_assert(sizeof(Signature) == 16);
 /// "all_reduce(Sum, F32, 100)".
 std::string text_of(const Signature& signature);
 
-/// To rank 0: Ready, ReadyByNumber, Overdue, Bye. From it: Go, GoByNumber, Refuse, Bye.
+/// Sent to rank 0: Ready, ReadyByNumber, Overdue, Bye. Sent by it: Go, GoByNumber, Refuse, Bye.
 enum class RecordKind : std::uint8_t {
   Ready = 1,
   ReadyByNumber,
@@ -47,14 +47,14 @@ enum class RecordKind : std::uint8_t {
 struct Record {
   static constexpr std::uint32_t kNoNumber = 0;
   RecordKind kind = RecordKind::Bye;
-  std::uint32_t number = kNoNumber;  // of name and signature in the response cache
+  std::uint32_t number = kNoNumber;  // identifies name and signature in the response cache
   Signature signature;               // Ready, Go
   std::int32_t code = 0;             // Refuse: the ExitCode
   std::string name = {}, text = {};  // text: Refuse
-  int to = -1;                       // from rank 0: to whom; -1: all. Does not travel
+  int to = -1;                       // the rank that rank 0 sends it to; -1: all. Not sent
 };
 
-/// One message: how much of it is used, and records, which may be cut anywhere.
+/// One message: a part of the stream of records, which may be cut anywhere.
 struct Parcel {
   static constexpr std::size_t kBytes = 254;
   std::uint16_t used = 0;
@@ -66,7 +66,7 @@ class RecordWriter {
  public:
   void put(const Record& record);
   bool empty() const noexcept { return at_ == stream_.size(); }
-  /// The next parcel; only where not empty.
+  /// The next parcel; only if not empty().
   Parcel take();
 
  private:
@@ -77,7 +77,7 @@ class RecordWriter {
 class RecordReader {
  public:
   void put(const Parcel& parcel);
-  /// The next whole record. Throws RefusedError where it cannot be one.
+  /// The next whole record, if there is one. Throws RefusedError if it is malformed.
   std::optional<Record> take();
 
  private:

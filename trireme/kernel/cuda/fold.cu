@@ -1,6 +1,6 @@
-// The kernels of kernel/cuda/fold.h: trireme_fold_<operation>_<type>(FoldArguments), a thread per
-// element, any grid. Compiled by nvcc alone into a fat binary (CMakeLists.txt of kernel), which
-// fold_image.cc holds and the CUDA driver loads; nothing links against it.
+// The kernels of kernel/cuda/fold.h: trireme_fold_<operation>_<type>(FoldArguments), one thread per
+// element, any grid. nvcc compiles this file into a fat binary (CMakeLists.txt of kernel), which
+// fold_image.cc embeds and the CUDA driver loads; nothing links against it.
 #include "trireme/kernel/cuda/fold.h"
 
 namespace {

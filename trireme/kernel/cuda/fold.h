@@ -1,10 +1,10 @@
-// The arithmetic of kernel/reduce.h's fold, one element at a time, for the compiler of the GPU and
-// for the host's alike: the same operations in the same order, so the same bits as fold() on the
-// CPU (but for the payload of a NaN, which is the processor's own).
+// The arithmetic of fold() in kernel/reduce.h, one element at a time. Both the GPU's compiler and
+// the host's compile it: the same operations in the same order, so the same bits as fold() on the
+// CPU (except for the payload of a NaN, which depends on the processor).
 //
-// The host's compilation is what the tests compare with fold(), bit for bit; the GPU's is this file
-// again with __device__ (fold.cu), compiled without contraction and without flushing of denormals.
-// Plain C++, no standard library, no state.
+// The tests compare the host's build with fold(), bit for bit. fold.cu compiles this file again
+// with __device__, without contraction and without flushing denormals. Plain C++, no standard
+// library, no state.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ namespace kernel {
 namespace cuda {
 
 inline constexpr int kMostOperands = 128;
-/// Partial sums that are open at a time: a node's depth in a tree of 2^32 leaves, and the node.
+/// The most partial sums open at a time: the depth of a tree of 2^32 leaves, plus one.
 inline constexpr int kMostOpen = 33;
 
-/// One fold, as a kernel's parameter: the operands ascending; after operand k has been taken,
-/// merges[k] times the last two partial sums become one. by: 0, or a divisor of the result.
+/// The parameter of a fold kernel. Operands are ascending; after operand k has been read, the last
+/// two partial sums are merged merges[k] times. The result is divided by `by` unless that is 0.
 struct FoldArguments {
   const void* in[kMostOperands];
   void* out;
@@ -51,7 +51,7 @@ TRIREME_FOLD_CALL To cast_bits(From from) {
   return to;
 }
 
-/// What a stored type computes in. Plain types are themselves.
+/// The type that a stored type is computed in (`Math`), and the one that Min and Max compare.
 template <class T>
 struct Codec {
   using Math = T;
@@ -75,7 +75,7 @@ struct Codec<BFloat16> {
   }
 };
 
-// Giesen's conversions ("half_to_float_fast5", "float_to_half_fast3_rtne").
+// Conversions after Giesen ("half_to_float_fast5", "float_to_half_fast3_rtne").
 template <>
 struct Codec<Float16> {
   using Math = float;
@@ -120,10 +120,10 @@ struct Codec<std::uint32_t> {
   static TRIREME_FOLD_CALL std::uint32_t encode(Math value) { return value; }
 };
 
-// Named as kernel::Combine's values are; in its order.
+// The values of kernel::Combine, in the same order.
 enum FoldOp { FoldSum, FoldMin, FoldMax, FoldProduct };
 
-/// A NaN on either side of Min and Max wins.
+/// Min and Max return a NaN if either operand is one.
 template <FoldOp kOp, class Compared, class Math>
 TRIREME_FOLD_CALL Math combine_two(Math a, Math b) {
   if constexpr (kOp == FoldSum) {
@@ -142,8 +142,8 @@ TRIREME_FOLD_CALL Math divide_by(Math value, double by) {
   return static_cast<Math>(value / static_cast<Math>(by));
 }
 
-/// Element i of the result. 16-bit floats are accumulated in fp32 and rounded once; a division
-/// rounds again, as fold()'s does.
+/// Computes element i of the result. 16-bit floats are accumulated in fp32 and rounded once; a
+/// division rounds again, as in fold().
 template <FoldOp kOp, class T>
 TRIREME_FOLD_CALL void fold_element(const FoldArguments& arguments, std::uint64_t i) {
   using C = Codec<T>;

@@ -45,8 +45,8 @@ std::string fold_kernel_name(Combine op, DType dtype) {
   return name;
 }
 
-// fold_steps() merges as soon as two siblings stand side by side, so a stack of slots meets the
-// steps in their order.
+// fold_steps() merges two siblings as soon as they are neighbours, so a stack of slots reproduces
+// the order of the steps.
 std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands) {
   std::vector<std::uint8_t> counts(num_operands);
   std::vector<std::size_t> open;

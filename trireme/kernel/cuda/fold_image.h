@@ -1,6 +1,6 @@
-// The fold kernels as this build brings them: a fat binary for the CUDA driver, the kernels' names,
-// and how fold_steps() become their arguments. Built where CMake finds nvcc (TRIREME_CUDA); the
-// rest works everywhere. Pure functions.
+// The fold kernels of this build: a fat binary for the CUDA driver, the kernels' names, and the
+// conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds nvcc
+// (TRIREME_CUDA); the rest works everywhere. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ inline namespace v0 {
 namespace kernel {
 namespace cuda {
 
-/// For cuModuleLoadData; empty where this build has no CUDA.
+/// The image for cuModuleLoadData; empty in a build without CUDA.
 std::span<const std::byte> fold_image() noexcept;
-/// "trireme_fold_sum_f32". CheckFailure where can_combine() is false.
+/// For example "trireme_fold_sum_f32". CheckFailure if can_combine() is false.
 std::string fold_kernel_name(Combine op, DType dtype);
-/// FoldArguments::merges: after operand k, how many merges of the last two partial sums.
+/// FoldArguments::merges: how many times the last two partial sums are merged after each operand.
 std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands);
 
 }  // namespace cuda

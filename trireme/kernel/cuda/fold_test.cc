@@ -1,4 +1,4 @@
-// The host's compilation of the GPU's fold against kernel::fold, bit for bit.
+// Compares the host's build of the GPU's fold with kernel::fold, bit for bit.
 #include "trireme/kernel/cuda/fold.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ bool is_nan(DType dtype, const std::byte* at) {
   }
 }
 
-// Equal bits, or both NaN: which NaN is the processor's own choice.
+// Equal bits, or both NaN: the payload of a NaN depends on the processor.
 ::testing::AssertionResult same(DType dtype, const Bytes& a, const Bytes& b) {
   const std::size_t width = size_of(dtype);
   for (std::size_t at = 0; at < a.size(); at += width) {
@@ -56,7 +56,7 @@ bool is_nan(DType dtype, const std::byte* at) {
   return ::testing::AssertionSuccess();
 }
 
-// Any bits: denormals, infinities and NaNs among them; or values of a size whose sums round.
+// Any bits, which include denormals, infinities and NaNs; or normal values whose sums round.
 Bytes random_values(DType dtype, std::size_t count, bool any_bits, std::mt19937& random) {
   Bytes bytes(count * size_of(dtype));
   for (auto& one : bytes) one = std::byte(random());
@@ -82,7 +82,7 @@ struct Case {
   std::uint32_t total;
 };
 
-// One leaf per rank, and every rank's terms of `total` leaves.
+// One leaf per rank, or the maximal nodes of every rank's share of `total` leaves.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (int size : {1, 2, 3, 4, 5, 8, 64}) {

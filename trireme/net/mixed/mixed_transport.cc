@@ -1,6 +1,6 @@
-// The transport over several hosts: one transport among the ranks of this host (shared memory),
-// another one to the ranks of all others (TCP, MPI). Which of the two carries a message depends on
-// the pair alone, so one tag keeps its order.
+// The transport over several hosts. It combines one transport among the ranks of this host (shared
+// memory) with one to the ranks of all other hosts (TCP, MPI). The pair alone decides which of them
+// carries a message, so messages with one tag stay in order.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -48,7 +48,7 @@ class MixedTransport final : public MovingTransport {
     for (const int peer : peers) {
       if (local_rank(peer) >= 0) chosen.push_back(local_rank(peer));
     }
-    if (chosen.empty() && !peers.empty()) chosen.push_back(local_->rank());  // nobody else
+    if (chosen.empty() && !peers.empty()) chosen.push_back(local_->rank());  // only this rank
     return local_->register_memory(bytes, device, chosen);
   }
   std::span<std::byte> map(int peer, RegionId region) override {
@@ -105,7 +105,7 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
     ranks.push_back(rank);
   }
   within.size = static_cast<int>(ranks.size());
-  bool exchanged = false;  // every rank must take part, also one that is alone on its host
+  bool exchanged = false;  // every rank must take part, even if it is alone on its host
   const Exchange among = [&](const std::string& mine) {
     exchanged = true;
     const std::vector<std::string> all = exchange(mine);

@@ -1,17 +1,17 @@
-/* The functions of libtrireme_mpi.so: all that Trireme asks of an MPI, so that one build of Trireme
- * runs under any. The library alone is compiled against mpi.h and opened at run time; the two sides
- * share this file (C, no MPI types).
+/* The functions of libtrireme_mpi.so: everything that Trireme needs from an MPI. One build of
+ * Trireme runs with any MPI, because only this library is compiled with mpi.h, and Trireme opens
+ * it at run time. Both sides share this file (C, no MPI types).
  *
- * Functions are called by one thread at a time (MPI_THREAD_SERIALIZED) and do not block, but for
- * start() and open(), which return when all processes have called them. Those that may fail return
- * -1 and leave a sentence in error(). */
+ * Functions must be called by one thread at a time (MPI_THREAD_SERIALIZED). They do not block,
+ * except start() and open(), which return when all processes have called them. On failure,
+ * functions that return a status return -1, and error() returns the reason. */
 #ifndef TRIREME_NET_MPI_ABI_H
 #define TRIREME_NET_MPI_ABI_H
 
 #include <stddef.h>
 
 #define TRIREME_MPI_ABI 3
-/* The largest message: a frame's head and a chunk. */
+/* The largest message: a frame head and a chunk. */
 #define TRIREME_MPI_BYTES ((size_t)(24 + (128 << 10)))
 
 #ifdef __cplusplus
@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct TriremeMpiGroup TriremeMpiGroup;
 
-/* Of reduce(). */
+/* Arguments of reduce(). */
 enum TriremeMpiType { kTriremeF64, kTriremeF32, kTriremeI64, kTriremeI32, kTriremeU8 };
 enum TriremeMpiReduction { kTriremeSum, kTriremeMin, kTriremeMax, kTriremeProduct };
 
@@ -29,37 +29,37 @@ typedef struct TriremeMpi {
   /* "Open MPI v4.1.4, ..." */
   const char* (*library)(void);
   const char* (*error)(void);
-  /* Starts MPI unless the program has; what it started it ends when the process exits: with a
-   * code other than 0, by abort(). */
+  /* Starts MPI unless the program has started it. If it started MPI, it ends MPI when the
+   * process exits; after an exit code other than 0 it calls abort(). */
   int (*start)(void);
-  /* A group of its own over `communicator` (an MPI_Comm*; null: the world), of its first `size`
-   * ranks (0: all; null for the others). Collective over the communicator. */
+  /* Makes a group with its own communicator from `communicator` (an MPI_Comm*; null: the world).
+   * The group has the first `size` ranks (0: all); others get null. Collective. */
   TriremeMpiGroup* (*open)(const void* communicator, int size);
   int (*rank)(const TriremeMpiGroup* group);
   int (*size)(const TriremeMpiGroup* group);
-  /* Begins to gather `bytes` of every rank at `all`; gathered() is 1 when they are there. */
+  /* Begins to gather `bytes` bytes per rank into `all`; gathered() is 1 when done. */
   int (*gather)(TriremeMpiGroup* group, const void* mine, size_t bytes, void* all);
   int (*gathered)(TriremeMpiGroup* group);
-  /* Begins MPI's all-reduce of `count` elements in place, one at a time; reduced() is 1 when it has
-   * ended. */
+  /* Begins an in-place MPI all-reduce of `count` elements; one at a time. reduced() is 1 when
+   * done. */
   int (*reduce)(TriremeMpiGroup* group, void* inout, int count, enum TriremeMpiType type,
                 enum TriremeMpiReduction reduction);
   int (*reduced)(TriremeMpiGroup* group);
-  /* Sends head and body as one message: 1; or takes nothing: 0. */
+  /* Sends head and body as one message and returns 1, or takes nothing and returns 0. */
   int (*send)(TriremeMpiGroup* group, int peer, const void* head, size_t head_bytes,
               const void* body, size_t body_bytes);
-  /* How many messages are still on their way out. */
+  /* The number of messages that have not left yet. */
   int (*unsent)(TriremeMpiGroup* group);
-  /* The next message of some peer: 1; it stays until release(). */
+  /* Returns 1 and the next message from any peer, valid until release(); 0 if there is none. */
   int (*receive)(TriremeMpiGroup* group, int* peer, const void** bytes, size_t* size);
   int (*release)(TriremeMpiGroup* group, int peer);
-  /* Ends the group here; `clean`: nothing more comes from any peer. */
+  /* Closes the group on this rank. `clean`: no peer will send anything more. */
   void (*close)(TriremeMpiGroup* group, int clean);
-  /* Ends all processes of the job, this one with them, with `code`; may be called by any thread. */
+  /* Ends all processes of the job, including this one, with `code`. Any thread may call it. */
   void (*abort)(int code);
 } TriremeMpi;
 
-/* The one symbol that the library exports. */
+/* The library's only exported symbol. */
 const TriremeMpi* trireme_mpi(void);
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@ constexpr const char* kMpich = "libtrireme_mpi_mpich.so";
   throw ConfigError(what, {.operation = "mpi", .advice = advice});
 }
 
-// The program's own MPI first: a second one in the same process could not start.
+// The program's own MPI comes first: a second MPI in the same process could not start.
 std::vector<std::string> names() {
   if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world")) return {kOwn, kOpenMpi};
   if (dlsym(RTLD_DEFAULT, "MPIR_Err_create_code")) return {kOwn, kMpich};
@@ -55,7 +55,7 @@ struct Loaded {
   refuse("cannot open " + path + ": " + reason, "Rebuild it: make mpi MPICC=mpicc");
 }
 
-// Global: Open MPI's components look for its symbols.
+// RTLD_GLOBAL because Open MPI's components look for its symbols.
 void* open_global(const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL); }
 
 Loaded check_library(void* handle, const std::string& path) {
@@ -78,12 +78,12 @@ std::optional<Loaded> open_in(const std::string& folder, const std::string& name
   return open_library(path);
 }
 
-// An installed program names the folder of `name` in its run path (cmake/install.cmake).
+// The run path of an installed program contains the folder of `name` (cmake/install.cmake).
 std::optional<Loaded> open_by_run_path(const std::string& name) {
   void* const handle = open_global(name);
   if (!handle) {
     const std::string reason = dlerror();
-    // A library that is there and lacks one of its own is named with that one.
+    // If `name` exists but lacks a library, the error begins with that library's name.
     if (!reason.starts_with(name + ":")) refuse_broken(name, reason);
     return std::nullopt;
   }
@@ -114,8 +114,8 @@ bool equal_variables(const char* one, const char* other) {
   return a && b && std::strcmp(a, b) == 0;
 }
 
-// Where all ranks are on this host they reach one another through its memory. MPI would listen on
-// every interface all the same. What the user has chosen stays.
+// If all ranks are on this host, they use shared memory. Otherwise MPI would still listen on every
+// interface. The user's own choice is kept.
 void keep_on_one_host() {
   if (equal_variables("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE")) {
     const bool chosen = std::getenv("OMPI_MCA_pml") || std::getenv("OMPI_MCA_btl");

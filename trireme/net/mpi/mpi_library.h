@@ -1,11 +1,11 @@
-// MpiLibrary: libtrireme_mpi.so, opened at run time, and MpiGroup: a communicator of it.
+// MpiLibrary: libtrireme_mpi.so, opened at run time. MpiGroup: one communicator of it.
 //
-// Which library: TRIREME_MPI_LIBRARY; else libtrireme_mpi.so (made by `make mpi`); else the one for
-// the MPI whose mpirun started this process, or whose library the program has loaded. Looked for
-// beside the program, in ../lib, in the program's run path (which names the installed folder), and
-// where Trireme was built. One per process; it stays open until the process ends. Progress context,
-// or before there is one. What cannot be opened or started is ConfigError, what MPI reports later
-// PeerLost.
+// The library is the first of: the one that TRIREME_MPI_LIBRARY names; libtrireme_mpi.so (built by
+// `make mpi`); the library for the MPI that the program has loaded, or whose mpirun started this
+// process. The folders are searched in this order: the program's own, ../lib beside it, the
+// program's run path (it names the installed folder), and the build folder. A process opens one
+// library, and keeps it until the process ends. Used in the progress context, or before one exists.
+// Errors in opening or starting are ConfigError; later errors of MPI are PeerLost.
 #pragma once
 
 #include <memory>
@@ -20,33 +20,33 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-/// The functions, with MPI started. Throws ConfigError.
+/// The library's functions. Starts MPI at the first call. Throws ConfigError.
 const TriremeMpi& mpi();
-/// Which MPI mpi() uses ("Open MPI v4.1.4, ..."), and from which file.
+/// Name, version and file of the MPI that mpi() uses, for example "Open MPI v4.1.4, ... (FILE)".
 std::string mpi_description();
-/// Ends all processes with `code` where mpi() has been used; else returns. Any thread.
+/// Ends all processes of the job with `code` if mpi() has been used; otherwise returns. Any thread.
 void abort_mpi(int code) noexcept;
 
 class MpiGroup {
  public:
-  /// Collective over `communicator` (an MPI_Comm*; null: all processes); its first `size` ranks (0:
-  /// all). Blocks until they have come, in MPI.
+  /// Collective over `communicator` (an MPI_Comm*; null: all processes). The group has its first
+  /// `size` ranks (0: all). Blocks inside MPI until all ranks have called it.
   explicit MpiGroup(const void* communicator = nullptr, int size = 0);
   ~MpiGroup();
   MpiGroup(const MpiGroup&) = delete;
 
-  /// False on ranks beyond `size`.
+  /// False on ranks at or above `size`.
   bool member() const noexcept { return group_ != nullptr; }
   int rank() const { return functions_.rank(group_); }
   int size() const { return functions_.size(group_); }
-  /// Collective, without progress of anything else; TimeoutError after `timeout`.
+  /// Collective all-gather of one string per rank. Throws TimeoutError after `timeout`.
   std::vector<std::string> exchange(Waiter& waiter, const std::string& mine, Duration timeout);
-  /// Nothing more comes from any peer: the destructor may free all.
+  /// Declares that no peer will send anything more, so the destructor may free all buffers.
   void set_clean() noexcept { clean_ = true; }
 
   const TriremeMpi& functions() const noexcept { return functions_; }
   TriremeMpiGroup* get() const noexcept { return group_; }
-  /// PeerLost with MPI's own sentence.
+  /// PeerLost with MPI's own error text.
   std::exception_ptr failure() const;
 
  private:
@@ -57,7 +57,7 @@ class MpiGroup {
   bool clean_ = false;
 };
 
-/// The transport over `group`.
+/// Makes the transport over `group`.
 std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
                                        std::unique_ptr<MpiGroup> group);
 

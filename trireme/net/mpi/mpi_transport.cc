@@ -1,10 +1,10 @@
-// The transport over MPI: the Messenger's frames as MPI messages of one communicator of its own,
-// non blocking, through copies, so that an abort leaves no buffer of the user's in MPI's hands.
+// The transport over MPI: the Messenger's frames are MPI messages on a communicator of their own.
+// They are non-blocking and copied, so MPI never keeps a user's buffer after an abort.
 //
-// MPI has no descriptor to sleep on: while something is pending a timer wakes the waiter, soon
-// after something has moved and then ever later. A rank that leaves says so in a last frame;
-// nothing else tells, but mpirun ends all processes when one dies. MPI's own all-reduce goes
-// through a copy, too, for the same reason, in pieces.
+// MPI has no descriptor to sleep on, so a timer wakes the waiter while something is pending: soon
+// after something has moved, then at growing intervals. A rank announces leaving in a last frame.
+// Nothing else shows that a rank has ended, but mpirun ends all processes when one dies. MPI's own
+// all-reduce also works on copies, piece by piece.
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -86,7 +86,7 @@ class MpiCore final : public ProgressSource {
     }
   }
 
-  // What MPI still writes to stays.
+  // Keeps the memory that MPI still writes to.
   ~MpiCore() override {
     if (reducing_) staging_.release();
   }
@@ -107,7 +107,7 @@ class MpiCore final : public ProgressSource {
     time.it_value.tv_nsec = pause_.count();
     timerfd_settime(timer_.get(), 0, &time, nullptr);
     timed_ = true;
-    // MPI moves when asked. Nobody waits for what was given up.
+    // MPI makes progress only when it is polled. A reduction that was aborted is not waited for.
     pause_ = reduced_ ? kFirstPause : std::min(2 * pause_, kLongestPause);
   }
 
@@ -127,7 +127,7 @@ class MpiCore final : public ProgressSource {
 
   Work reduce(Reduction reduction, const Buffer& inout) {
     TRIREME_CHECK(!reduced_);
-    // MPI may still have a piece of one that was given up.
+    // MPI may still hold a piece of an aborted reduction.
     if (broken_ || error_ || reducing_) return Work::failed(error_ ? error_ : closed(rank_));
     reduced_.emplace(Reduced{inout, mpi_reduction(reduction), WorkSource(waiter_)});
     const Work work = reduced_->source.work();
@@ -141,11 +141,11 @@ class MpiCore final : public ProgressSource {
     if (reduced_) std::exchange(reduced_, std::nullopt)->source.fail(error);
   }
 
-  // Lets everything out and waits until the peers have said goodbye too: a communicator may be
-  // freed only when nothing more comes.
+  // Sends everything and waits until all peers have announced leaving: the communicator may be
+  // freed only when no more messages arrive.
   void leave() {
     abort(closed(rank_));
-    if (receiving_) broken_ = true;  // let go of inside a continuation: a message is in our hands
+    if (receiving_) broken_ = true;  // called by a continuation, with a message in use
     const TimePoint deadline = waiter_->now() + kLongestGoodbye;
     for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
       all = true;
@@ -190,14 +190,14 @@ class MpiCore final : public ProgressSource {
     return static_cast<std::byte*>(one.inout.data) + one.begin * size_of(one.inout.dtype);
   }
 
-  // True where a piece has ended. A peer may leave when it has its own result, while the rest of
-  // ours is on its way; but not for long.
+  // True if a piece has completed. A peer may leave once it has its result, while ours is still in
+  // transit, so a peer's leaving fails the reduction only after a while.
   bool go_on_reducing() {
     const int ended = functions_.reduced(group_->get());
     if (ended < 0) fail();
     if (ended > 0) {
       reducing_ = false;
-      if (!reduced_) return true;  // given up meanwhile
+      if (!reduced_) return true;  // aborted meanwhile
       std::memcpy(piece(*reduced_), staging_.get(),
                   reduced_->count * size_of(reduced_->inout.dtype));
       next_piece();
@@ -276,7 +276,7 @@ class MpiCore final : public ProgressSource {
       case FrameKind::Data: {
         if (frame.length != payload.size()) return false;
         std::byte* const to = messenger_.destination(peer, frame.id, payload.size());
-        if (to == nullptr) return messenger_.aborted();  // its data goes nowhere after an abort
+        if (to == nullptr) return messenger_.aborted();  // discarded after an abort
         std::memcpy(to, payload.data(), payload.size());
         messenger_.note_move(peer);
         messenger_.on_data(peer, frame.id, payload.size());
@@ -309,14 +309,14 @@ class MpiCore final : public ProgressSource {
   const Descriptor timer_;
   Messenger messenger_;
   std::vector<std::unique_ptr<MpiLink>> links_;
-  std::vector<bool> goodbye_;                                           // heard of the peer
-  std::vector<bool> said_ = std::vector<bool>(goodbye_.size(), false);  // told the peer
+  std::vector<bool> goodbye_;                                           // peers that leave
+  std::vector<bool> said_ = std::vector<bool>(goodbye_.size(), false);  // peers we told
   std::atomic<bool> unsent_{false};
   std::optional<Reduced> reduced_;        // under way
   std::atomic<bool> reducing_{false};     // MPI has a piece of it in `staging_`
   std::unique_ptr<std::byte[]> staging_;  // kReducedAtOnce bytes, from the first reduction on
-  std::optional<TimePoint> left_;         // when the first peer did
-  std::exception_ptr error_;              // of abort()
+  std::optional<TimePoint> left_;         // when the first peer left
+  std::exception_ptr error_;              // passed to abort()
   Duration pause_ = kFirstPause;
   bool timed_ = false, broken_ = false, receiving_ = false;
 };

@@ -16,8 +16,8 @@ typedef struct {
 
 typedef struct {
   Slot in[kIn], out[kOut];
-  unsigned next_in;         /* whose message comes next */
-  unsigned first_out, outs; /* the ring of messages on their way out */
+  unsigned next_in;         /* slot of the next message */
+  unsigned first_out, outs; /* ring of messages that have not left yet */
 } Peer;
 
 struct TriremeMpiGroup {
@@ -25,14 +25,14 @@ struct TriremeMpiGroup {
   int rank, size;
   Peer* peers;
   MPI_Request gathering, reducing;
-  int turn; /* the peer to look at first */
+  int turn; /* the peer to check first */
 };
 
 static char error_text[MPI_MAX_ERROR_STRING + 256];
 
 static const char* error(void) { return error_text; }
 
-/* 0 where `code` is success, else -1 and the sentence. */
+/* Returns 0 on success; otherwise stores the error text and returns -1. */
 static int check(int code, const char* call) {
   if (code == MPI_SUCCESS) return 0;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -55,7 +55,7 @@ static void abort_all(int code) {
   int running = 0, over = 0;
   MPI_Initialized(&running);
   MPI_Finalized(&over);
-  /* MPICH's mpirun drops what it has not passed on when the abort reaches it: the last words. */
+  /* MPICH's mpirun discards pending output when the abort reaches it; so wait a moment. */
   const struct timespec moment = {0, 100000000};
   if (running && !over) nanosleep(&moment, NULL);
   if (running && !over) MPI_Abort(MPI_COMM_WORLD, code);
@@ -65,8 +65,8 @@ static void finish(int status, void* unused) {
   int over = 0;
   (void)unused;
   MPI_Finalized(&over);
-  /* After a failure the others may never come to MPI_Finalize; and without MPI_Abort some mpiruns
-   * give another code than this one. */
+  /* After a failure the other ranks may never call MPI_Finalize, and without MPI_Abort some
+   * versions of mpirun return another exit code. */
   if (status != 0) abort_all(status);
   if (!over && status == 0) MPI_Finalize();
 }
@@ -166,7 +166,7 @@ static int reduced(TriremeMpiGroup* group) {
   return done;
 }
 
-/* Frees the slots of messages that have left, in their order. */
+/* Frees the slots of messages that have left, in order. */
 static int reap(Peer* peer) {
   while (peer->outs > 0) {
     int done = 0;
@@ -235,7 +235,7 @@ static int release_message(TriremeMpiGroup* group, int from) {
   return post(group, from, slot);
 }
 
-/* A request that does not end cannot be freed with its buffer: the buffer stays. */
+/* A request that has not ended still uses its buffer, so the buffer is not freed. */
 static void drop(Slot* slot, int cancel) {
   int done = 1;
   if (slot->request != MPI_REQUEST_NULL) {
@@ -249,7 +249,7 @@ static void drop(Slot* slot, int cancel) {
 static void close_group(TriremeMpiGroup* group, int clean) {
   int over = 0;
   MPI_Finalized(&over);
-  if (over || !clean) return; /* messages may still come for its buffers: they stay */
+  if (over || !clean) return; /* messages may still arrive in its buffers */
   for (int peer = 0; peer < group->size; ++peer) {
     for (int i = 0; i < kIn; ++i) drop(&group->peers[peer].in[i], 1);
     for (int i = 0; i < kOut; ++i) drop(&group->peers[peer].out[i], 0);

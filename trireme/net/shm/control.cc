@@ -38,7 +38,7 @@ void send_control(int socket, const Control& control, const std::vector<int>& de
     const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == static_cast<ssize_t>(sizeof control)) return;
     if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) break;
-    pollfd one{socket, POLLOUT, 0};  // hundreds of regions are under way: the peer reads them soon
+    pollfd one{socket, POLLOUT, 0};  // many regions are queued; the peer will read them soon
     ::poll(&one, 1, 100);
   }
   if (errno == EPIPE || errno == ECONNRESET) {

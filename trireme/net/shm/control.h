@@ -1,5 +1,5 @@
-// What ranks of one host tell each other over their unix sockets: 64-byte messages that carry
-// descriptors (SCM_RIGHTS). Everything else goes through the rings.
+// Messages between ranks of one host over their unix sockets: 64 bytes that carry descriptors
+// (SCM_RIGHTS). Everything else goes through the rings.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Control {
   std::int32_t size = 0;
   std::uint32_t region = 0;
   std::uint64_t bytes = 0;   // of the segment or region
-  std::int64_t process = 0;  // Hello: the sender's id and where its segment's header lies, so that
-  std::uint64_t header = 0;  // the other may try whether it can read the sender's memory
+  std::int64_t process = 0;  // Hello: the sender's process and the address of its segment's header;
+  std::uint64_t header = 0;  // the receiver tries whether it can read the sender's memory there
   std::uint64_t reserved = 0;
 };
 static_assert(sizeof(Control) == 64);
@@ -36,9 +36,9 @@ struct Received {
   std::vector<Descriptor> descriptors;
 };
 
-/// Sends at once or within a second; throws PeerLost or ResourceError.
+/// Sends at once, or within a second. Throws PeerLost or ResourceError.
 void send_control(int socket, const Control& control, const std::vector<int>& descriptors);
-/// The next message, if one is there. `ended` is set when the peer has closed or broken the rules.
+/// The next message, if any. Sets `ended` if the peer has closed or violated the protocol.
 std::optional<Received> receive_control(int socket, bool& ended);
 
 }  // namespace net

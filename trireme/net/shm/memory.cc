@@ -18,14 +18,13 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr std::size_t kLarge = std::size_t{4} << 20;  // worth a look at what there is
+constexpr std::size_t kLarge = std::size_t{4} << 20;  // limits and address matter
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Where a large mapping shall begin; nullptr: anywhere. Equal places of two ranks' memory are read
-// and written together. Where two mappings of a process are a multiple of 256 MiB apart, such
-// places collide in the processor's caches (an all-reduce of 1 MiB took eight times as long), so
-// each mapping begins at another multiple of 68 KiB modulo 1 MiB, which differ for 256 mappings in
-// a row.
+// An address for a large mapping; nullptr: any. Ranks read and write equal offsets of each other's
+// memory together. If two mappings of a process are a multiple of 256 MiB apart, such accesses
+// collide in the processor's caches (an all-reduce of 1 MiB took eight times as long). So each
+// mapping begins at another multiple of 68 KiB modulo 1 MiB; 256 in a row differ.
 void* place_for(std::size_t bytes) {
   constexpr std::size_t kSpread = std::size_t{1} << 20, kStep = 68 << 10;
   static std::atomic<std::size_t> count{0};
@@ -39,7 +38,7 @@ void* place_for(std::size_t bytes) {
 }
 
 std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) {
-  // A wish only: another thread may have mapped something there meanwhile.
+  // Only a hint: another thread may have mapped something there meanwhile.
   void* const wanted = bytes < kLarge ? nullptr : place_for(bytes);
   void* const data = mmap(wanted, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                           MAP_SHARED, descriptor, 0);
@@ -47,7 +46,7 @@ std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) 
   return std::make_shared<SharedMemory>(static_cast<std::byte*>(data), bytes);
 }
 
-// What would end the process later, by a signal or the out-of-memory killer, is refused here.
+// Refuses here what would later end the process by a signal or the out-of-memory killer.
 void check_limits(std::size_t bytes) {
   const auto refuse = [&](const std::string& why) {
     throw ResourceError("shared memory of " + std::to_string(bytes) + " bytes is above " + why,

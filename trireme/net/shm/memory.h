@@ -1,5 +1,5 @@
-// Memory that processes of one host share: an anonymous memfd, sealed in its size, passed by
-// descriptor. It has no name anywhere, so nothing is left when its processes end, however they do.
+// Memory that processes of one host share: an anonymous memfd of sealed size, passed by descriptor.
+// It has no name, so nothing is left behind when its processes end, even if they are killed.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-/// A mapping; unmapped when it goes.
+/// A mapping; the destructor unmaps it.
 class SharedMemory {
  public:
   SharedMemory(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
@@ -25,15 +25,15 @@ class SharedMemory {
   std::size_t bytes_;
 };
 
-/// New zeroed memory and the descriptor to pass on. Throws ResourceError.
+/// New zeroed memory, and the descriptor to pass to peers.
 struct CreatedMemory {
   std::shared_ptr<SharedMemory> memory;
   Descriptor descriptor;
 };
 CreatedMemory create_memory(std::size_t bytes);
 
-/// Maps a peer's descriptor. Throws RefusedError unless it is sealed and `bytes` long: memory that
-/// can shrink would kill its readers.
+/// Maps a peer's descriptor. Throws RefusedError unless the memory is sealed and `bytes` long: if
+/// it shrank, reading it would kill this process.
 std::shared_ptr<SharedMemory> open_memory(const Descriptor& descriptor, std::size_t bytes);
 
 }  // namespace net

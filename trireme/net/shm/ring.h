@@ -1,12 +1,13 @@
-// The segment of a rank: the rings that its peers write to it, one per peer.
+// The shared segment of a rank: one ring per peer, which that peer writes and the rank reads.
 //
 // A frame is one 64-byte line: a word {lap:16, kind:8, length:40}, the tag, and up to 48 bytes of
-// payload. The word is stored last, and its lap tells the reader that the line is new: a small
-// message costs one cache line and no shared counter. Longer payloads lie in the ring's bulk area
-// in the order of their lines. The reader publishes what it has taken once per quarter.
+// payload. The word is stored last; its lap tells the reader that the line is new. So a small
+// message costs one cache line and no shared counter. Longer payloads are in the ring's bulk area,
+// in the order of their lines. The reader publishes its position once per quarter of the ring.
 //
-// One writer, one reader per ring; the sleeping flag and the words are sequentially consistent, so
-// either the writer sees the reader asleep and rings, or the reader sees the word before it sleeps.
+// Each ring has one writer and one reader. The sleeping flag and the words are sequentially
+// consistent. So either the writer sees that the reader sleeps and rings the doorbell, or the
+// reader sees the word before it sleeps.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +96,7 @@ class RingWriter {
     }
     const std::size_t wanted = std::min<std::size_t>(rest.size(), kShmChunk);
     const std::size_t size = std::min<std::size_t>(wanted, free_bulk(wanted));
-    // Little pieces cost more than they bring: the reader frees a quarter at a time.
+    // Wait for more room rather than send a small piece: the reader frees a quarter at a time.
     if (size == 0 || (size < wanted && size < kShmChunk / 4)) return 0;
     copy_in(rest.first(size));
     commit(ring_->lines[line_ % kLines], FrameKind::Data, size, id, true);
@@ -125,7 +126,7 @@ class RingWriter {
 
   Ring* const ring_;
   std::uint64_t line_ = 0, bulk_ = 0;
-  std::uint64_t lines_taken_ = 0, bulk_taken_ = 0;  // as last read
+  std::uint64_t lines_taken_ = 0, bulk_taken_ = 0;  // as last read from the ring
 };
 
 class RingReader {
@@ -134,7 +135,7 @@ class RingReader {
 
   struct Entry {
     Frame frame;
-    const std::byte* payload;  // of an Eager frame of at most kInline bytes
+    const std::byte* payload;  // of an Eager frame whose payload is at most kInline bytes
   };
   bool peek(Entry& entry) const {
     const Line& line = ring_->lines[line_ % kLines];
@@ -153,7 +154,7 @@ class RingReader {
     std::memcpy(to, ring_->bulk + at, first);
     if (first < bytes) std::memcpy(to + first, ring_->bulk, bytes - first);
   }
-  /// The `bytes` next in the bulk area where they lie in one piece, else copied to `scratch`.
+  /// The next `bytes` of the bulk area: in place if they are contiguous, else copied to `scratch`.
   std::span<const std::byte> bulk(std::size_t bytes, std::vector<std::byte>& scratch) const {
     const std::uint64_t at = bulk_ % kBulk;
     if (at + bytes <= kBulk) return {ring_->bulk + at, bytes};
@@ -161,7 +162,7 @@ class RingReader {
     copy_bulk(scratch.data(), bytes);
     return scratch;
   }
-  /// Done with the line and `bulk` bytes; true if the writer was given room and should hear of it.
+  /// Releases the line and `bulk` bytes. True if it published room: then notify the writer.
   bool take(std::size_t bulk) {
     ++line_;
     bulk_ += bulk;

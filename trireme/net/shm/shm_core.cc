@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-constexpr int kRingFramesPerPoll = 64;  // of one peer, so that nobody starves
+constexpr int kRingFramesPerPoll = 64;  // of one peer, so that no other peer starves
 constexpr unsigned kPollsPerSocketCheck = 256;
 
 }  // namespace
@@ -104,7 +104,7 @@ void ShmCore::meet(int peer, TimePoint deadline) {
   if (header->magic != kShmMagic || header->version != kShmVersion || header->rank != peer) {
     refuse("has a segment of another version");
   }
-  // Yama, a seccomp filter or another pid namespace may forbid it: then it is not done.
+  // Yama, a seccomp filter or another pid namespace may forbid it; read() then returns false.
   SegmentHeader seen;
   other.process = static_cast<pid_t>(control.process);
   if (!read(peer, control.header, {reinterpret_cast<std::byte*>(&seen), sizeof seen}) ||
@@ -126,7 +126,7 @@ Region ShmCore::register_memory(std::span<std::byte> bytes, std::span<const int>
   control.region = region.id.value;
   CreatedMemory created;
   std::vector<int> descriptors;
-  if (bytes.data() == nullptr) {  // memory of the caller's own cannot be passed on
+  if (bytes.data() == nullptr) {  // the caller's own memory cannot be shared
     created = create_memory(bytes.size());
     region.bytes = created.memory->bytes();
     region.owner = created.memory;
@@ -140,7 +140,7 @@ Region ShmCore::register_memory(std::span<std::byte> bytes, std::span<const int>
     try {
       send_control(at(peer).socket.get(), control, descriptors);
     } catch (const PeerLost&) {
-      check_sockets();  // what is pending with it fails there
+      check_sockets();  // fails what is pending with it
     }
   }
   return region;
@@ -154,7 +154,7 @@ std::span<std::byte> ShmCore::map(int peer, RegionId region) {
     const auto own = found == own_regions_.end() ? nullptr : found->second.lock();
     return own ? own->bytes() : std::span<std::byte>();
   }
-  // The descriptor was sent before the message that proves the registration, so it is here.
+  // The descriptor was sent before the message that proves the registration, so it has arrived.
   if (!at(peer).regions.contains(region.value)) read_socket(peer);
   const auto found = at(peer).regions.find(region.value);
   if (found == at(peer).regions.end()) return {};
@@ -193,7 +193,7 @@ bool ShmCore::read(int peer, std::uintptr_t address, std::span<std::byte> to) no
   return true;
 }
 
-// The word or memory before it was stored sequentially consistent; see ring.h.
+// The caller has stored a word or memory, sequentially consistent, before this; see ring.h.
 void ShmCore::ring_if_asleep(int peer) noexcept {
   auto& sleeping = header_of(at(peer).segment->bytes())->sleeping;
   if (sleeping.load() == 0 || sleeping.exchange(0) == 0) return;
@@ -207,7 +207,7 @@ void ShmCore::arm(bool sleeping) noexcept {
     flag.store(1);
     armed_ = true;
   } else if (std::exchange(armed_, false) && flag.exchange(0) == 0) {
-    rung_ = true;  // whoever took the flag writes the doorbell, now or in a moment
+    rung_ = true;  // the peer that cleared the flag rings the doorbell
   }
 }
 
@@ -256,7 +256,7 @@ bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& 
     case FrameKind::Data: {
       if (frame.length > kShmChunk) return false;
       bulk = frame.length;
-      // After an abort here the peer may still send: its data goes nowhere.
+      // After an abort on this rank the peer may still send; its data is discarded.
       std::byte* const to = messenger_.destination(peer, frame.id, bulk);
       if (to != nullptr) {
         reader.copy_bulk(to, bulk);
@@ -305,7 +305,7 @@ void ShmCore::read_socket(int peer) {
   }
   if (!ended || messenger_.lost(peer)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
-  while (poll_ring(peer)) {  // what it sent before it ended counts
+  while (poll_ring(peer)) {  // frames that it sent before it ended still count
   }
   messenger_.lose(peer, "its process has ended or left the group");
 }

@@ -1,5 +1,5 @@
-// The moving part of a shm transport: polls the rings, answers the sockets, rings doorbells.
-// Lives in its waiter; the transport in front of it goes when its user lets go.
+// The ProgressSource of a shm transport: polls the rings, reads the sockets, rings doorbells. The
+// waiter owns it while the transport in front of it lives.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace net {
 
 class ShmCore final : public ProgressSource {
  public:
-  /// Exchanges segments and doorbells over `sockets`; blocks through the waiter.
+  /// Exchanges segments and doorbells over `sockets`. Blocks through the waiter.
   ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
           std::vector<Descriptor> sockets);
 
@@ -38,7 +38,7 @@ class ShmCore final : public ProgressSource {
   struct PeerRegion {
     Descriptor descriptor;
     std::size_t bytes = 0;
-    std::shared_ptr<SharedMemory> memory;  // once mapped; stays until unmap()
+    std::shared_ptr<SharedMemory> memory;  // null until mapped; kept until unmap()
   };
   class ShmLink final : public Link {
    public:
@@ -89,7 +89,7 @@ class ShmCore final : public ProgressSource {
   std::uint32_t num_regions_ = 0;
   unsigned polls_ = 0;
   bool armed_ = false;
-  bool rung_ = false;  // a doorbell was or is being rung: drain it
+  bool rung_ = false;  // a peer has rung, or is about to ring, the doorbell: drain it
 };
 
 }  // namespace net

@@ -1,5 +1,5 @@
-// The transport between processes of one host: rings in shared memory (ring.h), regions by
-// descriptor, a doorbell per rank. What moves is in ShmCore; this is its owner's face.
+// The transport between processes of one host: rings in shared memory (ring.h), regions passed by
+// descriptor, one doorbell per rank. ShmCore does the work; this class owns it.
 #include <utility>
 
 #include "trireme/net/errors.h"

@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace net {
 namespace {
 
-// The most that computing takes in the place of a delivery that comes early.
+// The longest computation that an early delivery may stand for.
 constexpr Duration kLongestComputing = std::chrono::milliseconds(100);
 
 // splitmix64 (Steele, Lea, Flood 2014): one 64-bit word of state.
@@ -32,7 +32,7 @@ Duration thread_time() noexcept {
 
 }  // namespace
 
-// The baton's thread is `rank`'s progress context.
+// Marks that the baton's thread acts as `rank`'s progress context.
 class Scheduler::Context {
  public:
   Context(Scheduler& scheduler, int rank) : scheduler_(scheduler), rank_(rank) {
@@ -92,7 +92,7 @@ void Scheduler::take_baton(int self) {
   current_ = self;
 }
 
-// Runs events, tasks and polls on this thread until the seed picks a thread; hands it the baton.
+// Runs events, tasks and polls on this thread until the seed picks a thread; then passes the baton.
 void Scheduler::pass_baton(int self) {
   ++changes_;
   for (;;) {
@@ -156,7 +156,7 @@ bool Scheduler::idle() {
     blocked = true;
     next = std::min(next, rank->deadline);
   }
-  if (!blocked) return false;  // all have returned: what is still under way concerns nobody
+  if (!blocked) return false;  // all have returned; pending events do not matter
   if (next == TimePoint::max()) {
     declare_deadlock();
     return true;
@@ -256,7 +256,7 @@ TimePoint Scheduler::now_of(int rank) const noexcept {
   return is_computing(rank) ? now() + (thread_time() - ranks_[rank]->computed) : now();
 }
 
-// A rank's thread comes to its Waiter: first the time passes that it has computed since it left.
+// Entered by a rank's thread: first lets the time pass that the thread has computed.
 class Scheduler::Inside {
  public:
   Inside(Scheduler& scheduler, int rank)
@@ -318,7 +318,7 @@ void Scheduler::run_task(int rank, Task task) {
   Rank& one = *ranks_[rank];
   if (one.in_context) return task();
   const Inside inside(*this, rank);
-  // A rank's thread that is about to start something is where the others may overtake it.
+  // Other ranks may overtake a rank's thread that is about to start something.
   if (rank == current_ && depth_ == 0 && draw(2) == 0) pass_baton(rank);
   run_in_context(rank, task);
 }

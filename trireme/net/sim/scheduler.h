@@ -1,18 +1,18 @@
-// Scheduler: N rank threads on one virtual clock, one baton, every choice drawn from a seed.
+// Scheduler: runs N rank threads on one virtual clock. A seed decides every choice.
 //
-// Exactly one rank thread runs at a time. When it blocks (Waiter::wait_until) or enters its
-// progress context (Waiter::run), the seed picks what happens next: another runnable thread, a
-// rank's queued task, its sources' poll, or the delivery of a message that is under way. Virtual
-// time stands still while a thread runs; when nobody can, it jumps to the next event or deadline.
-// When there is none either, that is a deadlock: every blocked rank throws DeadlockError, which
-// says what each rank waits for.
+// Exactly one rank thread runs at a time: the one that holds the baton. When it blocks
+// (Waiter::wait_until) or enters its progress context (Waiter::run), the seed picks what happens
+// next: another runnable thread, a rank's queued task, a poll of its sources, or the delivery of a
+// message in transit. Virtual time stands still while a thread runs. When no thread can run, time
+// jumps to the next event or deadline. If there is neither, that is a deadlock: every blocked rank
+// throws DeadlockError, which says what each rank waits for.
 //
-// With charge_computing a thread that comes back to its Waiter first waits, on the virtual clock,
-// as long as it has computed: so ranks compute side by side there, though one after another here.
+// With charge_computing, a thread that enters its Waiter first waits on the virtual clock for as
+// long as it has computed. So ranks compute in parallel on the virtual clock.
 //
-// Tasks and polls of a rank run on whichever thread holds the baton: like a background thread's
-// progress, at any point where the rank's own thread is suspended. One thread per rank may block;
-// tasks queued by foreign threads are run when the baton passes by.
+// A rank's tasks and polls run on the thread that holds the baton, at any point where the rank's
+// own thread is suspended, as on a background thread. One thread per rank may block. Tasks queued
+// by foreign threads run when the baton is passed next.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ namespace trireme {
 inline namespace v0 {
 namespace net {
 
-/// Thrown in every rank when nobody can run and nothing is under way.
+/// Thrown in every blocked rank when no thread can run and no event is scheduled.
 class DeadlockError : public Error {
  public:
   explicit DeadlockError(std::string message, int rank)
@@ -48,11 +48,11 @@ class Scheduler {
 
   struct Options {
     std::uint64_t seed = 1;
-    /// The processor time that a rank's thread takes between two calls of its Waiter passes on the
-    /// virtual clock, for all ranks side by side.
+    /// Processor time that a rank's thread uses between two calls of its Waiter also passes on the
+    /// virtual clock, in parallel for all ranks.
     bool charge_computing = false;
-    /// A message may be delivered before its time while a thread could run: its computing takes
-    /// that time. Shows more orders; false: times are exact.
+    /// A message may be delivered before its time while a thread could run, as if the thread
+    /// computed until then. This shows more orders. False: times are exact.
     bool early_deliveries = true;
   };
   Scheduler(int size, Options options);
@@ -67,7 +67,7 @@ class Scheduler {
   /// A hash over every choice made so far: equal seeds and programs give equal traces.
   std::uint64_t trace() const noexcept { return trace_; }
 
-  // What a rank's Waiter does (see base/waiter.h).
+  // A rank's Waiter forwards to these (see base/waiter.h).
   TimePoint now_of(int rank) const noexcept;
   bool wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline);
   void wake(int rank) noexcept;
@@ -75,10 +75,10 @@ class Scheduler {
   void add(int rank, std::shared_ptr<ProgressSource> source);
   void remove(int rank, const ProgressSource* source);
 
-  /// Runs `task` in `rank`'s progress context at `time`. A `delivery` may also run early in virtual
-  /// time, while other threads are runnable (their computation takes that time); a timer may not.
+  /// Runs `task` in `rank`'s progress context at `time`. If `delivery`, it may also run early while
+  /// threads are runnable (see early_deliveries); a timer may not.
   void at(int rank, TimePoint time, Task task, bool delivery);
-  /// Whatever this returns for a blocked rank is printed in a deadlock.
+  /// A deadlock's message contains what this returns for each blocked rank.
   void set_describe(std::function<std::string(int rank)> describe) {
     describe_ = std::move(describe);
   }
@@ -95,7 +95,7 @@ class Scheduler {
     std::vector<std::shared_ptr<ProgressSource>> sources;
     std::uint64_t polled_at = ~0ull;  // value of changes_ when a poll last found nothing
     bool inside = false;              // its thread is in the Waiter
-    Duration computed{};              // its thread's processor time when it last left it
+    Duration computed{};              // its thread's processor time when it last left the Waiter
   };
   struct Event {
     int rank;
@@ -110,7 +110,7 @@ class Scheduler {
   class Context;
   class Inside;
   void take_baton(int self);
-  void drain(int rank);       // runs what tasks queued, inside the context
+  void drain(int rank);       // runs queued tasks inside the context
   void pass_baton(int self);  // returns when `self` holds it again (or is done)
   std::vector<Choice> choices();
   bool is_computing(int rank) const noexcept;
@@ -132,7 +132,7 @@ class Scheduler {
   const Options options_;
   std::uint64_t random_;
   std::uint64_t trace_ = 0;
-  std::uint64_t changes_ = 0;              // counts everything that may have changed a memory cell
+  std::uint64_t changes_ = 0;              // counts possible changes of polled memory
   std::atomic<std::thread::id> holder_{};  // the thread that holds the baton
   std::binary_semaphore all_done_{0};
   std::string deadlock_;

@@ -34,7 +34,7 @@ SimWays::SimWays(Scheduler& scheduler, SimFaults faults)
   }
 }
 
-// How much later a message comes because one of its packets was lost, and perhaps again.
+// The delay of a message if one of its packets is lost, perhaps several times.
 Duration SimWays::lost(std::size_t bytes) {
   if (faults_.lost_per_million == 0) return {};
   const double packets = 1 + static_cast<double>(bytes / kPacketBytes);
@@ -44,7 +44,7 @@ Duration SimWays::lost(std::size_t bytes) {
   for (int times = 0; times < kMostTimesLost && scheduler_.draw(kMillion) < chance; ++times) {
     later += pause;
     pause *= 2;
-    chance = static_cast<std::uint64_t>(faults_.lost_per_million);  // of the one packet
+    chance = static_cast<std::uint64_t>(faults_.lost_per_million);  // for the one packet
   }
   return later;
 }
@@ -60,9 +60,9 @@ TimePoint SimWays::arrival(int from, int to, std::size_t bytes, Duration transfe
     arrives += Duration(static_cast<Duration::rep>(
         scheduler_.draw(static_cast<std::uint64_t>(faults_.late.count()) + 1)));
   }
-  // A message that would have been on its way during a cut leaves after it.
+  // A message that would be in transit during a cut leaves after it.
   const TimePoint whole = through(from, to, std::max(arrives - transfer, way.in_order));
-  if (whole == TimePoint::max()) return way.in_order = whole;  // and nothing comes after it
+  if (whole == TimePoint::max()) return way.in_order = whole;  // and no later message arrives
   arrives = std::max(arrives, whole + transfer);
   if (loss > Duration::zero() || !faults_.cuts.empty()) {
     arrives = way.in_order = std::max(way.in_order, arrives);

@@ -1,9 +1,9 @@
-// What a simulated network does to messages but carry them: it loses packets, which are sent again
-// and so come late, in order; it is slow now and then; and it carries nothing one way between two
-// ranks for a while. Every choice is drawn from the network's seed.
+// Faults of a simulated network. Packets are lost and sent again, so they arrive late but in order.
+// Some messages are late. A cut stops all messages in one direction between two ranks for a while.
+// Every choice comes from the network's seed.
 //
-// As over TCP, nothing is lost for ever while the connection lasts. Where a way is cut for longer
-// than `patience`, the connection breaks and each end loses the other.
+// As over TCP, nothing is lost while the connection lasts. If a cut lasts longer than `patience`,
+// the connection breaks and each end loses the other.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace net {
 
 class Scheduler;
 
-/// From `begin` to `end`, counted from the network's start, nothing goes from rank `from` to rank
-/// `to`: `to` does not hear `from`, and `from` goes on hearing `to`.
+/// From `begin` to `end`, counted from the network's start, no message from rank `from` reaches
+/// rank `to`. Messages from `to` still reach `from`.
 struct SimCut {
   int from = 0, to = 0;
   Duration begin{};
@@ -30,7 +30,7 @@ struct SimCut {
 
 struct SimFaults {
   int lost_per_million = 0;  // packets
-  /// Until a lost packet is sent again; twice as long each time that it is lost.
+  /// Time until a lost packet is sent again; doubles each time that the packet is lost.
   Duration retransmission = std::chrono::milliseconds(200);
   int late_per_million = 0;  // messages that take up to `late` longer
   Duration late = std::chrono::milliseconds(50);
@@ -38,18 +38,18 @@ struct SimFaults {
   Duration patience = Duration::max();
 };
 
-/// The ways of a network with faults, and when bytes moved on them.
+/// The paths of a network with faults, and the times at which bytes moved on them.
 class SimWays {
  public:
   SimWays(Scheduler& scheduler, SimFaults faults);
-  /// When a message that leaves now and takes `transfer` of the time until `arrives` does arrive;
-  /// TimePoint::max(): never.
+  /// Returns when a message arrives that leaves now. Without faults it would arrive at `arrives`,
+  /// and `transfer` is the part of that time in which its bytes move. TimePoint::max(): never.
   TimePoint arrival(int from, int to, std::size_t bytes, Duration transfer, TimePoint arrives);
-  /// The first time from `when` on that a message of no length comes through.
+  /// The first time, at or after `when`, at which an empty message gets through.
   TimePoint through(int from, int to, TimePoint when) const;
-  /// When bytes last moved between the two, either way; TimePoint::min(): never.
+  /// When bytes last moved between the two, in either direction; TimePoint::min(): never.
   TimePoint last_moved(int one, int other) const;
-  /// Connections that break: both ends are in the list.
+  /// A broken connection. The list has one entry for each end.
   struct Break {
     int rank = 0, peer = 0;
     TimePoint when;  // `rank` loses `peer`
@@ -58,7 +58,7 @@ class SimWays {
 
  private:
   struct Way {
-    TimePoint in_order{};                                   // nothing arrives before
+    TimePoint in_order{};                                   // no message arrives before it
     std::deque<std::pair<TimePoint, TimePoint>> transfers;  // from, until
   };
   Duration lost(std::size_t bytes);

@@ -1,5 +1,5 @@
-// Faults of the simulated network: packets that are lost, messages that are late, ways that are cut
-// in one direction. (What collectives make of them: tests/chaos/simulated_networks_test.cc.)
+// Faults of the simulated network: lost packets, late messages, and cuts in one direction. (For
+// collectives under these faults see tests/chaos/simulated_networks_test.cc.)
 #include "trireme/net/sim/sim_faults.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(SimFaults, ALongCutBreaksTheConnectionForBothEnds) {
       EXPECT_EQ(error.peer(), peer);
       EXPECT_EQ(rank.passed(), 21s);
     }
-    rank.recv(2, second).wait();  // nothing is wrong with the third
+    rank.recv(2, second).wait();  // the third rank is not affected
     EXPECT_TRUE(rank.transport->lost(peer));
   });
 }
@@ -135,7 +135,7 @@ TEST(SimFaults, TheNetworkSaysWhenBytesLastMoved) {
   network.run([&](int self) {
     Rank rank(network, self);
     EXPECT_EQ(net::last_moved(*rank.transport), TimePoint::min());
-    Bytes bytes(1'000'000);  // a second
+    Bytes bytes(1'000'000);  // takes a second
     const Work work = self == 0 ? rank.send(1, bytes) : rank.recv(0, bytes);
     Waiter& waiter = *rank.transport->waiter();
     waiter.sleep(600ms);

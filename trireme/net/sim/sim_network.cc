@@ -30,7 +30,7 @@ struct Message {
   std::span<const std::byte> bytes;  // the sender's buffer, or `copy`
   std::vector<std::byte> copy;
   std::optional<WorkSource> source;  // of a send that waits for its receive
-  bool cancelled = false;            // the sender's buffer may be gone
+  bool cancelled = false;            // the sender's buffer may be freed
 };
 
 struct Posted {
@@ -59,15 +59,15 @@ struct SimNetwork::State {
     std::exception_ptr failure;
     std::map<Key, std::deque<Posted>> posted;
     std::map<Key, std::deque<std::shared_ptr<Message>>> arrived;
-    std::set<Key> torn;  // a message is missing: none after it may take its place
-    std::vector<std::shared_ptr<Message>> waiting;  // its sends without a receive yet
-    std::vector<bool> gone;                         // peers that it knows have left
+    std::set<Key> torn;  // a message is missing; no later one may take its place
+    std::vector<std::shared_ptr<Message>> waiting;  // sent messages without a receive yet
+    std::vector<bool> gone;                         // peers that this rank knows have left
     std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
     TimePoint last_sent{};
-    TimePoint out_free{}, in_free{};  // one_link: when the last message has left, has come
+    TimePoint out_free{}, in_free{};  // one_link: when the last message has left, has arrived
     std::uint32_t num_regions = 0;
     std::map<std::uint32_t, std::weak_ptr<Memory>> regions;
-    // Peers' regions, kept until unmap(): in shm a rank holds their descriptors, mapped yet or not.
+    // Peers' regions, kept until unmap(). In shm a rank holds their descriptors, mapped or not.
     std::map<Key, std::shared_ptr<Memory>> given;
   };
 
@@ -239,7 +239,7 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
       static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
   const auto extra = Duration(static_cast<Duration::rep>(
       scheduler->draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
-  if (end.last_arrival.size() > kMostArrivals) {  // those of the past bind nobody
+  if (end.last_arrival.size() > kMostArrivals) {  // times in the past restrict nothing
     std::erase_if(end.last_arrival,
                   [&](const auto& one) { return one.second <= scheduler->now(); });
   }
@@ -257,7 +257,7 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
   return last;
 }
 
-// An empty queue goes: groups come and leave, and every one has tags of its own.
+// Erases empty queues, because every group that comes and goes uses its own tags.
 std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& key) {
   auto& arrived = ends[static_cast<std::size_t>(rank)].arrived;
   std::shared_ptr<Message> message;

@@ -1,5 +1,5 @@
-// The simulated cluster: links that are shared, no shared memory, computing that takes time. (What
-// the network does to correctness is tested with run_ranks.)
+// The simulated cluster: shared links, no shared memory, and computation that takes time.
+// (run_ranks tests the transport's correctness.)
 #include "trireme/net/sim/sim_network.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using net::SimNetwork;
 using net::SimOptions;
 
-// When rank r's body ended, on the virtual clock.
+// When each rank's body ended, on the virtual clock.
 std::vector<Duration> ends(int size, const SimOptions& options,
                            const std::function<void(net::Transport&)>& body) {
   SimNetwork network(size, options);
@@ -45,7 +45,7 @@ Work recv(net::Transport& transport, int peer, std::vector<std::byte>& bytes) {
 
 SimOptions quiet_cluster() {
   SimOptions options = net::cluster(25us, 1e9);
-  options.charge_computing = false;  // to the nanosecond
+  options.charge_computing = false;  // for times exact to the nanosecond
   return options;
 }
 
@@ -74,8 +74,7 @@ TEST(SimNetwork, MessagesToARankArriveOneAfterAnother) {
   EXPECT_EQ(when[0], 3ms + 25us);
 }
 
-// A sender that breaks off may have sent the second message when the first still waited for its
-// receive.
+// An aborting sender may have sent the second message while the first waited for its receive.
 TEST(SimNetwork, NoMessageTakesThePlaceOfALostOne) {
   int lost = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
@@ -89,7 +88,7 @@ TEST(SimNetwork, NoMessageTakesThePlaceOfALostOne) {
             [&] { transport.abort(std::make_exception_ptr(ResourceError("the cable is cut"))); });
         return;
       }
-      if (seed % 2 == 0) transport.waiter()->sleep(1ms);  // both have come, or are yet to come
+      if (seed % 2 == 0) transport.waiter()->sleep(1ms);  // both messages have arrived, or neither
       std::vector<std::byte> got(100'000);
       try {
         recv(transport, 0, got).wait();
@@ -124,7 +123,7 @@ void compute(Duration duration) {
   }
 }
 
-// Four ranks compute 20 ms each, one after another in truth, side by side on the virtual clock.
+// Four ranks compute 20 ms each, one after another in real time, in parallel on the virtual clock.
 TEST(SimNetwork, ComputingTakesItsTimeSideBySide) {
   const auto when = ends(4, net::cluster(25us, 1e9), [](net::Transport& transport) {
     compute(20ms);

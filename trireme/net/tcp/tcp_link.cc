@@ -15,9 +15,9 @@ namespace net {
 namespace {
 
 constexpr std::size_t kTcpChunk = std::size_t{1} << 20;
-constexpr std::size_t kOutLimit = std::size_t{256} << 10;  // buffered small frames
+constexpr std::size_t kOutLimit = std::size_t{256} << 10;  // limit of buffered small frames
 constexpr std::size_t kInBuffer = std::size_t{64} << 10;
-constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // of one peer, so that nobody starves
+constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // per peer, so that none starves
 static_assert(kInBuffer >= kEagerLimit + 24);
 
 }  // namespace
@@ -31,7 +31,7 @@ TcpLink::~TcpLink() {
     pollfd one{socket_.get(), POLLOUT, 0};
     ::poll(&one, 1, 100);
   }
-  // Unread bytes would turn the close into a reset.
+  // If bytes were unread, close() would reset the connection.
   stop_writing();
   while (recv(socket_.get(), in_.data(), in_.size(), MSG_DONTWAIT) > 0) {
   }
@@ -39,7 +39,7 @@ TcpLink::~TcpLink() {
 
 void TcpLink::stop_writing() noexcept { shutdown(socket_.get(), SHUT_WR); }
 
-// Bytes written, 0 if the socket is full or broken (reading finds out which).
+// Returns the bytes written; 0 if the socket is full or broken (reading finds out which).
 std::ptrdiff_t TcpLink::write_some(const void* head, std::size_t head_bytes,
                                    std::span<const std::byte> payload) {
   iovec parts[2] = {{const_cast<void*>(head), head_bytes},
@@ -124,11 +124,11 @@ bool TcpLink::read(const char*& ended) {
     if (!(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
     moved = true;
   }
-  handle_buffer(ended);  // no event would tell of what is left in it
+  handle_buffer(ended);  // no event would report what is left in the buffer
   return true;
 }
 
-// Everything complete in the buffer; false if the peer broke the protocol.
+// Handles all complete frames in the buffer. False if the peer violated the protocol.
 bool TcpLink::handle_buffer(const char*& ended) {
   for (;;) {
     const std::size_t available = end_ - begin_;
@@ -198,7 +198,7 @@ void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended)
   }
 }
 
-// Straight into the receiver's memory.
+// Reads directly into the receiver's memory.
 bool TcpLink::read_data(const char*& ended) {
   std::byte* const to = messenger_.destination(peer_, data_id_, data_offset_, data_left_);
   if (to == nullptr && !messenger_.aborted()) {

@@ -1,7 +1,7 @@
-// One connection of a tcp transport: frames out, frames in, nothing blocks. A pair of ranks may
-// have several: then each is a lane of the Link to the peer (TcpLinks).
+// One connection of a tcp transport; never blocks, except in the destructor. A pair of ranks may
+// have several connections; each is then a lane of the Link to the peer (TcpLinks).
 //
-// A frame is a 24-byte head and its payload. Small frames go through a buffer; the chunks of large
+// A frame is a 24-byte head and its payload. Small frames go through a buffer. Chunks of large
 // messages are written from the sender's memory (writev) and read into the receiver's.
 #pragma once
 
@@ -20,22 +20,22 @@ namespace net {
 class TcpLink final : public Link {
  public:
   TcpLink(Messenger& messenger, int peer, Descriptor socket);
-  /// Writes what is left for at most a second, so that the last message is not lost.
+  /// Writes the buffered frames, for at most a second, so that the last message is not lost.
   ~TcpLink() override;
 
   bool try_send(const Frame& frame, std::span<const std::byte> payload) override;
   std::size_t try_stream(std::size_t lane, const Piece& piece) override;
 
   int socket() const noexcept { return socket_.get(); }
-  /// Bytes wait for the socket to take them.
+  /// True if bytes wait until the socket can take them.
   bool blocked() const noexcept { return sent_ < out_.size() || blocked_; }
-  /// Writes what it can; true if anything went.
+  /// Writes what the socket takes; true if any bytes were written.
   bool flush();
-  /// Reads and handles what has come; sets `ended` with the reason when the peer is gone.
+  /// Reads and handles what has arrived. Sets `ended` to the reason if the peer is gone.
   bool read(const char*& ended);
-  /// `ended` was the connection's end, and not a breach of the protocol or a dead network.
+  /// True if `ended` means that the peer closed, not a protocol violation or a network failure.
   bool closed() const noexcept { return closed_; }
-  /// Nothing more will be written: the peer reads the end after what is out.
+  /// Nothing more will be written; the peer reads the end of the stream after what was written.
   void stop_writing() noexcept;
 
  private:
@@ -61,18 +61,18 @@ class TcpLink final : public Link {
   const int peer_;
   Descriptor socket_;
   std::vector<std::byte> out_;
-  std::size_t sent_ = 0;        // of out_
-  std::size_t chunk_left_ = 0;  // of the chunk whose head is out
+  std::size_t sent_ = 0;        // bytes of out_ already written
+  std::size_t chunk_left_ = 0;  // bytes left of the chunk whose head has been written
   bool blocked_ = false;        // the last write was refused
   std::vector<std::byte> in_;
-  std::size_t begin_ = 0, end_ = 0;  // unread part of in_
+  std::size_t begin_ = 0, end_ = 0;  // the unread bytes of in_
   std::uint32_t data_id_ = 0;
-  std::size_t data_offset_ = 0;  // in the message
-  std::size_t data_left_ = 0;    // of the chunk that is coming in
+  std::size_t data_offset_ = 0;  // position in the message
+  std::size_t data_left_ = 0;    // bytes left of the chunk that is being read
   bool closed_ = false;
 };
 
-/// All connections to one peer: small frames on the first, the pieces of large messages on any.
+/// All connections to one peer. The first carries small frames, all share the large messages.
 class TcpLinks final : public Link {
  public:
   TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets);

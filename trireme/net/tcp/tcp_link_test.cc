@@ -24,8 +24,9 @@ bool readable(int socket) {
   return ::poll(&one, 1, 0) > 0;
 }
 
-// The peer answers each message with the next, so that one read() goes on and on. When it stops for
-// the sake of others, nothing may be left in its buffer: no event would ever tell of it.
+// The peer answers each message with the next, so that one read() always has more to do. When
+// read() stops for the sake of other peers, its buffer must be empty: no event would report the
+// rest.
 TEST(TcpLink, NothingIsLeftInTheBufferWhenReadStops) {
   constexpr int kMessages = 1000;
   const auto waiter = RealWaiter::make();

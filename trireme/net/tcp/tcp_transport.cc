@@ -1,8 +1,8 @@
 // The transport over TCP: authenticated connections between every pair of ranks, in one epoll.
 //
-// A pair with several connections ends when all of them have ended, so that nothing is lost that
-// was sent before the peer left. Where one ends alone, both ranks stop writing to the others as
-// soon as they see it, and so all end.
+// A pair with several connections has ended when all of them have, so that no data is lost that was
+// sent before the peer left. If one ends first, both ranks stop writing to the others when they see
+// it, so all of them end.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class TcpCore final : public ProgressSource {
     return messenger_.pending() || unsent_.load(std::memory_order_relaxed);
   }
   int descriptor() const noexcept override { return epoll_.get(); }
-  void arm(bool) noexcept override {}  // the sockets are in the epoll all the time
+  void arm(bool) noexcept override {}  // the sockets are always in the epoll
 
   bool poll() override {
     epoll_event happened[16];
@@ -117,7 +117,7 @@ class TcpCore final : public ProgressSource {
     if (all || at_once) messenger_.lose(peer, why);
   }
 
-  // Writes what waits, and asks epoll for just what is missing.
+  // Writes what is waiting, then watches for writability only if something is left.
   bool update(int peer, bool& moved) {
     TcpLinks& links = *at(peer).links;
     for (std::size_t lane = 0; lane < links.size(); ++lane) {
@@ -176,7 +176,7 @@ class TcpTransport final : public MovingTransport {
   std::span<std::byte> map(int peer, RegionId region) override {
     check_peer(peer, size_);
     TRIREME_CHECK((peer != rank_ || region.value < num_regions_));
-    return {};  // peers may be on other hosts
+    return {};  // peers may be on other hosts, so nothing can be mapped
   }
   void unmap(int, RegionId) noexcept override {}
   bool can_map(int) const noexcept override { return false; }

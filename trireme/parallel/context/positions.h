@@ -1,5 +1,5 @@
-// Which positions of a sequence a rank of a context-parallel group has: of 2N equal chunks, rank r
-// has r and 2N - 1 - r ("zigzag"), so that under a causal mask every rank has as much to do.
+// The positions of a sequence that a rank of a context-parallel group has: of 2N equal chunks, rank
+// r has chunks r and 2N - 1 - r ("zigzag"), so that under a causal mask every rank has equal work.
 //
 //     N = 2, T = 8     rank 0: 0 1 . . . . 6 7     rank 1: . . 2 3 4 5 . .
 //
@@ -17,8 +17,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Ascending, int64 [length / ranks]. ConfigError with the arithmetic where 2 ranks does not divide
-/// length; with one rank every length does.
+/// Ascending, int64 [length / ranks]. ConfigError with the arithmetic if 2 x ranks does not divide
+/// length; with one rank every length is allowed.
 at::Tensor positions_of(std::int64_t length, int rank, int ranks);
 
 /// Those positions of `whole` along `dim`; contiguous.
@@ -26,7 +26,7 @@ at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, in
 /// The whole tensor, from all ranks' in their order.
 at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);
 
-/// The micro-batch with every field that has as many positions (dim 1) as "tokens" cut. `count`
+/// The micro-batch with every field cut that has as many positions (dim 1) as "tokens". `count`
 /// stays that of the whole one.
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks);
 

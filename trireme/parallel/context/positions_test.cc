@@ -21,7 +21,7 @@ TEST(Positions, AreAChunkFromEachEnd) {
   EXPECT_EQ(numbers(positions_of(3, 0, 1)), (std::vector<std::int64_t>{0, 1, 2}));
 }
 
-// Under a causal mask position p sees p + 1 positions; chunks r and 2N - 1 - r see as many as any.
+// Under a causal mask position p sees p + 1 positions; all pairs r and 2N - 1 - r see equally many.
 TEST(Positions, AreAsMuchWorkOnEveryRank) {
   for (const int ranks : {2, 3, 4, 8}) {
     const std::int64_t length = 4 * ranks, share = length * (length + 1) / 2 / ranks;

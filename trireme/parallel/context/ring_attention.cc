@@ -38,8 +38,8 @@ struct Ring {
     return ranks.recv(tensor::to_buffer(tensor), (ranks.rank() + size() - 1) % size(), tag,
                       {.label = "ring attention"});
   }
-  // A rank's first half of positions lies before, its second half behind everything that a rank
-  // with a higher number has.
+  // For every rank with a higher number, a rank's first half of positions comes before all of that
+  // rank's positions, and its second half after them.
   tensor::Sight sight(int hop, std::int64_t length, bool causal) const {
     const int from = owner(hop);
     if (!causal) return {.keys = length};
@@ -49,7 +49,7 @@ struct Ring {
   }
 };
 
-// Keys and values on their way around: `here` is computed with while the next are coming.
+// Keys and values going around the ring: `here` is used while the next ones arrive.
 class Rotation {
  public:
   Rotation(const Ring& ring, at::Tensor own) : ring_(ring), here_(std::move(own)) {}
@@ -69,7 +69,7 @@ class Rotation {
   std::vector<Work> works_;
 };
 
-// calls(hop, sight, keys and values [B, S, 2C]) for every rank's.
+// Calls call(hop, sight, keys and values [B, S, 2C]) for the keys and values of every rank.
 template <class Call>
 void around(const Ring& ring, const at::Tensor& qkv, bool causal, bool backward, Call call) {
   const std::int64_t width = qkv.size(2) / 3;
@@ -84,7 +84,7 @@ void around(const Ring& ring, const at::Tensor& qkv, bool causal, bool backward,
   }
 }
 
-// The gradients of keys and values, one behind them: what a rank adds to goes on to the next.
+// The gradients of keys and values follow one hop behind; each rank adds to them and sends them on.
 class GradientRotation {
  public:
   explicit GradientRotation(const Ring& ring) : ring_(ring) {}

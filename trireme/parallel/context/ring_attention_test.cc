@@ -1,4 +1,4 @@
-// Ring attention on several ranks against attention in one process: values and gradients.
+// Ring attention on several ranks, compared with attention in one process: values and gradients.
 #include "trireme/parallel/context/ring_attention.h"
 
 #include <ATen/ATen.h>
@@ -108,7 +108,7 @@ TEST_F(RingAttention, OfLongSequencesIsThatOfOneProcess) {
   expect_as_one_process(4, {1, 2048, 1, 16, true}, 9);
 }
 
-// A rank's order of additions is its own, so a second run has the bits of the first.
+// A rank's order of additions does not depend on timing, so a second run has the bits of the first.
 TEST_F(RingAttention, DoesNotDependOnWhoComesFirst) {
   const Case c{2, 24, 2, 5, true};
   at::manual_seed(1);
@@ -121,7 +121,7 @@ TEST_F(RingAttention, DoesNotDependOnWhoComesFirst) {
   }
 }
 
-// Two attentions' graphs open at once, as those of layers are, and no gradient asked for.
+// Two attentions with open graphs at the same time, as in two layers; then without gradients.
 TEST_F(RingAttention, StandsBesideOthers) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     at::manual_seed(rank.rank);
@@ -137,7 +137,7 @@ TEST_F(RingAttention, StandsBesideOthers) {
   });
 }
 
-// Ranks that disagree about the shape hear of it.
+// Ranks with different shapes get an error.
 TEST_F(RingAttention, RefusesPartsOfOtherShapes) {
   std::atomic<int> refused = 0;
   testing::run_ranks(2, [&](testing::RankContext& rank) {

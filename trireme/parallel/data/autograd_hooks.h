@@ -1,8 +1,9 @@
-// GradientHooks: takes each parameter's gradient out of autograd the moment it is complete; and
-// before_backward(), which is called when autograd comes back to a block.
+// GradientHooks: takes each parameter's gradient out of autograd as soon as it is complete. And
+// before_backward(), which calls back when the backward pass reaches a block.
 //
 // After the hook `param.grad()` is undefined again, so the next backward() starts fresh. The
-// callback runs on the thread that runs backward and must not throw. Removes itself when destroyed.
+// callback runs on the thread that runs backward and must not throw. The destructor removes the
+// hooks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,12 +27,12 @@ class GradientHooks {
   std::vector<at::Tensor> parameters_;
 };
 
-/// The number of the next autograd node of this thread: nodes made from here on have at least it.
+/// The number of this thread's next autograd node; all nodes made from here on have at least it.
 std::uint64_t next_node();
-/// `callback` runs once, before the first of the nodes from `first_node` on that made one of
-/// `values`: when backward comes to the work that made them. Autograd runs nodes in the reverse
-/// order of their making, so everything that was made later has run by then. Values that carry no
-/// gradient, or were made before, are passed over. An exception of it ends the backward pass.
+/// Calls `callback` once, when backward reaches the work that made `values`: before the first of
+/// their nodes from `first_node` on. Autograd runs nodes in the reverse order of creation, so
+/// everything made later has run by then. Values that carry no gradient, or were made before, are
+/// skipped. An exception from `callback` ends the backward pass.
 void before_backward(const std::vector<at::Tensor>& values, std::uint64_t first_node,
                      std::function<void()> callback);
 

@@ -43,8 +43,8 @@ struct BucketLayout {
   std::vector<Place> place_of;  // per parameter
 };
 
-/// A bucket is closed when it holds `bucket_bytes` or the type changes; a larger parameter has its
-/// own, and one without elements goes with what is there.
+/// A bucket is closed when the next parameter would exceed `bucket_bytes` or has another type. A
+/// larger parameter has its own bucket; one without elements joins the last bucket.
 BucketLayout make_bucket_layout(std::span<const Accumulated> parameters, std::int64_t bucket_bytes);
 
 }  // namespace parallel

@@ -19,7 +19,7 @@ TEST(BucketLayout, PacksInReverseOrderAlignedAndBySize) {
   EXPECT_EQ(layout.place_of[1].entry, 2u);
 }
 
-// Of another rank's experts, say: nothing is to be sent for them alone.
+// For example another rank's experts: nothing is sent only for them.
 TEST(BucketLayout, WhatIsEmptyHasNoBucketOfItsOwn) {
   const std::vector<parallel::Accumulated> parameters = {
       {"a", 1000}, {"b", 0}, {"c", 1000}, {"d", 0}};

@@ -1,8 +1,8 @@
-// BufferPool: scratch memory that is asked for again and again in about the same sizes. Take one,
-// give it back; it keeps what was given back, so that its pages need not be mapped anew.
+// BufferPool: scratch memory that is requested again and again in about the same sizes. It keeps
+// what is given back, so that its pages need not be mapped anew.
 //
-// Never holds more than was in use at once: where no free buffer is large enough, the largest free
-// one goes before a new one comes. 64-byte aligned, contents undefined. Not thread safe.
+// Never holds more buffers than were in use at once: if no free one is large enough, the largest
+// is released before a new one is allocated. 64-byte aligned, contents undefined. Not thread safe.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace parallel {
 
 class BufferPool {
  public:
-  /// Shared with the call that moves it (Buffer::owner), which may outlive who started it.
+  /// Shared with the call that transfers it (Buffer::owner), which may outlive the caller.
   struct Lease {
     std::shared_ptr<std::byte> data;
     std::size_t capacity = 0;

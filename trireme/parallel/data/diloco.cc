@@ -9,7 +9,7 @@ inline namespace v0 {
 namespace parallel {
 namespace {
 
-// As torch.optim.SGD with nesterov; a momentum of zeros makes the first step what it is there.
+// As torch.optim.SGD with nesterov; a momentum of zeros gives the same first step.
 template <class T>
 void outer_step(const LocalOptions& options, const Buffer& delta, const Buffer& weight,
                 const Buffer& momentum) {
@@ -56,7 +56,7 @@ void DiLoCo::show(Replica& replica) {
   average(world_, replica.buffers, "buffers");
 }
 
-// The round ends early.
+// Ends the round early.
 void DiLoCo::meet(Replica& replica, bool mixed) {
   if (!mixed) mix(replica, 0);
   average(world_, replica.moments, "moments");

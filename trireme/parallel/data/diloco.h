@@ -1,10 +1,10 @@
-// DiLoCo (Douillard et al. 2023, arXiv:2311.08105): ranks train copies by an inner optimizer
-// (AdamW there) for H steps; what the copies' mean has moved by is the gradient of an outer
-// optimizer, SGD with Nesterov's momentum, which moves the common weights, where all go on from.
+// DiLoCo (Douillard et al. 2023, arXiv:2311.08105): ranks train copies with an inner optimizer
+// (AdamW in the paper) for H steps. The change of the copies' mean is then the gradient of an outer
+// optimizer, SGD with Nesterov's momentum. All ranks go on from the weights that it computes.
 //
-// Every rank keeps the common weights and the outer momentum and computes the same. The inner
-// moments stay with their rank (as there), but for a checkpoint, which has their mean. With rate 1
-// and no momentum it is local SGD whose moments are not averaged.
+// Every rank keeps the common weights and the outer momentum and computes the same update. The
+// inner moments stay with their rank, as in the paper; a checkpoint has their mean. With rate 1 and
+// no momentum it is local SGD without averaged moments.
 #pragma once
 
 #include "trireme/parallel/data/mixer.h"

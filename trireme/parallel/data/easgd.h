@@ -1,12 +1,12 @@
 // Easgd: elastic averaging (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651), the synchronous form
-// of equations 5 and 6: every H steps each rank is pulled towards a centre by a share alpha =
-// beta/N of its distance, and the centre towards the ranks' mean by a share beta (0.9 there). Ranks
-// stay apart and explore; the centre is the model.
+// of equations 5 and 6. Every H steps each rank moves towards a centre by alpha = beta/N of its
+// distance, and the centre moves towards the ranks' mean by beta (0.9 in the paper). Ranks stay
+// apart and explore; the centre is the model.
 //
-// There is no server: every rank has the centre and computes the same new one from the ranks' mean,
-// an all-reduce. The pull comes after the step, where the paper takes gradient and distance at the
-// same weights. Moments stay with their rank. A checkpoint has the centre and the moments' mean,
-// and puts all ranks there.
+// There is no server: every rank keeps the centre and computes the same new one from the ranks'
+// mean, by an all-reduce. The move comes after the step; the paper takes gradient and distance at
+// the same weights. Moments stay with their rank. A checkpoint has the centre and the moments'
+// mean, and all ranks go on from these.
 #pragma once
 
 #include "trireme/parallel/data/mixer.h"

@@ -3,7 +3,7 @@
 // nobody reduces over all ranks. The step comes first and the exchange follows ("adapt, then
 // combine"). The ranks' mean is the model.
 //
-// Moments stay with their rank. A validation and a checkpoint need the mean of all, which is then
+// Moments stay with their rank. A validation and a checkpoint need the mean over all ranks; it is
 // taken by an all-reduce, the only one.
 #pragma once
 

@@ -1,9 +1,9 @@
-// LeafExchange: sends each owner its part of buckets (shard_buckets.h) by all_to_all_v and hands
-// what came to the owner's fold, in the order in which the buckets were launched.
+// LeafExchange: sends each owner its part of buckets (shard_buckets.h) by all_to_all_v and passes
+// the received pieces to the owner's fold, in the order in which the buckets were launched.
 //
-// launch() starts and returns. What has arrived is folded by drain(), on the caller's thread, which
-// also bounds how much is under way. Every rank of the group launches the same buckets in the same
-// order. Not thread safe.
+// launch() starts and returns. drain() folds what has arrived, on the caller's thread, and bounds
+// how much is under way. Every rank of the group launches the same buckets in the same order. Not
+// thread safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ namespace parallel {
 
 class LeafExchange {
  public:
-  /// The pieces that came, each this rank's part of the bucket: by sender, and in the sender's
-  /// order.
+  /// The received pieces, each this rank's part of the bucket, by sender and in the sender's order.
   using Fold = std::function<void(std::span<const void* const> pieces)>;
 
   LeafExchange(comm::Communicator& group, const ShardBuckets& buckets)
@@ -31,9 +30,9 @@ class LeafExchange {
 
   BufferPool::Lease take(std::size_t bytes) { return pool_.take(bytes); }
 
-  /// `mine` holds `num_mine` whole buckets' worth: for each owner its part of all of them.
-  /// `from[r]` pieces come from rank r. `lease` is `mine`'s memory, given back when it was sent;
-  /// may be empty.
+  /// `mine` holds `num_mine` whole buckets: for each owner its part of all of them. `from[r]`
+  /// pieces come from rank r. `lease`, which may be empty, is the memory of `mine`, given back
+  /// after the send.
   void launch(std::uint32_t bucket, const void* mine, std::uint32_t num_mine,
               std::span<const std::uint32_t> from, BufferPool::Lease lease, Fold fold);
   /// Folds what has arrived, and waits until no more than `most` are under way.

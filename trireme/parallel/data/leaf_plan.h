@@ -1,12 +1,12 @@
 // LeafPlan: how one rank adds the leaves of its contiguous share, as they come, into a small stack
-// of slots, so that only siblings of the tree sum T are ever added (NUMERICS.md).
+// of slots, so that only siblings of the tree sum T are ever added (docs/numerics.md).
 //
 // Leaf i is added to the `merges` youngest open slots (its completed left siblings) and the result
-// is stored in slot `slot`, the oldest of them. After the last leaf, slots 0 … terms.size()-1 hold
-// the maximal nodes of the share. Example: leaves 0-3 of 4, all on one rank:
+// is stored in slot `slot`, the oldest of them. After the last leaf, slots 0 ... terms.size()-1
+// hold the maximal nodes of the share. Example: leaves 0-3 of 4, all on one rank:
 //
-//     leaf 0 -> slot 0 · leaf 1 + slot 0 -> slot 0 · leaf 2 -> slot 1 · leaf 3 + slot 1 + slot 0 ->
-//     slot 0
+//     leaf 0 -> slot 0              leaf 1 + slot 0 -> slot 0
+//     leaf 2 -> slot 1              leaf 3 + slot 1 + slot 0 -> slot 0
 //
 // A pure function of (total, size, rank).
 #pragma once
@@ -22,7 +22,7 @@ namespace parallel {
 
 struct LeafStep {
   int slot = 0;    // where the sum goes
-  int merges = 0;  // slots slot … slot+merges-1 are added
+  int merges = 0;  // slots slot ... slot+merges-1 are added
 };
 
 struct LeafPlan {
@@ -34,12 +34,12 @@ struct LeafPlan {
 };
 
 LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank);
-/// Where the order of additions is free (train.reproducible = false): leaves are added as they come
-/// to one running sum, each rank's is one term of `size`. What it saves: all slots but one, and
-/// where ranks are no power of two, terms on the wire. Of fewer leaves than ranks it is
-/// make_leaf_plan's.
+/// For train.reproducible = false, where the order of additions is free: leaves are added to one
+/// running sum as they come, and each rank's sum is one term of `size`. Saves all slots but one,
+/// and terms on the wire if the number of ranks is no power of two. The same as make_leaf_plan() if
+/// there are fewer leaves than ranks.
 LeafPlan make_running_plan(std::uint32_t total, int size, int rank);
-/// The most slots that any rank needs; at least 1. Arenas have one size on all ranks.
+/// The most slots that any rank needs, at least 1: arenas have one size on all ranks.
 int slots_needed(std::uint32_t total, int size);
 
 }  // namespace parallel

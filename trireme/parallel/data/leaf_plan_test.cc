@@ -47,7 +47,7 @@ TEST(LeafPlan, RunningSumIsOneTermARank) {
           EXPECT_EQ(plan.steps[i].slot, 0);
           EXPECT_EQ(plan.steps[i].merges, i == 0 ? 0 : 1);
         }
-        // As all_reduce over terms wants them.
+        // As all_reduce over terms requires them.
         const LeafRange own = kernel::contiguous_share(plan.total, size, rank);
         EXPECT_EQ(plan.terms.size(), own.count);
         for (const LeafRange& term : plan.terms) EXPECT_EQ(term, own);

@@ -1,10 +1,9 @@
 // LocalSgd: every H steps weights, moments and buffers become the ranks' mean (Stich 2019,
 // arXiv:1805.09767).
 //
-// The moments are averaged, too, as in Yu, Jin, Yang 2019 (arXiv:1905.03817): a rank then goes on
-// with a momentum that belongs to the weights that it got, all ranks are equal after an exchange,
-// and with H = 1 and SGD the run is that of plain data parallel. It costs (1 + moments) times the
-// weights' bytes an exchange.
+// The moments are averaged too, as in Yu, Jin, Yang 2019 (arXiv:1905.03817). A rank's momentum then
+// fits its new weights, all ranks are equal after an exchange, and with H = 1 and SGD the run is
+// that of plain data parallel. An exchange costs (1 + moments) times the weights' bytes.
 #pragma once
 
 #include "trireme/parallel/data/mixer.h"

@@ -6,12 +6,12 @@
 //     rank 1     .  x1 -> x2 -> x3 -> x4 / \-> x5 -> x6 ->  ...   / \      / \: mix()
 //
 // A local step's gradient is N/count x the sum over this rank's own samples (count: the samples of
-// all N ranks), so that the ranks' mean is the gradient of the whole batch, however uneven the
-// shares are; a rank without a share has a gradient of zero. Clipping goes by the own norm. The
+// all N ranks), so that the mean over the ranks is the gradient of the whole batch even if shares
+// are uneven. A rank without a share has a gradient of zero. Each rank clips by its own norm. The
 // first steps may be synchronous (LocalOptions::post_local_after): then this is PlainSync.
 //
-// What ranks agree on in every step (gate, vote, loss: a few hundred bytes) stays as it is, so a
-// step is refused by all or by none. Checkpoints call meet() and validations show().
+// The entry barrier, the vote and the loss of every step (a few hundred bytes) are as under plain,
+// so a step is refused by all ranks or by none. Checkpoints call meet() and validations show().
 #pragma once
 
 #include <functional>
@@ -27,22 +27,22 @@ namespace parallel {
 
 class LocalSync final : public ParameterSync {
  public:
-  /// `steps_done`: updates that were applied since the start of the training.
+  /// `steps_done`: returns the number of updates since the start of the training.
   LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
             const LocalOptions& options, std::function<std::int64_t()> steps_done);
-  /// Once, before the first step. `replica`'s scratch is filled in here. `refresh` follows every
-  /// change of the masters from here.
+  /// Called once, before the first step. Fills in `replica`'s scratch. `refresh` is called after
+  /// every change of the masters by this object.
   void attach(Replica replica, std::function<void()> refresh);
 
-  /// Whether the step that begin() announced is one of this rank alone.
+  /// Whether the step that begin() announced is a local one.
   bool local() const noexcept { return local_; }
   /// All ranks go on from the same weights: before a checkpoint. Collective.
   void meet();
   /// Weights and moments were written from a checkpoint.
   void restored();
   std::vector<NamedShard> state() { return mixer_->state(); }
-  /// While it lives, the weights are those of the model that all ranks train together, equal on all
-  /// of them; then this rank's own are back. Collective.
+  /// While the result lives, the weights are those of the model that all ranks train together,
+  /// equal on all of them; then this rank's own are restored. Collective.
   std::shared_ptr<void> show();
 
   void begin(std::uint32_t total, std::span<const Use> order) override;
@@ -60,7 +60,7 @@ class LocalSync final : public ParameterSync {
   Work finish() override { return gradients_->finish(); }
   std::optional<Refusal> refusal() const override { return gradients_->refusal(); }
   void settle() override { gradients_->settle(); }
-  /// Of this rank's own gradient in a local step.
+  /// In a local step, of this rank's own gradient.
   std::vector<double> chunk_squares() override { return gradients_->chunk_squares(); }
   std::int64_t first_overflow() override { return gradients_->first_overflow(); }
   void drop() override { gradients_->drop(); }

@@ -1,10 +1,10 @@
-// Mixer: how ranks that each train a copy of the model come together again: local SGD and its
-// relatives are each one of these.
+// Mixer: how ranks that train separate copies of the model exchange them. Local SGD and its
+// relatives are one Mixer each.
 //
-// A Replica is what this rank's copy consists of, as raw memory that the mixer reads and writes in
-// place. All ranks call the same methods in the same order; the results repeat bit for bit on as
-// many ranks (sums go by the tree of NUMERICS.md, one leaf per rank), and are others on another
-// number of them. Not thread safe. Fails with the communicator's error.
+// A Replica is this rank's copy, as raw memory that the mixer reads and writes in place. All ranks
+// call the same methods in the same order. Results repeat bit for bit on the same number of ranks
+// (sums go by the tree of docs/numerics.md, one leaf per rank) and differ on another. Not thread
+// safe. Fails with the communicator's error.
 #pragma once
 
 #include <cstdint>
@@ -32,26 +32,26 @@ struct Replica {
 class Mixer {
  public:
   virtual ~Mixer() = default;
-  /// Once, before anything else; what it keeps is allocated here.
+  /// Called once, before anything else. The mixer allocates its memory here.
   virtual void attach(const Replica& replica) = 0;
   /// Exchange number `round`, from 0 on, after every LocalOptions::steps local steps.
   virtual void mix(Replica& replica, std::int64_t round) = 0;
   /// Whether mix() leaves weights, moments and buffers equal on all ranks.
   virtual bool brings_together() const noexcept = 0;
-  /// The weights (and buffers) become those of the model that this algorithm trains, equal on all
-  /// ranks. Nothing else changes: the caller puts back what it had. Collective.
+  /// Replaces the weights (and buffers) by those of the model that this algorithm trains, equal on
+  /// all ranks. Nothing else changes, and the caller restores what it had. Collective.
   virtual void show(Replica& replica) = 0;
-  /// Weights, moments and buffers become equal on all ranks, which go on from there: what a
-  /// checkpoint holds. `mixed`: mix() was called after the last step. Collective.
+  /// Makes weights, moments and buffers equal on all ranks, which go on from there: the content of
+  /// a checkpoint. `mixed`: mix() was called after the last step. Collective.
   virtual void meet(Replica& replica, bool mixed) = 0;
-  /// Local steps follow, from copies that are equal on all ranks: after a start, a checkpoint, the
-  /// synchronous steps before.
+  /// Local steps follow, from copies that are equal on all ranks: called after a start, a
+  /// checkpoint, or the synchronous steps.
   virtual void start(Replica& replica) = 0;
-  /// What a checkpoint has to hold besides; equal on all ranks after meet().
+  /// Additional tensors for a checkpoint; equal on all ranks after meet().
   virtual std::vector<NamedShard> state() = 0;
 };
 
-/// Each becomes the ranks' mean, in place.
+/// Replaces each buffer by its mean over the ranks.
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
 
 /// Tensors of the masters' shapes and types, named PREFIX + the parameter's name, with their
@@ -62,7 +62,7 @@ std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 
-/// For a SyncPlan's name; null for one that keeps the ranks equal.
+/// Makes the mixer of a SyncPlan's `sync`; null for one that keeps the ranks equal.
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
                                   const LocalOptions& options);
 

@@ -1,4 +1,4 @@
-// What is asked of all owned gradients together: their squares, and whether they are finite.
+// Functions over all owned gradients: their squares, and whether they are finite.
 #pragma once
 
 #include <cstdint>

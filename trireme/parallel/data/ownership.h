@@ -1,13 +1,13 @@
-// Ownership: which rank keeps which part of which parameter (ZeRO; Rajbhandari et al. 2020,
+// Ownership: which rank owns which interval of which parameter (ZeRO; Rajbhandari et al. 2020,
 // arXiv:1910.02054).
 //
-// Parameters lie in *units*, one per block: a unit's whole values come and go together, as one
-// piece of memory in which every parameter starts at a multiple of 64 bytes. A unit is cut into one
-// interval per owner, so that gathering it is one all_gather_v. Cuts are at chunk ends only
-// (4,096 elements of a parameter, counted from its start; NUMERICS.md: norms), and what one unit
-// gives an owner too much the next gives it less:
+// Parameters lie in *units*, one per block. A unit's whole values are gathered and freed together,
+// as one piece of memory in which every parameter starts at a multiple of 64 bytes. A unit is cut
+// into one interval per owner, so that one all_gather_v gathers it. Cuts are at chunk ends only
+// (4,096 elements of a parameter, counted from its start; docs/numerics.md). An owner that gets too
+// much of one unit gets less of the next:
 //
-//     unit 0   | w0 . . . . . | w1 . |      owner 0: w0[0, 4 chunks)   owner 1: w0[4 …), w1
+//     unit 0   | w0 . . . . . | w1 . |      owner 0: w0[0, 4 chunks)   owner 1: w0[4 ...), w1
 //              |   owner 0   |owner 1|
 //
 // So an owner has at most one interval of a parameter. A pure function of the order of add().

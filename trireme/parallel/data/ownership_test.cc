@@ -53,7 +53,7 @@ TEST(Ownership, EveryElementHasOneOwnerAndAnOwnerOneIntervalOfAParameter) {
   }
 }
 
-// What one unit gives an owner too much, the next gives it less.
+// An owner that gets too much of one unit gets less of the next.
 TEST(Ownership, ManySmallUnitsAreSharedEvenly) {
   Ownership ownership(4);
   std::int64_t total = 0;

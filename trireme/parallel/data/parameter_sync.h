@@ -1,10 +1,10 @@
 // ParameterSync: who owns which part of the parameters, and when gradients and weights move. Plain
-// data parallel, ZeRO, hybrid … are each one of these.
+// data parallel, ZeRO, hybrid and the local methods each implement it.
 //
-// One step: begin() · for every micro-batch begin_micro(), acquire() around each block's work,
-// gradient() from autograd's hooks, end_micro() · finish() · the vote and the update of owned() ·
-// publish(). gradient() only enqueues: it never waits and never throws. Not thread safe, except
-// that gradient() may be called by any of autograd's threads.
+// One step: begin(); for every micro-batch begin_micro(), acquire() around each block's work,
+// gradient() from autograd's hooks, end_micro(); then finish(), the vote, settle(), the update of
+// owned(), publish(). gradient() only enqueues: it never waits and never throws. Not thread safe,
+// except that gradient() may be called by any of autograd's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +24,8 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// What a block does with a micro-batch. A pipeline's schedule may cut Backward in two: the
-/// gradient of its Input, and that of its Weights.
+/// What a block does with a micro-batch. A pipeline's schedule may split Backward into Input, the
+/// gradient of its inputs, and Weight, that of its weights.
 enum class Phase : std::uint8_t { Forward, Backward, Input, Weight };
 constexpr bool needs_weights(Phase phase) noexcept { return phase != Phase::Weight; }
 constexpr bool gives_gradients(Phase phase) noexcept {
@@ -37,7 +37,7 @@ struct Use {
   std::uint32_t block = 0;
   std::uint32_t microbatch = 0;
   Phase phase = Phase::Forward;
-  std::uint32_t part = 0;  // of a pipeline's rank: which of its stages the block is in
+  std::uint32_t part = 0;  // in a pipeline: which of this rank's stages has the block
 };
 
 /// Parameter number `parameter` of block `block`: a tied parameter has one per block that uses it.
@@ -71,26 +71,26 @@ struct Refusal {
   std::string reason;
 };
 
-/// What holds of a step as a whole: one ParameterSync, or those of a rank's pipeline stages
-/// together (parallel/pipeline_sync.h).
+/// The operations of a whole step: one ParameterSync, or those of a rank's pipeline stages together
+/// (parallel/pipeline_sync.h).
 class StepSync {
  public:
   virtual ~StepSync() = default;
-  /// A global batch of `total` micro-batches starts; `order` is what this rank will do, or what the
-  /// ranks of its group do where it has a micro-batch less; may be empty where nobody waits for a
-  /// use. `total` 0: forward passes alone, which end with finish(), too.
+  /// Starts a global batch of `total` micro-batches. `order` is what this rank will do, or what the
+  /// ranks of its group do if it has one micro-batch fewer; may be empty if nobody waits for a use.
+  /// `total` 0: forward passes only, which also end with finish().
   virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
-  /// Starts what has not started yet. When the Work is done, the gradients of owned() are final. It
-  /// fails with the communicator's error; what this rank itself saw wrong is in refusal().
+  /// Starts what has not started yet. When the Work is done, all sums over ranks are complete. It
+  /// fails with the communicator's error; refusal() has what this rank itself found wrong.
   virtual Work finish() = 0;
   virtual std::optional<Refusal> refusal() const = 0;
   /// After finish()'s Work and the vote, on the caller's thread: adds the uses of tied parameters,
   /// in block order. The gradients of owned() are final.
   virtual void settle() = 0;
   /// After settle(): the sums of squares of the whole gradient's chunks, in (parameter, chunk)
-  /// order (NUMERICS.md); the same bits on every rank. Collective where ranks own parts.
+  /// order (docs/numerics.md); the same bits on every rank. Collective where ranks own parts.
   virtual std::vector<double> chunk_squares() = 0;
-  /// Those added in their order.
+  /// The sum of chunk_squares(), added in their order.
   double squared_norm() {
     double sum = 0;
     for (const double square : chunk_squares()) sum += square;
@@ -99,28 +99,28 @@ class StepSync {
   /// After settle(): the first parameter whose sum holds an infinity or a NaN, the same on every
   /// rank; -1: none. Collective where ranks own parts.
   virtual std::int64_t first_overflow() = 0;
-  /// The step was refused on all ranks: nothing of it may reach the next one.
+  /// The step was refused on all ranks: forgets what would affect the next one.
   virtual void drop() = 0;
-  /// By ascending parameter, at most one of each.
+  /// What this rank updates, by ascending parameter, at most one slice of each.
   virtual std::span<optim::OwnedSlice> owned() = 0;
   /// After the update: all-gather, or mixing.
   virtual Work publish() = 0;
-  /// Of the gradient sums that stay between micro-batches.
+  /// Bytes of the gradient sums that stay between micro-batches.
   virtual std::size_t gradient_bytes() const = 0;
 };
 
 class ParameterSync : public StepSync {
  public:
-  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one; leaves are
-  /// gradient x `weight` (the sample count of a mean loss, 1 of a summed one).
+  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one. A leaf of
+  /// the sum is gradient x `weight` (the sample count for a mean loss, 1 for a summed one).
   virtual void begin_micro(std::uint32_t microbatch, double weight) = 0;
-  /// Waits until the block's parameters are there, and starts to fetch the next ones.
+  /// Waits until the block's parameters are here, and starts to fetch those of the next use.
   virtual Pin acquire(Use use) = 0;
   virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
   /// Parameters without a gradient in this micro-batch get a zero leaf.
   virtual void end_micro() = 0;
-  /// Of a pipeline, in the place of a pass in the order: those of its uses that have not come will
-  /// not, as it failed, or as its micro-batch is one that only other ranks of the group have.
+  /// A pass of the pipeline's order is over. Its uses that have not come will not: it failed, or
+  /// only other ranks of the group have this micro-batch.
   virtual void end_pass(std::uint32_t microbatch, Phase phase) = 0;
 };
 

@@ -97,7 +97,7 @@ const LeafPlan& PlainSync::plan_for(std::uint32_t total, int size, int rank) {
   return found->second;
 }
 
-// Of any rank. All ranks know `total`, so they allocate together.
+// The most that any rank needs. All ranks know `total`, so they allocate together.
 int PlainSync::most_slots(std::uint32_t total) const {
   if (!world_.reproducible()) return 1;
   if (!alone_) return slots_needed(total, world_.size());
@@ -205,7 +205,7 @@ void PlainSync::launch_ready() {
 
 void PlainSync::launch(std::uint32_t bucket) {
   announce();
-  if (alone_) return;  // the one term lies in slot 0
+  if (alone_) return;  // the only term is in slot 0
   const BucketLayout::Bucket& layout = layout_.buckets[bucket];
   const auto buffer = [&](int index) {
     return slots_[static_cast<std::size_t>(index)].buffer(bucket_begin_[bucket], layout.count,
@@ -219,7 +219,7 @@ void PlainSync::launch(std::uint32_t bucket) {
       options_.reduce(world_, terms, plan_->total, buffer(0), "bucket " + std::to_string(bucket)));
 }
 
-// This rank's own terms are added first, in their order: what is compressed is one sum a rank.
+// This rank's own terms are added first, in their order, so that one sum per rank is compressed.
 void PlainSync::launch_compressed(std::uint32_t bucket, std::span<const comm::Term> terms,
                                   const Buffer& out) {
   if (terms.empty()) std::memset(out.data, 0, out.bytes());
@@ -263,8 +263,8 @@ Work PlainSync::finish() {
   return Work::all(works_);
 }
 
-// Rank 0's arrival order becomes everybody's. A rank 0 without a share has none yet: every rank
-// knows that, and the next step is asked.
+// All ranks take rank 0's arrival order. If rank 0 has no share it has no order yet; every rank
+// knows that, and the next step tries again.
 void PlainSync::learn_order() {
   if (kernel::contiguous_share(plan_->total, world_.size(), 0).count == 0) return;
   auto order = std::make_shared<std::vector<std::int32_t>>(arrival_.begin(), arrival_.end());

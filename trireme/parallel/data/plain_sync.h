@@ -2,10 +2,10 @@
 // while backward still runs.
 //
 // Leaves go straight into the slots of a LeafPlan, one stack of slots per bucket, in arenas of the
-// communicator, so that the direct algorithm reduces them where they lie. In the rank's last
-// micro-batch a complete bucket is launched from the hook, in one order on all ranks: rank 0's
-// arrival order of the first step, broadcast; an early bucket waits its turn. Uses of a tied
-// parameter are added in block order after the tree sum.
+// communicator, so that the direct algorithm reduces them in place. In the rank's last micro-batch
+// the hook launches each complete bucket, in one order on all ranks: rank 0's arrival order in the
+// first step, broadcast. A bucket that completes early waits for its turn. Uses of a tied parameter
+// are added in block order after the tree sum.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// Communicator::all_reduce over terms; tests put a wrong one in its place.
+/// Communicator::all_reduce over terms; tests substitute a wrong one.
 using ReduceTerms = std::function<Work(comm::Communicator& world, std::span<const comm::Term> terms,
                                        std::uint32_t total, Buffer out, std::string_view label)>;
 Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
@@ -39,21 +39,21 @@ struct PlainSyncOptions {
   /// Work is part of finish().
   std::function<Work()> before_launch = {};
   std::string compression = "none";  // make_compressor's spec
-  std::uint64_t seed = 1;            // of what compression draws
+  std::uint64_t seed = 1;            // of compression's random numbers
 };
 
 class PlainSync final : public ParameterSync {
  public:
   /// `uses[b]` are block b's accumulators. `slices` are what the optimizer updates; their gradient
   /// pointers are set here. `parameter_of[b][i]` is the slice that use (b, i) adds to, in block
-  /// order. Collective: allocates arenas, here and in begin() where a batch has more micro-batches.
+  /// order. Collective: allocates arenas here, and in begin() if a batch has more micro-batches.
   PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
             std::vector<std::vector<std::uint32_t>> parameter_of,
             std::vector<optim::OwnedSlice> slices, PlainSyncOptions options);
 
-  /// From the next begin() on: the gradients of owned() are the whole batch's (true, as at first),
-  /// or the sum over this rank's own share alone, T over its leaves, and nothing is sent but what
-  /// before_launch sends. All ranks change together.
+  /// From the next begin() on, owned()'s gradients are the whole batch's (true, the default), or
+  /// the sum over this rank's own share, T over its leaves, and only before_launch communicates.
+  /// All ranks change together.
   void reduce_over_ranks(bool over_ranks) { alone_ = !over_ranks; }
 
   void begin(std::uint32_t total, std::span<const Use> order) override;
@@ -114,7 +114,7 @@ class PlainSync final : public ParameterSync {
   std::map<std::pair<std::uint32_t, int>, LeafPlan> plans_;  // by total and ranks
   const LeafPlan* plan_ = nullptr;
   bool alone_ = false;            // nothing is reduced over the ranks
-  std::uint32_t first_leaf_ = 0;  // of the batch, where the plan's numbers begin
+  std::uint32_t first_leaf_ = 0;  // of the batch, at which the plan's numbers begin
 
   mutable std::mutex mutex_;  // hooks run on autograd's threads
   std::size_t micro_ = 0;     // micro-batches of this step that have begun

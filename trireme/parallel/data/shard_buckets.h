@@ -2,7 +2,7 @@
 // their parameters. A bucket's elements are laid out owner by owner, so that one all_to_all_v moves
 // every owner's part:
 //
-//     bucket 0   | owner 0: b[0 …)  w[0, 4096) | owner 1: w[4096 …) | …
+//     bucket 0   | owner 0: b[0 ...)  w[0, 4096) | owner 1: w[4096 ...) | ...
 //
 // A part is what one owner has of one use; each starts at a multiple of 64 bytes. A value.
 #pragma once

@@ -1,10 +1,10 @@
-// ShardEvent: what ZeRO-3 does to a rank's memory, told while it does it to whoever asked
-// (Seat::on_shard_event); `trireme show zero3` draws these.
+// ShardEvent: what ZeRO-3 does to a rank's memory, reported at once to Seat::on_shard_event;
+// `trireme show zero3` draws these.
 //
-// In order, one at a time: Gather (a block's whole weights are on their way), Use (a block's turn
-// has come: it waits for its weights, those of the next one are asked for, it computes), Free (a
-// block's weights are gone again), Send (a bucket's leaves are on their way to their owners), Fold
-// (this rank's part of a bucket has been added up).
+// In order, one at a time: Gather (the gather of a block's whole weights has started), Use (a
+// block's use begins: it waits for its weights, the next block's are requested, it computes), Free
+// (a block's whole weights are freed), Send (a bucket's leaves are being sent to their owners),
+// Fold (this rank's part of a bucket has been added up).
 #pragma once
 
 #include <cstddef>

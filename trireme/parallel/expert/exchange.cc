@@ -62,7 +62,7 @@ class Move : public torch::autograd::Function<Move> {
   }
 };
 
-// What every rank has for each of this rank's experts: [ranks, E/N], row by row.
+// The rows that every rank has for each of this rank's experts: [ranks, E/N], in row-major order.
 Counts counts_from_all(const Counts& counts, Communicator& group) {
   Counts sends = counts, all(counts.size());
   group
@@ -79,7 +79,7 @@ Counts sums_of_rows(const Counts& matrix, std::size_t rows) {
   return sums;
 }
 
-// Rows that lie by (rank, expert) in the order (expert, rank): which to take first, second, ...
+// The permutation of rows from the order (rank, expert) to the order (expert, rank).
 at::Tensor by_expert(const Counts& of_rank_and_expert, std::size_t ranks) {
   const std::size_t experts = of_rank_and_expert.size() / ranks;
   Counts begins(of_rank_and_expert.size());

@@ -46,7 +46,7 @@ TEST(ExpertExchange, BringsRowsToTheirExpertsAndBack) {
           EXPECT_EQ(here.counts.at(static_cast<std::size_t>(own)), all);
         }
         EXPECT_TRUE(at::equal(here.rows, at::cat(wanted))) << here.rows;
-        // Each expert's rank multiplies by its number: what comes back shows who computed it.
+        // The rank of each expert multiplies by its number, which shows who computed a row.
         const double factor = rank.rank + 2;
         const at::Tensor back = here.back(here.rows * factor);
         ASSERT_EQ(back.sizes(), rows.sizes());

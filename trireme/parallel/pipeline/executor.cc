@@ -103,7 +103,7 @@ void Executor::run_pass(const Action& action, Passes& passes) {
     options_.on_pass(action, begin, options_.pipeline->waiter()->now());
 }
 
-// All of a pass, but of one that is two.
+// One pass, or one half of a ForwardBackward.
 void Executor::run_half(ActionKind pass, int stage, int micro, Passes& passes) {
   if (is_here(micro)) {
     switch (pass) {

@@ -1,11 +1,11 @@
-// Executor: runs this rank's part of any schedule. It moves parcels between passes, and knows
-// nothing of what a pass computes.
+// Executor: runs this rank's part of any schedule. It moves parcels between passes and does not
+// know what a pass computes.
 //
-// A Send starts and returns, a Recv waits, receives are posted in the schedule's order, at most two
-// ahead of the one that is waited for. Neighbouring stages of one rank hand over directly. A pass
-// whose input failed is not run; its outputs have failed, too, and reach all who wait for them. So
-// every rank comes to the end of the schedule, and the vote settles what becomes of the step. Only
-// the communicator's errors leave run(). One thread at a time.
+// A Send starts and returns, a Recv waits. Receives are posted in the schedule's order, at most two
+// ahead of the one that is waited for. Neighbouring stages of one rank pass parcels directly. The
+// outputs of a failed pass, or of one whose input failed, are failed parcels and reach all who wait
+// for them. So every rank comes to the end of the schedule, and the vote then decides about the
+// step. run() throws the communicator's errors, and what Passes throw. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +26,22 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// What the passes of this rank's stages do. They do not throw: what goes wrong in one is kept, and
-/// its parcel has failed. `in` may have failed: then forward() is not called, the others are. None
-/// is called for a micro-batch that this pipeline does not have.
+/// The passes of this rank's stages. An error in a pass is recorded, and its parcel has failed.
+/// forward() is not called if `in` has failed; the others are. No pass is called for a micro-batch
+/// that this pipeline does not have.
 class Passes {
  public:
   virtual ~Passes() = default;
-  /// What the stage gives; empty of the last one.
+  /// The stage's output; empty for the last one.
   virtual Parcel forward(int stage, std::uint32_t micro, Parcel in) = 0;
-  /// B: both gradients. `gradients` is empty at the last stage. Gives those of the stage's inputs.
+  /// B: both gradients. `gradients` is empty at the last stage. Returns those of the inputs.
   virtual Parcel backward(int stage, std::uint32_t micro, Parcel gradients) = 0;
   /// I and W: B in two parts.
   virtual Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) = 0;
   virtual void backward_weight(int stage, std::uint32_t micro) = 0;
-  /// F, B, I or W is over, or its turn would have been now: after every one of the schedule.
+  /// Called after every pass F, B, I or W of the schedule, even if it was not run.
   virtual void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) = 0;
-  /// A parcel was not what was agreed: it has failed.
+  /// A parcel does not have the agreed layout: it has failed.
   virtual void refuse(const std::exception_ptr& error) = 0;
 };
 
@@ -50,7 +50,7 @@ struct ExecutorOptions {
   std::vector<int> rank_of_stage;
   /// The names of the values that cross from stage s to s + 1.
   std::vector<std::vector<std::string>> values_after;
-  /// Told of every pass when it has ended; may be empty.
+  /// Called after every pass; may be empty.
   std::function<void(const plan::Action&, TimePoint begin, TimePoint end)> on_pass = nullptr;
 };
 
@@ -58,17 +58,17 @@ class Executor {
  public:
   explicit Executor(ExecutorOptions options);
 
-  /// `schedule` with its transfers (plan::with_transfers); keys[m] is the form of micro-batch m:
-  /// equal for those whose values have the same shapes. Micro-batches beyond them this pipeline
-  /// does not have: of those nothing is moved.
+  /// `schedule` includes its transfers (plan::with_transfers). keys[m] is the form of micro-batch
+  /// m, equal for those whose values have the same shapes. This pipeline does not have the
+  /// micro-batches beyond them, and nothing is transferred for those.
   void run(const plan::Schedule& schedule, std::span<const std::string> keys, Passes& passes);
   /// Done when everything that run() sent has left its memory.
   Work sent();
-  /// After a step: whether all ranks know it to be good (Link::settle). Waited for sent().
+  /// After a step and sent()'s Work: whether all ranks know the step to be good (Link::settle).
   void settle(bool good);
 
  private:
-  struct Place {  // of a parcel: who made it
+  struct Place {  // of a parcel: the pass that made it
     bool gradient = false;
     int stage = 0, micro = 0;
     friend auto operator<=>(const Place&, const Place&) = default;
@@ -98,7 +98,7 @@ class Executor {
   std::span<const std::string> keys_;
   std::vector<plan::Action> receives_;  // of the schedule under way, in its order
   std::size_t posted_ = 0, received_ = 0;
-  std::map<Place, Parcel> parcels_;  // made here or come, and not used yet
+  std::map<Place, Parcel> parcels_;  // made here or received, and not used yet
 };
 
 }  // namespace parallel

@@ -1,5 +1,5 @@
-// Every schedule with passes that compute nothing but what shows where a parcel has been, over the
-// simulated network; passes take virtual time, so the timeline is the simulator's.
+// Every schedule over the simulated network, with passes that only record where a parcel has been.
+// Passes take virtual time, so the timeline must be the simulator's.
 #include "trireme/parallel/pipeline/executor.h"
 
 #include <ATen/Functions.h>
@@ -28,8 +28,8 @@ constexpr Duration kPass = std::chrono::milliseconds(10);
 
 using Place = std::pair<int, std::uint32_t>;  // stage, micro-batch
 
-// Forward: "path" [stages so far, micro-batch, ...] as doubles, "marks" [micro-batch] as int64, of
-// which no gradient comes back. Back: the stages that it came through.
+// Forward: "path" [stages so far, micro-batch, ...] as doubles, and "marks" [micro-batch] as int64,
+// which has no gradient. Back: the stages that the gradient passed through.
 class Traces : public Passes {
  public:
   Traces(Waiter& waiter, int stages) : waiter_(waiter), stages_(stages) {}
@@ -160,7 +160,7 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-// What micro-batch m has seen when it leaves stage `stage`, going forward or back.
+// The path of micro-batch m when it leaves stage `stage`, forward or back.
 std::vector<double> way(int stages, int stage, std::uint32_t micro, bool forward) {
   std::vector<double> path = {1.0 * micro};
   if (forward)
@@ -183,7 +183,7 @@ void expect_complete(const Shape& shape, const plan::Schedule& schedule, int ran
   EXPECT_TRUE(traces.refusals.empty());
 }
 
-// A rank's passes as its order has them: a pair is two.
+// A rank's passes in its order; a ForwardBackward counts as two.
 std::vector<Action> passes_of(const std::vector<Action>& order) {
   std::vector<Action> passes;
   for (const Action& action : order) {
@@ -216,8 +216,8 @@ TEST(Executor, RunsEveryScheduleAsItIsPrinted) {
   }
 }
 
-// All passes take 10 ms; a hop takes some 20 us. From the second step on receives are posted
-// ahead, and a rank begins a pass when the simulator says so.
+// All passes take 10 ms; a hop takes about 20 us. From the second step on receives are posted
+// ahead, and a rank begins each pass at the simulator's time.
 TEST(Executor, KeepsTheSimulatorsTimes) {
   for (const Shape& shape : {Shape{"gpipe", 4, 4, 8},
                              {"1f1b", 8, 8, 16},
@@ -228,7 +228,7 @@ TEST(Executor, KeepsTheSimulatorsTimes) {
     SCOPED_TRACE(shape.text());
     const plan::Schedule schedule = shape.make();
     const double pass = std::chrono::duration<double>(kPass).count();
-    // A whole backward pass of these sleeps as long as a forward one.
+    // A whole backward pass sleeps as long as a forward pass here.
     const bool split = shape.name.starts_with("zb");
     const plan::Timeline expected =
         plan::simulate(schedule, {{{pass, split ? pass : pass / 2, split ? pass : pass / 2}}, 0});
@@ -257,8 +257,8 @@ TEST(Executor, KeepsTheSimulatorsTimes) {
   }
 }
 
-// The micro-batch that failed fails in all stages after it and on its whole way back; the others
-// go on, every rank comes to its end, and the next step knows nothing of it.
+// A failed micro-batch fails in all later stages and in all of its backward passes. The others go
+// on, every rank comes to its end, and the next step is not affected.
 TEST(Executor, AFailedPassReachesAllWhoWaitForIt) {
   for (const Shape& shape : {Shape{"gpipe", 4, 4, 4}, {"1f1b", 4, 4, 8}, {"zb-v", 2, 4, 4}}) {
     for (const int failing_step : {0, 1}) {

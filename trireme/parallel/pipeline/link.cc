@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kNotePart = 0, kWordsPart = 1, kFirstTensor = 2;
 
-// Its memory, whatever the order of its dimensions.
+// The tensor's memory, whatever the order of its dimensions.
 Buffer bytes_of(const at::Tensor& tensor) {
   return {tensor.data_ptr(), tensor.nbytes(), DType::U8};
 }
@@ -35,8 +35,8 @@ std::string name_of_tensor(const Parcel& parcel, std::size_t tensor,
 
 }  // namespace
 
-// Direction, stage, micro-batch, part of the parcel. Micro-batches that share a number go through a
-// link in one order on both sides.
+// Direction, stage, micro-batch, part of the parcel. Micro-batches that share a tag go through a
+// link in the same order on both sides.
 std::uint32_t Link::tag(std::uint32_t micro, std::size_t part) const {
   return (options_.gradients ? 1u << 31 : 0u) |
          (static_cast<std::uint32_t>(options_.from) & 0xfffu) << 19 | (micro & 0x7ffu) << 8 |

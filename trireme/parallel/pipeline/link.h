@@ -1,9 +1,9 @@
-// Link: one cut of the pipeline between two ranks, in one direction: parcels go through it.
+// Link: transfers parcels through one cut of the pipeline, between two ranks, in one direction.
 //
-// A parcel is a note of fixed size (failed? which tensors are absent?) and its tensors. Before that
-// both sides have to agree on layouts: in the first step with micro-batches of a form ("key": the
-// shapes of its fields) every parcel brings its own, from the next on those count. Then the
-// receiver can post its receives ahead, and a failed parcel sends zeros in the tensors' places, so
+// A parcel is a note of fixed size (failed? which tensors are absent?) and its tensors. Both sides
+// first agree on layouts per form of micro-batch ("key": the shapes of its fields): in the first
+// step with a key every parcel brings its own layouts; after that step they are fixed. Then the
+// receiver can post its receives ahead, and a failed parcel sends zeros instead of the tensors, so
 // that nobody waits for bytes that do not come.
 //
 // Sends start and return. One thread at a time; the communicator's errors are thrown.
@@ -35,8 +35,8 @@ class Link {
   explicit Link(LinkOptions options) : options_(options) {}
   Link(Link&&) = default;
 
-  /// Sender: ConfigError naming value, tensor and both shapes where the parcel is not what was
-  /// agreed for this key, or earlier in this step. `names`: of the edge's values.
+  /// Sender: ConfigError naming value, tensor and both shapes if the layout is not the one agreed
+  /// for this key, or that of an earlier parcel of this step. `names`: of the values that cross.
   void check(const std::string& key, const Parcel& parcel,
              const std::vector<std::string>& names) const;
   /// Sender. A parcel that check() accepts, or a failed one.
@@ -49,8 +49,8 @@ class Link {
   /// Waits for what was posted first.
   Parcel receive();
 
-  /// Both sides, after a step that all ranks know to be good: its layouts are agreed. After another
-  /// they are forgotten.
+  /// Both sides, after a step: its layouts are agreed if all ranks know it to be good, else
+  /// forgotten.
   void settle(bool good);
 
  private:
@@ -85,7 +85,7 @@ class Link {
 
   LinkOptions options_;
   std::map<std::string, Parcel> agreed_;  // layouts alone
-  std::map<std::string, First> pending_;  // of this step: those of the lowest micro-batch
+  std::map<std::string, First> pending_;  // of this step, by key
   std::deque<Sending> sending_;
   std::deque<Receiving> receiving_;
 };

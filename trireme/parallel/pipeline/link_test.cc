@@ -1,5 +1,5 @@
-// Two ranks over the simulated network, a parcel at a time: what is sent is what comes, whatever
-// the tensors are, before and after layouts are agreed; and what is refused.
+// Two ranks over the simulated network, one parcel at a time: parcels arrive as they were sent,
+// whatever the tensors are, before and after layouts are agreed; and refusals.
 #include "trireme/parallel/pipeline/link.h"
 
 #include <ATen/Functions.h>
@@ -40,8 +40,8 @@ Parcel parcel_of_values(const std::vector<std::vector<at::Tensor>>& values) {
   return parcel;
 }
 
-// Of "hidden" three tensors, one of them with its dimensions swapped in memory; of "marks"
-// integers, a bool, a scalar and nothing at all. A function of `seed`.
+// "hidden": three tensors, one with its dimensions swapped in memory. "marks": integers, a bool, a
+// scalar and an empty tensor. A function of `seed`.
 Parcel mixed(std::int64_t seed) {
   const at::Tensor hidden = at::arange(24, at::kFloat).view({4, 6}) + seed;
   return parcel_of_values({{hidden, hidden.t(), hidden.to(at::kBFloat16)},
@@ -64,7 +64,7 @@ void expect_equal(const Parcel& got, const Parcel& sent) {
   }
 }
 
-// One step: the sender's parcels, in order; what came, with its receives posted two ahead.
+// One step: sends the parcels in order; or receives them, with receives posted two ahead.
 using Keys = std::vector<std::string>;
 void send_all(Link& link, const Keys& keys, const std::vector<Parcel>& parcels, bool good = true) {
   for (std::uint32_t m = 0; m < parcels.size(); ++m) {
@@ -113,7 +113,7 @@ TEST(Link, CarriesEveryTypeBeforeAndAfterLayoutsAreAgreed) {
   }
 }
 
-// A last, shorter micro-batch has a form of its own; so has validation.
+// A shorter last micro-batch has its own form; so has validation.
 TEST(Link, EachFormHasLayoutsOfItsOwn) {
   const auto rows = [](std::int64_t count) {
     return parcel_of_values({{at::ones({count, 3})}, {at::arange(count)}});
@@ -126,7 +126,7 @@ TEST(Link, EachFormHasLayoutsOfItsOwn) {
   });
 }
 
-// Strides may change from step to step: the values come in those that were agreed.
+// Strides may change from step to step: values arrive in the agreed strides.
 TEST(Link, OtherStridesAreMended) {
   run_ranks(2, [](RankContext& rank) {
     Link link = link_of(rank);
@@ -140,7 +140,7 @@ TEST(Link, OtherStridesAreMended) {
   });
 }
 
-// Autograd makes none for a value that nobody used. 70: the note's second word of bits.
+// Autograd makes no gradient for an unused value. 70 tensors need the note's second word of bits.
 TEST(Link, AbsentGradientsStayAbsent) {
   run_ranks(2, [](RankContext& rank) {
     Link link = link_of(rank, /*gradients=*/true);
@@ -154,7 +154,7 @@ TEST(Link, AbsentGradientsStayAbsent) {
   });
 }
 
-// It comes to its end as a parcel: nobody waits for tensors that were never made.
+// A failed parcel arrives too: nobody waits for tensors that were never made.
 TEST(Link, AFailedParcelComesAsOne) {
   const Parcel failed{.failed = true};
   run_ranks(2, [&](RankContext& rank) {
@@ -167,7 +167,7 @@ TEST(Link, AFailedParcelComesAsOne) {
   });
 }
 
-// What was seen in a step that was refused is no agreement.
+// Layouts of a refused step are not agreed.
 TEST(Link, ARefusedStepAgreesOnNothing) {
   const Parcel small = parcel_of_values({{at::ones({2})}}),
                large = parcel_of_values({{at::ones({5})}});
@@ -222,7 +222,7 @@ TEST(Link, TheSenderNamesWhatIsNotAsAgreed) {
   });
 }
 
-// Ranks of one pipeline that read different batches.
+// Ranks of one pipeline with different batches.
 TEST(Link, AnotherFormThanTheSendersIsAMismatch) {
   run_ranks(2, [](RankContext& rank) {
     Link link = link_of(rank);
@@ -235,7 +235,7 @@ TEST(Link, AnotherFormThanTheSendersIsAMismatch) {
     try {
       link.receive();
       ADD_FAILURE() << "it came";
-    } catch (const Error& error) {  // a receive that was posted for the other form may see it first
+    } catch (const Error& error) {  // a receive posted for the other form may fail first
       EXPECT_EQ(error.peer(), 0);
     }
   });
@@ -258,8 +258,8 @@ TEST(Link, APeerThatLeavesIsLostWithoutADeadline) {
   });
 }
 
-// The cable is cut at each of the sends of a parcel, before and after layouts are agreed: neither
-// side waits for ever, and nothing half is handed out.
+// The connection breaks at each send of a parcel, before and after layouts are agreed: neither side
+// waits for ever, and no partial parcel is returned.
 TEST(Link, BrokenInTheMiddleOfAParcelItEndsOnBothSides) {
   for (int place = 0; place < 12; ++place) {
     int ended = 0;

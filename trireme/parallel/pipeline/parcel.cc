@@ -43,7 +43,7 @@ TensorLayout layout_of(const at::Tensor& tensor, bool carries_gradient) {
   return layout;
 }
 
-// [values, tensors of each …] [type, carries, dims, sizes …, strides …] of each tensor
+// [values, tensors of each ...] [type, carries, dims, sizes ..., strides ...] of each tensor
 std::vector<std::int64_t> words_of(const Parcel& parcel) {
   std::vector<std::int64_t> words{static_cast<std::int64_t>(parcel.counts.size())};
   for (const std::size_t count : parcel.counts) words.push_back(static_cast<std::int64_t>(count));

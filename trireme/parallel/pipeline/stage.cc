@@ -16,7 +16,7 @@ bool reads(const models::BlockSpec& spec, const std::string& value) {
   return std::find(spec.reads.begin(), spec.reads.end(), value) != spec.reads.end();
 }
 
-// Whether a value that stands before block `from` is read from there on.
+// Whether a value written before block `from` is read from there on.
 bool read_from(const std::vector<models::BlockSpec>& specs, std::size_t from,
                const std::string& value) {
   for (std::size_t i = from; i < specs.size(); ++i) {
@@ -35,7 +35,7 @@ std::vector<std::string> values_across(const models::Blocks& model, std::size_t 
     const std::string& name = specs[i].writes;
     if (!read_from(specs, cut, name)) continue;
     names.erase(std::remove(names.begin(), names.end(), name), names.end());
-    names.push_back(name);  // where it was written last
+    names.push_back(name);  // in the place of the last write
   }
   return names;
 }

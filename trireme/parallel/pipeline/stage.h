@@ -1,14 +1,14 @@
-// Stage: a range of a model's block list, built on this rank, run forward; autograd runs it back.
+// Stage: a range of a model's blocks, built and run forward on this rank; autograd runs it back.
 //
-// Its edges are the values that cross its ends: written before the range and read in it or after
-// it, so a value that a later stage reads is handed on by every stage between. Batch fields are
-// read where they are needed. Blocks keep the numbers and names that they have in the whole list,
-// so nothing that is drawn or named depends on the cut.
+// The values that cross its ends were written before the range and are read in it or after it, so a
+// value that a later stage reads passes through every stage between. Batch fields are read where
+// they are needed. Blocks keep the numbers and names that they have in the whole list, so random
+// numbers and names do not depend on the cut.
 //
-// Foreign modules draw from LibTorch's default generator: it is seeded per (seed, block name)
-// before a block is built and per (seed, step, micro-batch, block) before it runs, so that what
-// they draw does not depend on the rank; tensor::dropout() in a block draws from a stream of the
-// same key. One thread at a time.
+// Foreign modules draw from LibTorch's default generator. It is seeded per (seed, block name)
+// before a block is built and per (seed, step, micro-batch, block) before it runs, so that the
+// numbers do not depend on the rank; tensor::dropout() in a block draws from a stream of the same
+// key. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class Stage {
     std::vector<std::string> reads;
     std::string writes;
   };
-  /// Around a block's forward pass: called before it, with the block's number; what it returns is
-  /// called after it, with the block's value.
+  /// Enter is called before a block's forward pass, with the block's number. The Leave that it
+  /// returns is called after the pass, with the block's value.
   using Leave = std::function<void(const models::Value&)>;
   using Enter = std::function<Leave(std::size_t block)>;
 
@@ -59,12 +59,12 @@ class Stage {
   Stage(const models::Blocks& model, std::uint64_t seed,
         const std::function<void(const Member&)>& built = {}, BlockRange range = {});
   const std::vector<Member>& members() const noexcept { return members_; }
-  /// The values that it takes and gives; the last stage gives the last block's.
+  /// The values that it takes and gives; the last stage gives the last block's value.
   const std::vector<std::string>& takes() const noexcept { return takes_; }
   const std::vector<std::string>& gives() const noexcept { return gives_; }
 
-  /// Of the whole list: the last block's value. ConfigError where a block reads what neither a
-  /// block before it nor the batch gives. Values are dropped after their last reader.
+  /// For a stage with the whole list: the last block's value. ConfigError if a block reads what
+  /// neither an earlier block nor the batch gives. Values are dropped after their last reader.
   models::Value forward(const MicroBatch& micro, std::int64_t step, const Enter& enter = {});
   /// The values that it gives, from those that it takes.
   Values forward(Values values, const MicroBatch& micro, std::int64_t step,
@@ -72,13 +72,13 @@ class Stage {
   void train(bool on);
   /// From the next forward() on.
   void recompute(memory::RecomputePolicy policy) noexcept { recompute_ = std::move(policy); }
-  /// From the next forward() on, what blocks save for backward goes there, but for the last block's
-  /// of the list.
+  /// From the next forward() on, what blocks save for backward goes to `file`, except the last
+  /// block's.
   void offload(std::shared_ptr<memory::ActivationFile> file) { activations_ = std::move(file); }
   const std::shared_ptr<memory::ActivationFile>& activations() const noexcept {
     return activations_;
   }
-  /// Off: forward() leaves the default generator alone (lanes: one generator is every thread's).
+  /// Off: forward() does not seed the default generator, which all lanes' threads share.
   void seeds_generator(bool on) noexcept { seeds_generator_ = on; }
   /// The first block seen to draw from the default generator in forward(); empty: none.
   const std::string& drawing_block() const noexcept { return drawing_block_; }

@@ -33,7 +33,7 @@ struct StagePasses::Kept {
     TensorLayout layout;
   };
   std::vector<Input> inputs;           // that carry a gradient
-  torch::autograd::edge_list outputs;  // that carry one; not the tensors, which may go
+  torch::autograd::edge_list outputs;  // that carry one; not the tensors, which may be freed
   at::Tensor loss;                     // of the last stage
 };
 
@@ -44,7 +44,7 @@ StagePasses::StagePasses(StagePasses&&) noexcept = default;
 
 void StagePasses::drop() { kept_.clear(); }
 
-// Values by name, of which those that carry a gradient end in a node of ours.
+// The incoming values by name. Those that carry a gradient end in a CatchGradient node.
 Values StagePasses::enter(Parcel in, Kept* kept) const {
   TRIREME_CHECK(in.counts.size() == stage_.takes().size());
   Values values;

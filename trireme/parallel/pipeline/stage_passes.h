@@ -1,9 +1,9 @@
 // StagePasses: forward and backward passes of one stage, of several micro-batches at a time.
 //
-// What comes from the stage before is cut off from its graph: gradients that reach it are caught,
-// with the strides that autograd gave them, and go back as a parcel. A value that is handed on gets
-// the later stages' gradient before that of its readers here, which is the order of one process: so
-// the sum has the same bits. One thread at a time; what blocks throw comes out.
+// Values from the stage before are cut off from their graph: the gradients that reach them are
+// caught, with the strides that autograd gave them, and go back as a parcel. For a value that is
+// passed on, the later stages' gradient is added before that of its readers here, as in one
+// process, so the sum has the same bits. One thread at a time; throws what blocks throw.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,7 @@ namespace parallel {
 
 class StagePasses {
  public:
-  /// The last block's value and the micro-batch -> the summed loss.
+  /// Maps the last block's value and the micro-batch to the summed loss.
   using SumLoss = std::function<at::Tensor(const models::Value&, const MicroBatch&)>;
 
   /// `enter`: around every block of a forward pass.
@@ -30,17 +30,17 @@ class StagePasses {
   ~StagePasses();
   StagePasses(StagePasses&&) noexcept;
 
-  /// Under autograd it keeps the micro-batch's graph until backward().
+  /// Under autograd, keeps the micro-batch's graph until backward().
   Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in);
-  /// Of the last stage: the summed loss, whose graph is kept, too.
+  /// On the last stage: the summed loss, whose graph is kept too.
   double forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
                       const SumLoss& loss);
-  /// Of the last stage, no graph is kept.
+  /// On the last stage: its value, without keeping a graph.
   models::Value forward_value(const MicroBatch& micro, std::int64_t step, Parcel in);
-  /// Runs micro-batch `number` back; `gradients` is empty at the last stage. The gradients of what
-  /// came in; parameters' go to their hooks.
+  /// Runs micro-batch `number` back; `gradients` is empty at the last stage. Returns the gradients
+  /// of the inputs; parameters' go to their hooks.
   Parcel backward(std::uint32_t number, const Parcel& gradients);
-  /// Nothing of the step's graphs is needed any more.
+  /// Drops the graphs of the step.
   void drop();
 
  private:

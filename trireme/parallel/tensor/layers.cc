@@ -42,7 +42,7 @@ struct Group {
   at::Tensor leave(const at::Tensor& x) const {
     return sequence ? scatter_sum(x, *ranks) : leave_cut(x, *ranks);
   }
-  // Where positions are cut, each rank's gradient of it is of its own positions.
+  // If positions are cut, each rank's gradient of a whole parameter covers only its own positions.
   at::Tensor whole(const at::Tensor& parameter) const {
     return sequence && parameter.defined() ? enter_cut(parameter, *ranks) : parameter;
   }
@@ -122,7 +122,7 @@ class TensorVocabulary final : public models::Vocabulary {
     if (spec.bias) bias_ = leaf_of(models::constant_leaf({spec.rows}, 0.0, context.type), part_);
   }
 
-  // Another rank's tokens look up a row here too, which counts nothing.
+  // Tokens of another rank's rows look up a row here too; the mask zeroes it.
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) override {
     check(tokens);
     const at::Tensor rows = tokens - begin_;
@@ -192,7 +192,7 @@ class TensorLayers final : public models::LayerFactory {
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
     return models::local_layers()->attention(qkv, heads, causal);
   }
-  // Every rank routes every token alike; each expert is cut as an MLP is.
+  // Every rank routes all tokens identically; each expert is cut as an MLP is.
   std::unique_ptr<models::Experts> experts(const LayerContext& context,
                                            const models::ExpertsSpec& spec) const override {
     if (group_.sequence) refuse_experts_with_sequence();
@@ -205,7 +205,7 @@ class TensorLayers final : public models::LayerFactory {
     return tensor::dropout(
         x, p, {.dim = 1, .begin = group_.ranks->rank() * length, .whole = group_.size() * length});
   }
-  // Logits are whole where no gradient is asked for, and where no vocabulary() made them.
+  // Logits are whole without gradients, or if no vocabulary() made them.
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
     const Part part = group_.part(0, rows_);
     if (part.of == 1 || logits.size(-1) != shape_of_part({rows_}, part).front() ||

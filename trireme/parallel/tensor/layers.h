@@ -1,12 +1,12 @@
 // The LayerFactory of tensor parallelism (Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053):
 // linear layers cut by columns and by rows, attention by heads, tables and cross-entropy by
-// vocabulary, with one all-reduce after each Cut::Rows in forward and one before each Cut::Columns
-// in backward; or, with `sequence`, a reduce-scatter and an all-gather in their place, and norms
-// and residual streams cut along the sequence (Korthikanti et al. 2022, arXiv:2205.05198).
+// vocabulary. There is one all-reduce after each Cut::Rows in forward and one before each
+// Cut::Columns in backward. With `sequence` these are a reduce-scatter and an all-gather, and norms
+// and residual streams are cut along the sequence (Korthikanti et al. 2022, arXiv:2205.05198).
 //
-// Values start as one process's: each rank cuts them out of the whole tensor's. Sums over ranks
-// change the order of additions, so weights agree within a tolerance, not in every bit. What every
-// rank has whole stays the same on all of them, bit for bit.
+// Initial values are one process's: each rank cuts them out of the whole tensor. Sums over ranks
+// change the order of additions, so weights agree within a tolerance, not in every bit. Parameters
+// that every rank has whole stay equal on all of them, bit for bit.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ using models::Part;
 
 namespace {
 
-// Of one section of `n` elements.
+// The part's first element, and its length, in one section of `n` elements.
 std::int64_t first(std::int64_t n, const Part& part, int rank) { return n * rank / part.of; }
 std::int64_t length(std::int64_t n, const Part& part, int rank) {
   return first(n, part, rank + 1) - first(n, part, rank);
@@ -87,7 +87,7 @@ std::vector<NamedShard> shards_of_whole(const NamedShard& own, const Part& part)
   const std::vector<std::int64_t> shape = shape_of_whole(own.shape, part);
   const std::int64_t inner = product(shape, dim + 1, shape.size());
   const std::int64_t n = part.whole / part.sections;
-  const std::int64_t run = length(n, part, part.index) * inner;  // elements side by side
+  const std::int64_t run = length(n, part, part.index) * inner;  // contiguous elements
   std::vector<NamedShard> shards;
   if (run == 0) return shards;
   const at::Tensor flat = own.local.flatten();

@@ -33,7 +33,7 @@ at::Tensor gathered(const at::Tensor& x, Communicator& group) {
       .all_gather(tensor::to_buffer(x.contiguous()), tensor::to_buffer(parts),
                   {.label = "gather sequence"})
       .wait();
-  return parts.transpose(0, 1).flatten(1, 2);  // a copy, but for B = 1
+  return parts.transpose(0, 1).flatten(1, 2);  // a copy, unless B = 1
 }
 
 at::Tensor own_part(const at::Tensor& x, Communicator& group) {
@@ -53,7 +53,7 @@ at::Tensor own_part_of_sum(const at::Tensor& x, Communicator& group) {
   return own;
 }
 
-// What a function does in forward and in backward.
+// The operation of a region in forward or in backward.
 using Way = at::Tensor (*)(const at::Tensor&, Communicator&);
 
 at::Tensor pass_on(const at::Tensor& x, Communicator&) { return x; }
@@ -105,7 +105,7 @@ at::Tensor join_sequence(const at::Tensor& x, Communicator& group) {
 
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& group) {
   if (group.size() == 1) return x;
-  // Parts may differ by a column: each travels transposed, as rows.
+  // Parts may differ by a column, so each is sent transposed, as rows.
   const at::Tensor rows = x.flatten(0, -2).t().contiguous();
   const at::Tensor all = at::empty({whole, rows.size(1)}, x.options());
   std::vector<std::size_t> counts;

@@ -1,9 +1,9 @@
-// Where a tensor-parallel part of a model begins and ends, under autograd: the pairs f and g of
+// Begin and end of a tensor-parallel region of a model, under autograd: the pairs f and g of
 // Shoeybi et al. 2019 ("Megatron-LM", arXiv:1909.08053), and of Korthikanti et al. 2022 ("Reducing
-// activation recomputation", arXiv:2205.05198), where what lies between is cut along the sequence.
+// activation recomputation", arXiv:2205.05198), who cut the values between along the sequence.
 //
-// Each is a blocking collective of the group's ranks, in forward or in backward or in both; all of
-// them build the same graph. 16-bit values are summed in fp32. With one rank they do nothing.
+// Each is a blocking collective of the group's ranks, in forward or in backward or in both; all
+// ranks build the same graph. 16-bit values are summed in fp32. With one rank they do nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,20 +18,20 @@ namespace parallel {
 at::Tensor enter_cut(const at::Tensor& x, comm::Communicator& group);
 /// The sum of all ranks' x, whose gradient is passed on (g).
 at::Tensor leave_cut(const at::Tensor& x, comm::Communicator& group);
-/// All ranks' x [B, T/N, C] side by side: [B, T, C]; its gradient is summed, and cut again.
+/// All ranks' x [B, T/N, C] concatenated: [B, T, C]; its gradient is summed, and cut again.
 at::Tensor gather_sequence(const at::Tensor& x, comm::Communicator& group);
 /// This rank's [B, T/N, C] of the sum of all ranks' x [B, T, C]; its gradient is gathered.
 at::Tensor scatter_sum(const at::Tensor& x, comm::Communicator& group);
 /// This rank's [B, T/N, C] of x, which all ranks have; its gradient is gathered.
 at::Tensor cut_sequence(const at::Tensor& x, comm::Communicator& group);
-/// gather_sequence() of what all ranks go on with alike: its gradient is only cut.
+/// gather_sequence() for values that all ranks then use identically: the gradient is only cut.
 at::Tensor join_sequence(const at::Tensor& x, comm::Communicator& group);
-/// All ranks' x [..., V/N] side by side. Without autograd.
+/// All ranks' x [..., V/N] concatenated. Without autograd.
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicator& group);
 
-/// cross_entropy_sum (tensor/cross_entropy.h) of logits [..., V] that are cut among the ranks by
-/// their last dim: this rank has columns begin ... begin + logits.size(-1) - 1 of `whole`. Logits
-/// stay where they are; three numbers a token travel. The same scalar on every rank.
+/// cross_entropy_sum (tensor/cross_entropy.h) of logits [..., V] that are cut among the ranks along
+/// the last dim: this rank has columns begin ... begin + logits.size(-1) - 1 of `whole`. Logits are
+/// not sent, only three numbers per token. The same scalar on every rank.
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, comm::Communicator& group);
 

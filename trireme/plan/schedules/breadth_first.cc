@@ -5,8 +5,8 @@
 //   0: F0.0 F0.1 F2.0 F2.1 .... .... B2.0 B2.1 B0.0 B0.1
 //   1: .... F1.0 F1.1 F3.0 F3.1 B3.0 B3.1 B1.0 B1.1 ....      (passes drawn as if of one length)
 //
-// Bubble (p-1)/(vM+p-1) for M >= p, activations of all vM, as GPipe. A chunk's weights are gathered
-// and its gradients are reduced once a step and not once a micro-batch: made for sharded weights.
+// Bubble (p-1)/(vM+p-1) for M >= p; activations of all vM passes, like GPipe. Gathers a chunk's
+// weights and reduces its gradients once per step, not per micro-batch: made for sharded weights.
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme {

@@ -1,14 +1,14 @@
-// DualPipe-V (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1, cut in
-// half as in Sea AI Lab, "DualPipe could be better without the Dual", 2025, and the DualPipe
-// repository's dualpipev.py): the V of ZB-V, but in the steady state a forward pass of one chunk
-// and a backward pass of the other run as one action, so that the communication inside one (an
-// expert layer's all-to-all) hides behind the computation of the other.
+// DualPipe-V (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1; halved
+// as in Sea AI Lab, "DualPipe could be better without the Dual", 2025, and the DualPipe
+// repository's dualpipev.py). It is the V of ZB-V, but in the steady state a forward pass of one
+// chunk and a backward pass of the other run as one action: the communication inside one (an expert
+// layer's all-to-all) hides behind the computation of the other.
 //
-// Eight steps on rank r, as there: F of the first chunk 2(p-1-r) times; F of both r+1 times; I W F
-// of the second p-1-r times; the pairs; B of the second and a pair; B of both; the same with I
-// instead of B from the middle on; W and I; W. Made for M >= 2p; a shorter batch is a longer one
-// with the rest left out. Bubble (p-1)(F+B pair + B - 3W); activations of 2p+1 passes of half a
-// rank's layers.
+// Eight phases on rank r, as in that code: F of the first chunk 2(p-1-r) times; F of both r+1
+// times; I W F of the second p-1-r times; the pairs; B of the second and a pair; B of both; the
+// same with I instead of B from the middle on; W and I; W. Designed for M >= 2p; a shorter batch is
+// a longer one with the excess left out. Bubble (p-1)(F+B pair + B - 3W); activations of 2p+1
+// passes of half a rank's layers.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -94,7 +94,7 @@ class DualOrder {
   Order order_;
   int stages_[2];
   int forwards_[2] = {0, 0}, backwards_[2] = {0, 0};
-  std::deque<std::pair<int, int>> put_off_;  // (stage, micro-batch) whose W is to come
+  std::deque<std::pair<int, int>> put_off_;  // (stage, micro-batch) with a pending W
   int ranks_, rank_, microbatches_;
 };
 

@@ -4,9 +4,9 @@
 //   0: F0.0 F0.1 F0.2 .... .... B0.0 B0.1 B0.2
 //   1: .... F1.0 F1.1 F1.2 B1.0 B1.1 B1.2 ....
 //
-// Bubble (p-1)/(M+p-1). Activations of all M micro-batches; with recomputation (as in the paper)
-// their inputs and the activations of one. Backward in ascending order, not in the paper's
-// descending one, which takes as long: the tree sum of gradients then has ceil(log2 M) open sums.
+// Bubble (p-1)/(M+p-1). Activations of all M micro-batches; with recomputation (as in the paper),
+// their inputs and the activations of one. Backward runs in ascending order, not in the paper's
+// descending one, in the same time: then the tree sum has only ceil(log2 M) open sums.
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme {

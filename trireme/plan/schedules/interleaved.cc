@@ -1,13 +1,13 @@
 // Interleaved 1F1B (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
-// Clusters", arXiv 2104.04473): a rank holds v chunks of the chain, so a micro-batch passes it v
-// times and filling the pipeline takes a v-th of the time.
+// Clusters", arXiv 2104.04473): a rank holds v chunks of the chain, so a micro-batch visits it v
+// times and filling the pipeline takes 1/v of the time.
 //
-// Forward goes through groups of p micro-batches: the group through the rank's first chunk, then
-// through the second, ...; backward likewise from the last chunk on. Rank r is 2(p-1-r) + (v-1)p
-// passes ahead. Bubble (p-1)/(vM+p-1) where p divides M; elsewhere the batch is filled up to a
-// multiple of p with micro-batches that are left out (a smaller last group would deadlock: rank 0
-// would wait for a chunk that rank p-1 does after a gradient of rank 0). Every hop is crossed v
-// times as often.
+// Forward passes go in groups of p micro-batches: a group through the rank's first chunk, then the
+// second, ...; backward likewise from the last chunk on. Rank r is 2(p-1-r) + (v-1)p passes ahead.
+// Bubble (p-1)/(vM+p-1) if p divides M. Otherwise the batch is padded to a multiple of p with
+// micro-batches that are left out: a smaller last group would deadlock, because rank 0 would wait
+// for a chunk that rank p-1 computes after a gradient of rank 0. Every hop is crossed v times as
+// often.
 #include <algorithm>
 #include <utility>
 

@@ -11,8 +11,8 @@ inline namespace v0 {
 namespace plan {
 namespace {
 
-// In a file's order micro-batches may overtake one another. Links between stages tell as many apart
-// (parallel/pipeline/link.cc).
+// In the order of a file, micro-batches may overtake one another. Links between stages distinguish
+// this many (parallel/pipeline/link.cc).
 constexpr int kMostMicroBatchesOfFile = 2048;
 
 [[noreturn]] void refuse_file(const std::string& what, const std::string& advice) {
@@ -31,7 +31,7 @@ Schedule read(const std::string& path) {
 
 bool is_file(const std::string& name) { return name.find_first_of("./") != std::string::npos; }
 
-// Micro-batches do not wait for one another: those that are left run in the same order.
+// Micro-batches do not wait for one another, so the remaining ones can run in the same order.
 Schedule shortened(Schedule schedule, int microbatches) {
   for (auto& actions : schedule.order) {
     std::vector<Action> kept;
@@ -95,7 +95,7 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
   if (!is_file(name)) return load_schedule(name, ranks, chunks, microbatches);
   Schedule schedule = load_schedule(name, ranks, chunks, 0);
   if (schedule.microbatches() < microbatches)
-    return load_schedule(name, ranks, chunks, microbatches);  // says so
+    return load_schedule(name, ranks, chunks, microbatches);  // throws
   return shortened(std::move(schedule), microbatches);
 }
 

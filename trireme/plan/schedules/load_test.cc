@@ -1,4 +1,4 @@
-// Schedules as a training takes them: by name, or from a file.
+// Schedules as a training loads them: by name, or from a file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ TEST_F(ScheduleFile, ServesAShortBatchWithoutTheMicroBatchesItLacks) {
   }
 }
 
-// What is left of every schedule is one: no pass waits for another micro-batch's.
+// A schedule with micro-batches left out is still valid: no pass waits for another micro-batch.
 TEST_F(ScheduleFile, OfEveryKindServesEveryShortBatch) {
   for (const ScheduleEntry& entry : schedules()) {
     const int chunks = entry.chunks == Chunks::One ? 1 : 2;

@@ -1,9 +1,9 @@
-// Naive: one micro-batch in the pipeline at a time, so one rank of p works and the others wait.
+// Naive: one micro-batch in the pipeline at a time, so one of p ranks works and the others wait.
 //
 //   0: F0.0 .... .... B0.0 F0.1 .... .... B0.1
 //   1: .... F1.0 B1.0 .... .... F1.1 B1.1 ....
 //
-// What "put half of the layers on the other device" gives. Bubble 1 - 1/p. Activations of one
+// The result of putting half of the layers on another device. Bubble 1 - 1/p. Activations of one
 // micro-batch.
 #include "trireme/plan/schedules/schedules.h"
 

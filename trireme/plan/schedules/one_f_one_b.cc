@@ -1,11 +1,11 @@
 // 1F1B (Narayanan et al., "PipeDream", SOSP 2019; synchronous as in Fan et al., "DAPPLE", arXiv
-// 2007.01045, and Megatron-LM): rank r goes forward p-1-r times, then one forward and one backward
-// in turn, so that a micro-batch goes back as soon as it can.
+// 2007.01045, and Megatron-LM): rank r runs p-1-r forward passes, then alternates one forward and
+// one backward, so that a micro-batch goes back as early as possible.
 //
 //   0: F0.0 F0.1 .... B0.0 F0.2 B0.1 .... B0.2
 //   1: .... F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 ....
 //
-// Bubble (p-1)/(M+p-1), as GPipe; but activations of min(M, p-r) micro-batches.
+// Bubble (p-1)/(M+p-1), like GPipe, but activations of only min(M, p-r) micro-batches.
 #include <algorithm>
 
 #include "trireme/plan/schedules/schedules.h"

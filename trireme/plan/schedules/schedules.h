@@ -1,6 +1,6 @@
-// The schedules that come with Trireme, one file each: what a rank computes, in which order.
+// The schedules that come with Trireme, one file each: the passes of each rank, in order.
 //
-// p ranks, M micro-batches, v = stages / p chunks a rank. Pure functions.
+// Notation: p ranks, M micro-batches, v = stages / p chunks per rank. Pure functions.
 #pragma once
 
 #include <span>
@@ -27,24 +27,24 @@ struct ScheduleEntry {
   Schedule (*make)(const ScheduleShape&) = nullptr;
 };
 
-/// All of them, from the simplest on.
+/// All schedules, the simplest first.
 std::span<const ScheduleEntry> schedules();
-/// ConfigError that lists the names.
+/// ConfigError that lists the names if there is none of that name.
 const ScheduleEntry& schedule_named(std::string_view name);
-/// By name; ranks = 0: as many as suit (stages, or half of them where a rank holds chunks).
-/// ConfigError, with the arithmetic, where stages and ranks do not suit the schedule.
+/// Generates a schedule by name. ranks = 0 chooses `stages`, or half of it if a rank holds chunks.
+/// ConfigError, with the arithmetic, if the schedule does not support the shape.
 Schedule make_schedule(std::string_view name, ScheduleShape shape);
 
-/// By name, or from a file (a dot or a slash is in its name), verified. `chunks`: stages a rank
-/// holds, 0: as few as the schedule can have (more than one where it is for several). ConfigError
-/// where a file is for another number of ranks, or (`microbatches` > 0) of micro-batches, or holds
-/// an action that a training does not run.
+/// A verified schedule by name, or from a file (if the name has a dot or a slash). `chunks`: stages
+/// per rank; 0: as few as the schedule supports (more than one for schedules with chunks).
+/// ConfigError if a file is for another number of ranks or (`microbatches` > 0) micro-batches, or
+/// contains an action that a training does not run.
 Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches);
-/// The same for a step of `microbatches`, which may be a short one: of a file for more, the
-/// micro-batches from there on are left out.
+/// Like load_schedule(), for a step of `microbatches`, which may be shorter than the others: if a
+/// file has more, the additional micro-batches are left out.
 Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, int microbatches);
 
-/// Why a training refuses this schedule of a file, which may be drawn; empty: it runs it.
+/// The reason why a training refuses this schedule of a file (it can still be drawn); empty: none.
 std::string why_not_trained(const Schedule& schedule);
 
 Schedule naive(const ScheduleShape& shape);
@@ -57,11 +57,11 @@ Schedule zb_h2(const ScheduleShape& shape);
 Schedule zb_v(const ScheduleShape& shape);
 Schedule dualpipe_v(const ScheduleShape& shape);
 
-/// Stage s on rank s mod p: with one chunk a straight line, with several a loop.
+/// Stage s on rank s mod p: a straight line with one chunk, a loop with several.
 Schedule looped(const ScheduleShape& shape);
-/// Two chunks: down the ranks and back up, so that rank 0 holds the first stage and the last.
+/// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
 Schedule v_shaped(const ScheduleShape& shape);
-/// The same with orders: each rank's by a Writer(shape, rank, actions), in its three parts.
+/// v_shaped() with each rank's order written by a Writer(shape, rank, actions) in three phases.
 template <class Writer>
 Schedule v_shaped_by(const ScheduleShape& shape) {
   Schedule schedule = v_shaped(shape);
@@ -75,8 +75,7 @@ Schedule v_shaped_by(const ScheduleShape& shape) {
 }
 
 /// Appends to one rank's order. Micro-batches from `microbatches` on are left out, so a pattern
-/// that needs a longer batch to unfold serves a short one, too: micro-batches do not wait for each
-/// other.
+/// that needs a longer batch also serves a short one: micro-batches do not wait for each other.
 class Order {
  public:
   Order(std::vector<Action>& actions, int microbatches)
@@ -85,7 +84,8 @@ class Order {
   Order& backward(int stage, int m) { return add(ActionKind::Backward, stage, m); }
   Order& input(int stage, int m) { return add(ActionKind::BackwardInput, stage, m); }
   Order& weight(int stage, int m) { return add(ActionKind::BackwardWeight, stage, m); }
-  /// Forward (stage, m) and backward (back_stage, back_m) as one; the one of them that is left.
+  /// Forward (stage, m) and backward (back_stage, back_m) as one action, or the one that is not
+  /// left out.
   Order& pair(int stage, int m, int back_stage, int back_m);
 
  private:

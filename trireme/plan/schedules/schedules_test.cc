@@ -1,5 +1,5 @@
-// Every schedule for every shape up to 8 ranks, 4 chunks and 16 micro-batches: it can run, and its
-// memory is what its file says. Small ones to the letter.
+// Every schedule, for every shape up to 8 ranks, 4 chunks and 16 micro-batches, can run, and uses
+// the memory that its file states. Small ones are compared literally.
 #include "trireme/plan/schedules/schedules.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,7 @@ TEST(Schedules, LiveActivationsAreThoseOfTheDescription) {
       for (int rank = 0; rank < shape.ranks; ++rank) {
         const RankPeak& peak = peaks[static_cast<std::size_t>(rank)];
         const int most = most_activations(entry.name, shape, rank);
-        // Along a V the ranks differ by a pass or two, and a filled-up batch may take less.
+        // In a V the ranks differ by a pass or two; a padded batch may need less.
         if (entry.chunks == Chunks::Two || shape.microbatches % shape.ranks != 0) {
           ASSERT_LE(peak.activations, most);
         } else {
@@ -96,7 +96,7 @@ TEST(Schedules, DualPipePairsForwardWithBackward) {
   EXPECT_EQ(pairs, (10 + 3) + (12 + 2) + (14 + 1) + (16 - 1));
 }
 
-// Groups of p are filled up: as they are, a smaller last group deadlocked.
+// Groups of p are padded: a smaller last group would deadlock.
 TEST(Schedules, InterleavedTakesAnyNumberOfMicroBatches) {
   EXPECT_THAT(inspect(make_schedule("interleaved-1f1b", {4, 12, 5})).faults, IsEmpty());
 }

@@ -1,9 +1,9 @@
-// ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.1): 1F1B whose
-// backward pass is split. The next rank down waits for I only; W is put off by r micro-batches on
-// rank r and fills the end, where 1F1B has its second bubble.
+// ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.1): 1F1B with a
+// split backward pass. The previous stage waits only for I; on rank r, W is delayed by r
+// micro-batches and fills the end, where 1F1B has its second bubble.
 //
-// Bubble (p-1)(T_F + T_I - T_W), a third of 1F1B's for equal times, where M >= p. Activations as
-// 1F1B's worst rank on every rank: p-r micro-batches before I and r between I and W.
+// Bubble (p-1)(T_F + T_I - T_W) if M >= p, a third of 1F1B's for equal times. Every rank keeps the
+// activations of 1F1B's worst rank: p-r micro-batches before I and r between I and W.
 #include "trireme/plan/schedules/zero_bubble.h"
 
 namespace trireme {

@@ -1,12 +1,12 @@
 // ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362, and arXiv
-// 2401.10241v2, section 6): two chunks a rank, laid out as a V: rank r has stages r and 2p-1-r. The
-// last stage is on rank 0 and its neighbour in the middle on the same rank, so the first gradient
-// is back at rank 0 as soon as the loss is known.
+// 2401.10241v2, section 6): two chunks per rank in the shape of a V: rank r has stages r and
+// 2p-1-r. Rank 0 has the last stage, and the two middle stages are on one rank, so the first
+// gradient is at rank 0 as soon as the loss is known.
 //
 // Rank r: 2(p-r)-1 forward passes of the first chunk, r pairs of both chunks, p-r times F I W of
-// the second; then, while there are micro-batches, F I W of the first chunk and F I W of the second
-// in turn; at the end I before W. No bubble for equal times where M >= 2p-1, at 1F1B's activation
-// memory: 2p passes of half a rank's layers. A shorter batch is a longer one with the rest left
+// the second. Then, while there are micro-batches, F I W of the first and of the second chunk in
+// turn; at the end I before W. No bubble for equal times if M >= 2p-1, with the activation memory
+// of 1F1B: 2p passes of half a rank's layers. A shorter batch is a longer one with the excess left
 // out.
 #include <algorithm>
 
@@ -18,7 +18,7 @@ namespace plan {
 
 namespace {
 
-// One chunk's next micro-batch of each kind of pass.
+// The next micro-batch of one chunk for each kind of pass.
 struct Chunk {
   int stage = 0;
   int forwards = 0, inputs = 0, weights = 0;
@@ -32,7 +32,7 @@ class VOrder {
         up_{shape.stages - 1 - rank},
         ranks_(shape.ranks),
         rank_(rank),
-        // As many as the pattern needs to unfold.
+        // The pattern needs at least this many.
         microbatches_(std::max(2 * shape.ranks - 1, shape.microbatches)) {}
 
   void warm_up() {

@@ -1,8 +1,8 @@
-// Attention over query, key and value as one linear layer gives them, [B, T, 3, H, D]: no
-// copies into a per-head layout. Each head runs in blocks of query rows, so that of the T x T
-// scores causal attention computes only the blocks on and below the diagonal. Short sequences keep
-// their probabilities for the backward; long ones (T > kKeptProbabilities) compute them again,
-// block by block; so do short ones where a ProbabilitiesScope says so.
+// Attention over query, key and value as one linear layer gives them, [B, T, 3, H, D], without
+// copies into a per-head layout. Each head runs in blocks of query rows; causal attention computes
+// only the blocks on and below the diagonal of the T x T scores. Short sequences keep their
+// probabilities for backward. Long ones (T > kKeptProbabilities), and all under a
+// ProbabilitiesScope that says so, recompute them block by block.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Shape {
   std::int64_t depth() const { return width / heads; }
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(depth())); }
   bool keeps() const { return length <= kKeptProbabilities; }
-  /// That a block of query rows sees, or a part of.
+  /// The number of keys that a block of query rows sees.
   std::int64_t keys(std::int64_t first, std::int64_t rows) const {
     return causal ? first + rows : length;
   }
@@ -44,7 +44,7 @@ constexpr std::int64_t kRows = kIsHalf<T> ? 128 : 64;  // query rows of a block
 
 std::size_t unsign(std::int64_t x) { return static_cast<std::size_t>(x); }
 
-// One head of one sequence: where its rows are, and scratch for a block.
+// One head of one sequence: pointers to its rows, and scratch memory for a block.
 template <class T>
 struct Head {
   const Shape& shape;
@@ -53,7 +53,7 @@ struct Head {
   Stat<T>* scores;  // [kRows, length]
   Operand<T> query(std::int64_t row) const { return {q + row * stride, stride}; }
 
-  /// p [rows, keys], rows `length` apart, of the query rows from `first`.
+  /// Writes p [rows, keys], with rows `length` apart, for the query rows from `first` on.
   void probabilities(std::int64_t first, std::int64_t rows, T* p) const {
     const std::int64_t keys = shape.keys(first, rows);
     Stat<T>* out = scores;
@@ -66,14 +66,14 @@ struct Head {
                                 shape.scale());
       return;
     }
-    // A row that sees all keys is the last one of a causal matrix.
+    // A row that sees all keys is computed as the last row of a causal matrix.
     for (std::int64_t row = 0; row < rows; ++row)
       kernel::causal_softmax<T>(out + row * shape.length, stride_p, p + row * shape.length,
                                 stride_p, all - 1, 1, all, shape.scale());
   }
 };
 
-// Products go to T through fp32 where T is bf16 or fp16.
+// For bf16 and fp16 the product is computed in fp32 and then converted.
 template <class T>
 void product(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
              Stat<T>* scratch, T* c, std::int64_t c_stride) {
@@ -112,7 +112,7 @@ void run_forward(const Shape& shape, const T* qkv, T* out, T* kept) {
   }
 }
 
-// The gradients of one head's keys and values, summed over query blocks in fp32 or wider.
+// Gradients of one head's keys and values, summed over query blocks in fp32 or wider.
 template <class T>
 struct KeyValueSums {
   Stat<T>*dk, *dv;  // [length, depth], rows `stride` apart
@@ -157,7 +157,7 @@ void run_backward(const Shape& shape, const T* qkv, const T* dout, const T* kept
     KeyValueSums<T> sums{data_of<Stat<T>>(key_sums), data_of<Stat<T>>(key_sums) + length * depth,
                          depth};
     if constexpr (kDirect) sums = {dq + width, dq + 2 * width, stride};
-    // From the last block, which reaches all keys, to the first: only the last one overwrites.
+    // From the last block to the first: the last reaches all keys and overwrites; the others add.
     const std::int64_t blocks = (length + kRows<T> - 1) / kRows<T>;
     for (std::int64_t i = blocks - 1; i >= 0; --i) {
       const std::int64_t first = i * kRows<T>, rows = std::min(kRows<T>, length - first);

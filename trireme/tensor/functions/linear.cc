@@ -62,7 +62,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     }
     const bool has_bias = ctx->saved_data["bias"].toBool();
     auto* const deferred = deferred_gradients();
-    // The gradient of a computed weight is needed at once, by what computed it.
+    // A computed weight's gradient is not deferred: the node that computed the weight needs it now.
     if (deferred != nullptr && weight.is_leaf() && (!has_bias || saved[3].is_leaf())) {
       if (ctx->needs_input_grad(1))
         deferred->push_back(

@@ -45,14 +45,15 @@ Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor&
   return result;
 }
 
-// Gradients of (x, update, weight, bias); `dstream` (may be undefined) is what reached h otherwise.
+// Gradients of (x, update, weight, bias). `dstream` (may be undefined): h's gradient from other
+// uses.
 variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
                                 const at::Tensor& dstream, bool with_update) {
   const auto saved = ctx->get_saved_variables();
   const at::Tensor &h = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
   const bool with_bias = ctx->saved_data["bias"].toBool();
   const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
-  // Where the types are one, the update's gradient is the stream's.
+  // If both have the same type, the update's gradient is the stream's tensor.
   const bool own_update = with_update && type != h.scalar_type();
   const at::Tensor dx = empty(h.sizes(), h.scalar_type());
   const at::Tensor dupdate = own_update ? empty(h.sizes(), type) : at::Tensor();

@@ -1,4 +1,4 @@
-// Blocks of query rows by blocks of keys; of causal parts those on and below the diagonal alone.
+// Computes blocks of query rows by keys; in causal parts only those on and below the diagonal.
 #include "trireme/tensor/partial_attention.h"
 
 #include <ATen/ops/full.h>
@@ -20,7 +20,7 @@ namespace {
 using kernel::Stat;
 
 constexpr std::int64_t kPartialRows = 64, kKeys = 1024;
-static_assert(kKeys % kPartialRows == 0);  // a block of keys begins on the diagonal or left of it
+static_assert(kKeys % kPartialRows == 0);  // a block of keys starts on the diagonal or left of it
 
 std::size_t unsigned_of(std::int64_t x) { return static_cast<std::size_t>(x); }
 
@@ -43,10 +43,10 @@ HeadRows<T> head_rows(const Columns& columns, std::int64_t b, std::int64_t h, st
 struct Block {
   std::int64_t query, rows;    // from this query on
   std::int64_t key, keys;      // from this key on
-  std::int64_t last_of_first;  // the last key of the block that its first row sees
+  std::int64_t last_of_first;  // the last key in the block that the block's first row sees
 };
 
-// Calls step(Block) for each block of scores that holds one that is seen.
+// Calls step(Block) for each block of scores that has a visible key.
 template <class Step>
 void each_block(const Sight& sight, std::int64_t length, Step step) {
   for (std::int64_t query = sight.first_query; query < length; query += kPartialRows) {

@@ -33,13 +33,13 @@ void for_type(at::ScalarType type, Body body) {
   }
 }
 
-/// The first element; null for an undefined tensor. The caller has made sure of the type.
+/// The first element; null for an undefined tensor. The caller must have checked the type.
 template <class T>
 T* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
-/// A Function's argument may be absent, but not an undefined tensor.
+/// For arguments of a torch::autograd::Function: they may be absent, but not undefined tensors.
 inline std::optional<at::Tensor> maybe(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
 }

@@ -1,5 +1,5 @@
-// The host's compilation of the GPU's fold kernels (kernel/cuda/fold.h), by the kernel's name: what
-// the fake GPU runs, and what tests compare with kernel::fold.
+// Host versions of the GPU's fold kernels (kernel/cuda/fold.h), by kernel name. The fake GPU runs
+// them, and tests compare them with kernel::fold.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ inline namespace v0 {
 namespace testing {
 
 using FoldOnHost = void (*)(const kernel::cuda::FoldArguments& arguments);
-/// Null for a name that fold.cu does not define.
+/// Null if fold.cu does not define `kernel_name`.
 FoldOnHost fold_on_host(std::string_view kernel_name);
 
 }  // namespace testing

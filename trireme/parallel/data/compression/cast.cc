@@ -1,6 +1,6 @@
 // 16-bit floats on the wire. Each rank rounds its sum once to the wire's type; the reduction adds
-// in fp32 and rounds the whole sum once (docs/algorithms.md). Half the bytes, unless an algorithm
-// is named that forwards partial sums, which are fp32 (auto takes one that does not). No residual.
+// in fp32 and rounds the whole sum once (docs/algorithms.md). This halves the bytes, except if an
+// algorithm forwards partial sums, which are fp32 (auto chooses none that does). No residual.
 #include <ATen/Functions.h>
 
 #include "trireme/parallel/data/compression/compressor.h"

@@ -65,7 +65,7 @@ PowerSpec power_of(std::string_view spec, std::string_view argument) {
   return power;
 }
 
-// bf16 pays where half the bytes save more than the two conversions cost. Measured on a bucket of
+// bf16 pays if half the bytes save more time than the two conversions cost. Measured on a bucket of
 // usual size; the same answer on all ranks, since comm::measure gives them the same numbers.
 bool half_the_bytes_pay(comm::Communicator& world, std::int64_t count) {
   if (world.size() == 1 || count == 0) return false;

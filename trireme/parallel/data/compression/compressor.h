@@ -1,13 +1,13 @@
-// Compressor: sends a bucket's gradients in fewer bytes than fp32. Chosen by `comm.compression`;
-// any but none ends the promise of equal bits on every layout (NUMERICS.md), never that of equal
-// weights on all ranks: every rank computes the sum from the same received bits.
+// Compressor: sends a bucket's gradients in fewer bytes than fp32. Chosen by `comm.compression`.
+// Any but none ends the guarantee of equal bits on every layout (docs/numerics.md), but weights
+// stay equal on all ranks: every rank computes the sum from the same received bits.
 //
-// What a lossy one leaves out stays in a residual on its rank and is added to the next step's
-// gradient (error feedback: Seide et al. 2014; Karimireddy et al. 2019), so nothing is lost, only
-// late. Residuals are not part of a checkpoint: a resumed run starts with none.
+// What a lossy one does not send stays in a residual on its rank and is added to the next step's
+// gradient (error feedback: Seide et al. 2014; Karimireddy et al. 2019), so it is only delayed.
+// Residuals are not part of a checkpoint: a resumed run starts with none.
 //
-// launch() is called from backward, in one order on all ranks; finish() by the caller of the step,
-// and may wait. Not thread safe.
+// launch() is called from backward, in one order on all ranks. finish() is called by the thread
+// that runs the step, and may wait. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// What a compressor knows of one bucket.
+/// The layout of one bucket.
 struct BucketShape {
   struct Part {
     std::string name;
@@ -40,19 +40,19 @@ class Compressor {
   virtual ~Compressor() = default;
   /// `local`: this rank's sum, fp32 [count] of bucket `bucket`; must stay until finish().
   virtual void launch(std::size_t bucket, at::Tensor local) = 0;
-  /// Afterwards every launched tensor holds the sum over ranks, with the same bits on all of them.
+  /// Every launched tensor then holds the sum over ranks, with the same bits on all of them.
   virtual void finish() = 0;
   /// The step was refused: forgets what would have been added to the next one.
   virtual void drop() = 0;
-  /// Bytes that this rank has put into collectives since it was made; fp32 would be 4 a gradient.
+  /// Bytes that this rank has passed to collectives so far; fp32 would be 4 per gradient.
   virtual std::int64_t payload_bytes() const = 0;
 };
 
-/// spec: "none" (null is returned, and in a group of one), "bf16", "f16", "topk:R" and "randomk:R"
-/// (0 < R <= 1, the share of elements that is sent), "powersgd:RANK" or "powersgd:RANK,STEPS" (the
-/// first STEPS whole, 1,000 by default as in PyTorch; again after a resume), "onebit", "auto" (bf16
-/// where the link, measured now, makes it pay, else none). Collective. ConfigError for anything
-/// else.
+/// spec: "none" (returns null, as does a group of one), "bf16", "f16", "topk:R" and "randomk:R" (0
+/// < R <= 1, the share of elements that is sent), "powersgd:RANK" or "powersgd:RANK,STEPS" (the
+/// first STEPS uncompressed, 1,000 by default as in PyTorch; again after a resume), "onebit",
+/// "auto" (bf16 if it pays on the link, measured now, else none). Collective. ConfigError for
+/// anything else.
 std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communicator& world,
                                             std::vector<BucketShape> buckets, std::uint64_t seed);
 /// ConfigError where make_compressor would refuse `spec`.

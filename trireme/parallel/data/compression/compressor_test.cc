@@ -75,8 +75,8 @@ TEST(Compressor, SixteenBitsRoundTheSum) {
   }
 }
 
-// With error feedback everything arrives in time: after T steps of one gradient the outputs have
-// summed to T times it, but for what one residual holds.
+// With error feedback everything arrives later: after T steps with one gradient the outputs add up
+// to T times it, except for one residual.
 TEST(Compressor, WhatIsLeftOutComesLater) {
   constexpr int kSteps = 400;
   for (const auto& [spec, bound] : {std::pair("topk:0.05", 0.06),
@@ -125,7 +125,7 @@ TEST(Compressor, AllElementsByTopKIsTheSum) {
   EXPECT_LT(relative(sum, sum_of_gradients(3)), 1e-6);
 }
 
-// Subspace iteration is exact where the sum has the rank: after the second step at the latest.
+// Subspace iteration is exact if the sum has that rank: after the second step at the latest.
 TEST(Compressor, PowerIsExactForASumOfItsRank) {
   const at::Tensor u = gradient(7).narrow(0, 0, kRows), v = gradient(8).narrow(0, 0, kColumns);
   const at::Tensor expected = at::outer(u, v).flatten() * 3.0;  // 1 + 2
@@ -164,7 +164,7 @@ TEST(Compressor, PowerStartsWithWholeGradients) {
   }
 }
 
-// A gradient that is zero for a while (an unused layer) must not silence its matrix for ever.
+// After a gradient that is zero for some steps (an unused layer) the matrix must be sent again.
 TEST(Compressor, PowerWakesUpAfterZeros) {
   same_everywhere(2, [&](RankContext& rank) {
     const auto compressor = make_compressor("powersgd:2,0", *rank.world, one_bucket(), 1);
@@ -205,7 +205,7 @@ TEST(Compressor, AutoCompressesWhereTheLinkIsSlow) {
     return compresses;
   };
   EXPECT_TRUE(chosen(1e6));    // 25 KB take 25 ms
-  EXPECT_FALSE(chosen(1e13));  // the 2 us of a message are all
+  EXPECT_FALSE(chosen(1e13));  // only the 2 us of a message count
 }
 
 TEST(Compressor, NothingCrossesAWireAlone) {

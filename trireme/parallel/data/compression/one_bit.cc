@@ -1,7 +1,6 @@
-// 1-bit (Seide, Fu, Droppo, Li, Yu, "1-bit stochastic gradient descent", 2014): of each element
-// only the sign is sent; per chunk of 4,096 the mean of the non-negative and of the negative ones
-// stand for them. 130 bytes in place of 4,096 a kilo-element; what that leaves out stays in the
-// residual.
+// 1-bit (Seide, Fu, Droppo, Li, Yu, "1-bit stochastic gradient descent", 2014): sends only the sign
+// of each element, and per chunk of 4,096 the mean of the non-negative and of the negative
+// elements, which replace them: 520 bytes instead of 16,384. The difference stays in the residual.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -19,14 +18,14 @@ namespace {
 constexpr std::int64_t kChunk = 4096;
 
 struct Encoded {
-  float positive, negative;  // what stands for the elements of either sign
+  float positive, negative;  // replace the elements of either sign
   std::uint8_t bits[kChunk / 8];
 };
 static_assert(sizeof(Encoded) == 520);
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }
 
-// Encodes `count` <= kChunk elements and leaves in `values` what the code does not say.
+// Encodes `count` <= kChunk elements and leaves in `values` what the code does not represent.
 void encode(float* values, std::int64_t count, Encoded& out) {
   double positive = 0, negative = 0;
   std::int64_t num_negative = 0;

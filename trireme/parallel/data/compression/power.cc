@@ -1,12 +1,13 @@
 // PowerSGD (Vogels, Karimireddy, Jaggi 2019, algorithm 2): a matrix M of gradients [n, m] is sent
 // as P [n, r] and Q [m, r], one step of subspace iteration from the last step's Q:
 //
-//     P = M Q, all_reduce, orthonormalise · Q = M^T P, all_reduce · the sum is P Q^T
+//     P = M Q, all_reduce, orthonormalise
+//     Q = M^T P, all_reduce; the sum is P Q^T
 //
-// The first `exact_steps` go uncompressed (PyTorch's hook: start_powerSGD_iter, 1,000 by default):
-// early gradients change most, and Adam's second moments are learned from whole ones. Vectors, and
-// matrices that would not shrink, go uncompressed beside P. Two reductions a bucket; the second
-// starts in finish(), since all ranks must submit them in one order.
+// The first `exact_steps` are not compressed (PyTorch's hook: start_powerSGD_iter, 1,000 by
+// default): early gradients change most, and Adam's second moments are learned from exact ones.
+// Vectors, and matrices that would not shrink, are sent uncompressed with P. The second of a
+// bucket's two reductions starts in finish(), since all ranks must submit them in one order.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -38,7 +39,7 @@ void orthonormalise(at::Tensor& p) {
       const double along = dot(a, b);
       for (std::int64_t i = 0; i < n; ++i) data[a * n + i] -= along * data[b * n + i];
     }
-    // What is left of a column that depends on the others is rounding noise.
+    // The remainder of a column that depends on the others is rounding noise.
     const double length = std::sqrt(dot(a, a));
     const double scale = length > 1e-6 * before && length > 0 ? 1 / length : 0;
     for (std::int64_t i = 0; i < n; ++i) data[a * n + i] *= scale;
@@ -122,7 +123,7 @@ class Power final : public Compressor {
     std::size_t bucket;
     at::Tensor local, first, second;
     Work work;
-    bool exact = false;  // one of the first steps
+    bool exact = false;  // one of the first steps: not compressed
   };
 
   static at::Tensor view(const at::Tensor& flat, const Matrix& matrix) {
@@ -170,7 +171,7 @@ class Power final : public Compressor {
       const at::Tensor sum = at::mm(p, q.t());
       view(one.local, matrix).copy_(sum);
       view(kept, matrix).sub_(sum, 1 / ranks);  // every rank keeps its own difference from the mean
-      // A column that came out zero (no gradient this time) would stay zero for ever.
+      // A column that became zero (no gradient this time) would stay zero for ever.
       matrix.q.copy_(at::where(q.abs().sum(0, /*keepdim=*/true) > 0, q, matrix.q));
       from += matrix.n * rank_;
       to += matrix.m * rank_;

@@ -1,4 +1,4 @@
-// Error feedback, shared by the compressors that leave something out.
+// Error feedback, shared by the compressors that do not send everything.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -11,15 +11,15 @@ namespace trireme {
 inline namespace v0 {
 namespace parallel {
 
-/// What each bucket has not sent yet.
+/// The elements of each bucket that were not sent yet.
 class Residuals {
  public:
   explicit Residuals(const std::vector<BucketShape>& buckets) {
     for (const BucketShape& bucket : buckets)
       kept_.push_back(at::zeros({bucket.count}, at::kFloat));
   }
-  /// Adds `local` to what is kept and returns that: what is to be sent now. The caller takes out of
-  /// it what it sends.
+  /// Adds `local` and returns the residual, which is to be sent. The caller subtracts what it
+  /// sends.
   at::Tensor& add(std::size_t bucket, const at::Tensor& local) { return kept_[bucket].add_(local); }
   at::Tensor& of(std::size_t bucket) { return kept_[bucket]; }
   void clear() {

@@ -112,8 +112,8 @@ class RandomK final : public Compressor {
     Work work;
   };
 
-  // Sorted and distinct, a function of (seed, bucket, how often it was drawn): the same on all
-  // ranks. Drawn with replacement, so a few fewer than share x count.
+  // Sorted and distinct, a function of (seed, bucket, number of draws), so the same on all ranks.
+  // Drawn with replacement, so slightly fewer than share x count.
   at::Tensor indices(std::size_t bucket, std::int64_t count) {
     const std::uint64_t stream = (static_cast<std::uint64_t>(bucket) << 32) + draws_[bucket]++;
     std::vector<std::int64_t> drawn(static_cast<std::size_t>(number_of(share_, count)));
