@@ -9,8 +9,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 enum class DeviceKind : std::uint8_t { Cpu, Cuda };
 struct Device {
@@ -53,5 +52,4 @@ struct Buffer {
   }
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

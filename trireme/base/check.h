@@ -8,8 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class CheckFailure : public Error {
  public:
@@ -84,5 +83,4 @@ struct Decomposer {
     _Pragma("GCC diagnostic pop")                                                            \
   } while (false)
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -1,7 +1,6 @@
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 TimePoint steady_now() noexcept { return std::chrono::steady_clock::now(); }
 
@@ -11,5 +10,4 @@ TimePoint Deadline::from(TimePoint now) const noexcept {
   return now + duration_;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -6,8 +6,7 @@
 
 #include <chrono>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -40,5 +39,4 @@ class Deadline {
   Duration duration_{-1};
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

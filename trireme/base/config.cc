@@ -19,9 +19,7 @@
 #include "trireme/base/toml_nesting.h"
 #include "trireme/base/utf8.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace config {
+namespace trireme::inline v0::config {
 namespace {
 
 [[noreturn]] void refuse_config(const std::string& message, const std::string& advice) {
@@ -446,6 +444,4 @@ std::string Config::identity() const {
   return out;
 }
 
-}  // namespace config
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::config

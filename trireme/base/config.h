@@ -15,9 +15,7 @@
 #include <variant>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace config {
+namespace trireme::inline v0::config {
 
 enum class Type : std::uint8_t { Boolean, Integer, Number, Text };
 /// "true or false", "an integer", "a number", "a text".
@@ -117,6 +115,4 @@ void name_program(std::string name);
 /// "TRIREME_TRAIN_STEPS" for "train.steps".
 std::string environment_name(std::string_view key);
 
-}  // namespace config
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::config

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace trireme {
-inline namespace v0 {
-namespace config {
+namespace trireme::inline v0::config {
 namespace {
 
 // "train.step" for TRIREME_TRAIN_STEP if `table` is "train"; "" for another table's variable.
@@ -45,6 +43,4 @@ void check_variables(const Schema& schema, const std::vector<std::string>& names
   }
 }
 
-}  // namespace config
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::config

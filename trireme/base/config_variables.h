@@ -7,9 +7,7 @@
 
 #include "trireme/base/config.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace config {
+namespace trireme::inline v0::config {
 
 /// The names of this process's environment variables.
 std::vector<std::string> environment_names();
@@ -18,6 +16,4 @@ std::vector<std::string> environment_names();
 /// schema's tables but is not a key. The message names the nearest key. Other names are ignored.
 void check_variables(const Schema& schema, const std::vector<std::string>& names);
 
-}  // namespace config
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::config

@@ -4,8 +4,7 @@
 #include <set>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -32,5 +31,4 @@ std::string differing_lines(std::string_view text, std::string_view other) {
   return differing.empty() ? "nothing" : differing;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,11 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The lines of `text` that `other` does not contain, joined by ", "; "nothing" if none.
 std::string differing_lines(std::string_view text, std::string_view other);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

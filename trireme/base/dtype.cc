@@ -2,8 +2,7 @@
 
 #include <array>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 constexpr std::array<std::string_view, 10> kNames = {"F64", "F32", "BF16", "F16", "I64",
                                                      "I32", "I16", "I8",   "U8",  "BOOL"};
@@ -18,5 +17,4 @@ std::optional<DType> dtype_named(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

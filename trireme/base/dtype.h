@@ -6,8 +6,7 @@
 #include <optional>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 enum class DType : std::uint8_t { F64, F32, BF16, F16, I64, I32, I16, I8, U8, Bool };
 
@@ -71,5 +70,4 @@ struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::U8;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

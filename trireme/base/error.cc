@@ -11,8 +11,7 @@
 #include <typeinfo>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 void append(std::string& place, const std::string& part) {
@@ -139,5 +138,4 @@ void throw_error(ExitCode code, std::string message, ErrorContext context) {
   throw Error(code, std::move(message), std::move(context));
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -10,8 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// Exit codes: 0 done; 2 usage; 10-19 refused; 20-29 user code; 130/143 stopped; 160-169 peers
 /// lost; 170-179 resources.
@@ -101,5 +100,4 @@ ErrorReport describe(const std::exception_ptr& pointer) noexcept;
 /// Throws an error of the type that belongs to `code`. Used where errors cross processes.
 [[noreturn]] void throw_error(ExitCode code, std::string message, ErrorContext context);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -12,8 +12,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 Event::Event() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (descriptor_ < 0) {
@@ -42,5 +41,4 @@ bool Event::wait(Duration timeout) noexcept {
   }
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

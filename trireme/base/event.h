@@ -4,8 +4,7 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Event {
  public:
@@ -21,5 +20,4 @@ class Event {
   int descriptor_ = -1;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

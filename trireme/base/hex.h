@@ -5,8 +5,7 @@
 #include <span>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 inline std::string to_hex(std::span<const std::byte> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -19,5 +18,4 @@ inline std::string to_hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,8 +7,7 @@
 #include "trireme/base/svg.h"
 #include "trireme/base/svg_legend.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 constexpr double kWidth = 880, kHeight = 500;
@@ -210,5 +209,4 @@ std::string draw(const LinePlot& plot) {
   return svg.finish();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

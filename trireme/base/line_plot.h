@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct Curve {
   std::string name;                               // legend
@@ -43,5 +42,4 @@ std::vector<double> round_ticks(double low, double high, int wanted);
 std::vector<std::pair<double, double>> averaged(
     const std::vector<std::pair<double, double>>& points, std::size_t most);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -2,8 +2,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 // "parallel.pipeline x parallel.tensor = 2 x 2 = 4"
@@ -47,5 +46,4 @@ std::optional<MeshRefusal> refuse_mesh(const MeshShape& shape, int ranks) {
   return MeshRefusal{what + division(left, shape.expert), advice(product * shape.expert)};
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,8 +8,7 @@
 
 #include "trireme/base/mesh_shape.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct MeshRefusal {
   std::string what;    // "parallel.pipeline x parallel.tensor = 2 x 2 = 4 does not divide ..."
@@ -23,5 +22,4 @@ std::optional<MeshRefusal> refuse_mesh(const MeshShape& shape, int ranks);
 /// "7 = 3 x 2 + 1"
 std::string division(std::int64_t number, std::int64_t divisor);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

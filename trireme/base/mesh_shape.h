@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 enum class Axis : std::uint8_t { Pipeline, Data, Shard, Expert, Context, Tensor };
 inline constexpr int kNumAxes = 6;
@@ -32,5 +31,4 @@ struct MeshShape {
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -32,5 +31,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

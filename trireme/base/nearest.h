@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The fewest insertions, deletions and substitutions that turn `a` into `b` (Levenshtein 1966).
 std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -15,5 +14,4 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// more than half of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -19,8 +19,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
@@ -408,5 +407,4 @@ void RealWaiter::remove(const ProgressSource* source) {
   if (!gone) wait_until([&] { return gone.load(); }, TimePoint::max());
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

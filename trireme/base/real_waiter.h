@@ -19,8 +19,7 @@
 
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class RealWaiter final : public Waiter {
  public:
@@ -87,5 +86,4 @@ class RealWaiter final : public Waiter {
   std::thread background_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

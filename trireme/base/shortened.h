@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The text, or its first 60 bytes, an ellipsis and its length: "xxx... (5000 bytes)".
 inline std::string shortened(std::string_view text) {
@@ -14,5 +13,4 @@ inline std::string shortened(std::string_view text) {
   return std::string(text.substr(0, kMost)) + "… (" + std::to_string(text.size()) + " bytes)";
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,8 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 std::atomic<bool> said{false};
@@ -55,5 +54,4 @@ void open_standard_streams() noexcept {
 
 void outlive_readers() noexcept { replace_default(SIGPIPE, on_closed_pipe); }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

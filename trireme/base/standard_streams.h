@@ -4,8 +4,7 @@
 // (`| head -1`). Nothing here throws or allocates.
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// Opens /dev/null on descriptors 0, 1 and 2 if they are closed. Otherwise the next socket or
 /// memory file would become standard error. Call it first. From then on, writing beyond the file
@@ -17,5 +16,4 @@ void open_standard_streams() noexcept;
 /// the program has installed is kept.
 void outlive_readers() noexcept;
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

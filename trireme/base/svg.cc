@@ -7,8 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 // Rounds to a hundredth of a pixel and cuts trailing zeros.
@@ -181,5 +180,4 @@ std::string Svg::dark_style() const {
 
 std::string Svg::finish() { return std::move(head_) + dark_style() + out_ + "</svg>\n"; }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -11,8 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct SvgStyle {
   std::string_view stroke = "none";
@@ -68,5 +67,4 @@ double text_width(std::string_view text, double size);
 /// & < > " as entities; control bytes become spaces.
 std::string svg_escaped(std::string_view text);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -3,8 +3,7 @@
 #include <array>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 constexpr double kLine = 20, kSample = 22, kSize = 11, kBetween = 18;
@@ -69,5 +68,4 @@ void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries, double x, do
   });
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,8 +7,7 @@
 
 #include "trireme/base/svg.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct LegendEntry {
   enum class Sample { Box, Line, MarkedLine, Arrow, None };
@@ -23,5 +22,4 @@ double legend_height(const std::vector<LegendEntry>& entries, double width);
 void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries, double x, double y,
                  double width);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 // The position after the string or comment at `at`, or after one character. A single-line string
@@ -45,5 +44,4 @@ int too_deep_line(std::string_view text) {
   return 0;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

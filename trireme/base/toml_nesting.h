@@ -4,13 +4,11 @@
 
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 inline constexpr int kMostNesting = 100;  // brackets, and parts of a dotted name
 
 /// The first line of `text` (from 1) that is nested deeper than kMostNesting; 0 if there is none.
 int too_deep_line(std::string_view text);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -2,8 +2,7 @@
 
 #include <cstdio>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) {
@@ -58,5 +57,4 @@ std::string escaped(std::string_view text) {
   return shown;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -6,8 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The length in bytes of the character at text[at]; 0 if there is no valid character.
 std::size_t utf8_length(std::string_view text, std::size_t at);
@@ -18,5 +17,4 @@ bool is_control(char byte);
 /// result is one line that terminals and messages can hold.
 std::string escaped(std::string_view text);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

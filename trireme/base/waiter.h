@@ -11,8 +11,7 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// An object that must be polled to make progress (a transport's sockets or rings). Its methods are
 /// called in the progress context only, except pending(), which any thread may call.
@@ -54,5 +53,4 @@ class Waiter {
   }
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

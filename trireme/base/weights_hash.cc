@@ -11,8 +11,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/hex.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 class Sha256 {
@@ -85,5 +84,4 @@ std::uint64_t tensor_hash(const HashedTensor& tensor) {
   return value;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -12,8 +12,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// A view of one tensor: `bytes` is its row-major content.
 struct HashedTensor {
@@ -45,5 +44,4 @@ class WeightsHash {
 /// The first eight bytes of the hash of one tensor; used to compare copies between ranks.
 std::uint64_t tensor_hash(const HashedTensor& tensor);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

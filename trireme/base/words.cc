@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 // Without trailing zeros: "0.42", "1.8", "2".
@@ -96,5 +95,4 @@ std::string number_text(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,8 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// "12,345".
 std::string grouped(std::int64_t value);
@@ -23,5 +22,4 @@ std::string duration_text(double seconds);
 /// The fewest digits that give exactly this number: "0.003", "2", "1e-08".
 std::string number_text(double value);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

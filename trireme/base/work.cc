@@ -6,8 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 using detail::WorkState;
 
@@ -200,5 +199,4 @@ void WorkSource::settle(std::exception_ptr error) const {
   for (const auto& next : continuations) next(error);
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -18,8 +18,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The owner of a Work: decides what happens when a wait reaches its deadline.
 class WorkOwner {
@@ -118,5 +117,4 @@ class WorkSource {
   std::shared_ptr<detail::WorkState> state_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

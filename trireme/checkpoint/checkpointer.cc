@@ -13,8 +13,7 @@
 #include "trireme/job/step_voter.h"
 #include "trireme/job/stop_signal.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 using checkpoint::Manifest;
 
@@ -236,5 +235,4 @@ void Checkpointer::save(long steps_done) {
   }
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

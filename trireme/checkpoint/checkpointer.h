@@ -18,8 +18,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 namespace checkpoint {
 class Storage;
@@ -73,5 +72,4 @@ class Checkpointer {
 void save_weights(const std::string& path, const torch::nn::Module& module);
 void load_weights(const std::string& path, torch::nn::Module& module);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -11,9 +11,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 namespace {
 
 using format::ByteSink;
@@ -239,6 +237,4 @@ void CheckpointContent::send() {
   }
 }
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

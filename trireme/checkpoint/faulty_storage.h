@@ -21,9 +21,7 @@
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/storage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 
 struct Crashed {};
 
@@ -215,6 +213,4 @@ class FaultyStorage final : public Storage {
   bool crashed_ = false;
 };
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

@@ -7,9 +7,7 @@
 #include "trireme/base/check.h"
 #include "trireme/format/sha256.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
@@ -188,6 +186,4 @@ Manifest CheckpointFolder::verify(std::int64_t step) const {
   }
 }
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

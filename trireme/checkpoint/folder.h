@@ -20,9 +20,7 @@
 #include "trireme/checkpoint/manifest.h"
 #include "trireme/checkpoint/storage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 
 /// The file with the weights, and the file with everything else.
 inline constexpr const char* kModelFile = "model.safetensors";
@@ -60,6 +58,4 @@ class CheckpointFolder {
   const std::string directory_;
 };
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

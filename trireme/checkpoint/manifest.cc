@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/format/sha256.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -137,6 +135,4 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
   return manifest;
 }
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

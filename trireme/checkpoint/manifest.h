@@ -10,9 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 
 /// This version and the one before can be read; tests/compat/golden has a checkpoint of each.
 inline constexpr std::int64_t kManifestVersion = 1;
@@ -39,6 +37,4 @@ Manifest parse_manifest(std::string_view text, const std::string& title);
 /// The manifest's own SHA-256. Equal manifests have equal digests.
 std::string digest(const Manifest& manifest);
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

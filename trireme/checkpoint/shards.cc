@@ -10,9 +10,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 namespace {
 
 using format::SafetensorsFile;
@@ -120,6 +118,4 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
   }
 }
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

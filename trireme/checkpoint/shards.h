@@ -14,9 +14,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 
 inline constexpr const char* kModelPart = "train";
 
@@ -56,6 +54,4 @@ class CheckpointContent {
 void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
              comm::Communicator* world = nullptr);
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

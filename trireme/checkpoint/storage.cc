@@ -13,9 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/folder_lock.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,6 +158,4 @@ class LocalStorage final : public Storage {
 
 std::shared_ptr<Storage> local_storage() { return std::make_shared<LocalStorage>(); }
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

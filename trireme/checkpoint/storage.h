@@ -11,9 +11,7 @@
 
 #include "trireme/format/mapped_file.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace checkpoint {
+namespace trireme::inline v0::checkpoint {
 
 class OutputFile {
  public:
@@ -49,6 +47,4 @@ class Storage {
 
 std::shared_ptr<Storage> local_storage();
 
-}  // namespace checkpoint
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::checkpoint

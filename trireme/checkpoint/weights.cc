@@ -9,8 +9,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using format::TensorView;
@@ -96,5 +95,4 @@ void load_weights(const std::string& path, torch::nn::Module& module) {
   }
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,8 +7,7 @@
 #include "trireme/cli/cli.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 int App::run(int argc, char** argv) const {
   config::name_program(name_);
@@ -23,5 +22,4 @@ int App::run(int argc, char** argv) const {
   return cli::run(argc, argv, name_);
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -24,8 +24,7 @@
 
 #include "trireme/train/own_families.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class App {
  public:
@@ -72,5 +71,4 @@ class App {
   std::vector<std::function<void()>> parts_, models_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

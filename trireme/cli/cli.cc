@@ -7,9 +7,7 @@
 #include "trireme/job/terminate.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 int run(int argc, char** argv, const std::string& name) {
   // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
@@ -28,6 +26,4 @@ int run(int argc, char** argv, const std::string& name) {
                       "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2", commands);
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

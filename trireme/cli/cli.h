@@ -4,13 +4,9 @@
 
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// Parses and runs the command line; returns the exit code. `name`: the program's name, for help.
 int run(int argc, char** argv, const std::string& name = "trireme");
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -3,9 +3,7 @@
 
 #include "trireme/command/command.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 using command::Invocation;
 using command::say;
@@ -21,6 +19,4 @@ void add_show_zero3(CLI::App& app, Invocation& invocation);
 /// The same for `show overlap`, `zero1`, `tensor`, `context` and `expert`.
 void add_show_steps(CLI::App& app, Invocation& invocation);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -23,9 +23,7 @@
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/kernel_tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 std::string default_text() {
@@ -144,6 +142,4 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -12,9 +12,7 @@
 #include "trireme/train/evaluation.h"
 #include "trireme/train/trigram.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct EvalOptions {
@@ -81,6 +79,4 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -21,9 +21,7 @@
 #include "trireme/train/job_plan.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 // The last line that is not empty.
@@ -226,6 +224,4 @@ bool show_what_fits(const config::Config& config, const FitOptions& options) {
   return plan::choose_fit(candidates, memory.bytes).has_value();
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -7,9 +7,7 @@
 #include "trireme/input/corpus.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 struct FitOptions {
   int ranks = 1;
@@ -29,6 +27,4 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
 /// layout would be another training.
 bool show_what_fits(const config::Config& config, const FitOptions& options);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -10,9 +10,7 @@
 #include "trireme/observe/events.h"
 #include "trireme/train/generate.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct GenerateCommandOptions {
@@ -71,6 +69,4 @@ void add_generate(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

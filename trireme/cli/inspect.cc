@@ -10,9 +10,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/observe/events.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct InspectOptions {
@@ -86,6 +84,4 @@ void add_inspect(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -6,9 +6,7 @@
 #include "trireme/checkpoint/folder.h"
 #include "trireme/command/checkpoints.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 std::string model_file(const std::string& place) {
   std::error_code missing;
@@ -26,6 +24,4 @@ std::string model_file(const std::string& place) {
   return found->model();
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

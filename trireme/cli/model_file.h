@@ -3,14 +3,10 @@
 
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// `place` is the folder of a run, a Checkpointer or one checkpoint, or a .safetensors file. Throws
 /// ConfigError if it is none of these, and CheckpointError if the checkpoint is damaged.
 std::string model_file(const std::string& place);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -8,9 +8,7 @@
 #include "trireme/parallel/block_profile.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 plan::Graph model_graph(const train::Settings& settings,
                         const std::shared_ptr<const input::SharedCorpus>& corpus) {
@@ -47,6 +45,4 @@ plan::Graph model_graph(const train::Settings& settings,
   return graph;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -5,9 +5,7 @@
 #include "trireme/plan/graph_partition.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// Builds one block after the other and times its forward and backward on a micro-batch of the
 /// validation data (the loss is not measured). A node's weight bytes include one gradient sum and
@@ -17,6 +15,4 @@ namespace cli {
 plan::Graph model_graph(const train::Settings& settings,
                         const std::shared_ptr<const input::SharedCorpus>& corpus);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

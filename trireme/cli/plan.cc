@@ -11,9 +11,7 @@
 #include "trireme/plan/graph_text.h"
 #include "trireme/train/job_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 void add_plan(CLI::App& app, Invocation& invocation) {
   struct Options {
@@ -59,6 +57,4 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

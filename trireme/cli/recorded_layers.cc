@@ -13,9 +13,7 @@
 #include "trireme/parallel/expert/exchange.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 using Kind = show::StepSpan::Kind;
@@ -192,6 +190,4 @@ show::RecordedStep record_expert(int ranks) {
   return step;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

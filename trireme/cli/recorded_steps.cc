@@ -11,9 +11,7 @@
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/strategy.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 constexpr std::int64_t kWidth = 192, kSamples = 64;  // of a block; of a micro-batch
@@ -188,6 +186,4 @@ show::RecordedStep record_tensor(int ranks) {
   return step;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -5,9 +5,7 @@
 
 #include "trireme/show/recorded_step.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// A data-parallel step whose gradients are reduced while backward still runs, and after it.
 show::RecordedStep record_overlap(int ranks);
@@ -20,6 +18,4 @@ show::RecordedStep record_context(int ranks);
 /// A mixture of experts forward and backward, and which tokens are sent to which rank's expert.
 show::RecordedStep record_expert(int ranks);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

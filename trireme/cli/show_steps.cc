@@ -8,9 +8,7 @@
 #include "trireme/cli/recorded_steps.h"
 #include "trireme/command/files.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct ShowStepsOptions {
@@ -62,6 +60,4 @@ void add_show_steps(CLI::App& app, Invocation& invocation) {
       record_expert);
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

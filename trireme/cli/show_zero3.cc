@@ -9,9 +9,7 @@
 #include "trireme/cli/zero3_recording.h"
 #include "trireme/command/files.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct ShowZero3Options {
@@ -67,6 +65,4 @@ void add_show_zero3(CLI::App& app, Invocation& invocation) {
       [options, &invocation] { invocation.action = [options] { return show_zero3(*options); }; });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

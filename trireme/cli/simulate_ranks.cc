@@ -6,9 +6,7 @@
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpec& spec) {
   train::set_up_training(spec);
@@ -30,6 +28,4 @@ int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpe
   return code;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

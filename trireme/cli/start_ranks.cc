@@ -13,9 +13,7 @@
 #include "trireme/job/socket_meeting.h"
 #include "trireme/launch/launch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 std::string own_program() {
@@ -66,6 +64,4 @@ int run_under_launcher(const launch::RankEnvironment& place, int argc, char** ar
   return [&]() noexcept { return train::run_training(argc, argv, told); }();
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -7,9 +7,7 @@
 #include "trireme/launch/environment.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// The environment variable that makes this program a rank: a WorkerSpec as text.
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
@@ -24,6 +22,4 @@ std::optional<launch::RankEnvironment> under_launcher();
 int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

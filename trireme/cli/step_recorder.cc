@@ -8,9 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 using Kind = show::StepSpan::Kind;
@@ -154,6 +152,4 @@ models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder,
   return timed;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

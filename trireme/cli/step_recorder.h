@@ -14,9 +14,7 @@
 #include "trireme/observe/trace.h"
 #include "trireme/show/recorded_step.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// Records one rank. Used by the rank's thread only.
 class RankRecorder {
@@ -60,6 +58,4 @@ struct PassCosts {
 models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder,
                             const PassCosts& costs = {});
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

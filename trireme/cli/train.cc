@@ -27,9 +27,7 @@
 #include "trireme/train/run_claim.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 struct TrainOptions {
@@ -283,6 +281,4 @@ void add_train(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -5,9 +5,7 @@
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 config::Config config_of(const std::string& run) {
@@ -55,6 +53,4 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
   strategy.use_average(true);
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -9,9 +9,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 struct TrainedModel {
   /// `run`: the folder that `train` printed. Throws ConfigError if it is not a run's folder or has
@@ -24,6 +22,4 @@ struct TrainedModel {
   long steps_done = 0;
 };
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -15,9 +15,7 @@
 #include "trireme/train/job_plan.h"
 #include "trireme/train/run_folder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 void add_training_options(CLI::App& command, Invocation& invocation, TrainingJobOptions& options) {
   const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
@@ -121,6 +119,4 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
           device_note};
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -12,9 +12,7 @@
 #include "trireme/plan/training_plan.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 struct TrainingJobOptions {
   std::string config, name;  // `name` of the run; empty = the configuration's file name
@@ -40,6 +38,4 @@ using Refine = std::function<void(config::Config& config, const train::Settings&
 /// Reads the configuration and the data and checks them before any rank starts. Throws ConfigError.
 TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine = {});
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -8,9 +8,7 @@
 #include "trireme/cli/zero3_recording.h"
 #include "trireme/show/page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 constexpr double kMargin = 20, kLabel = 70, kRow = 20, kBars = 60, kGap = 30, kSize = 11;
@@ -163,6 +161,4 @@ std::string html_of(const Zero3Recording& recording) {
   return show::html_of(page);
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -13,9 +13,7 @@
 #include "trireme/parallel/seat.h"
 #include "trireme/parallel/strategy.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 namespace {
 
 using parallel::ShardEvent;
@@ -239,6 +237,4 @@ std::string json_of(const Zero3Recording& recording) {
   return text;
 }
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

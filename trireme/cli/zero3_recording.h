@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace cli {
+namespace trireme::inline v0::cli {
 
 /// The state of a rank while one block computes; the last moment is after the last block.
 struct Zero3Moment {
@@ -48,6 +46,4 @@ std::string json_of(const Zero3Recording& recording);
 std::string svg_of(const Zero3Recording& recording);
 std::string html_of(const Zero3Recording& recording);
 
-}  // namespace cli
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::cli

@@ -5,9 +5,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 Work AloneTransport::send(int peer, net::Tag, std::span<const std::byte>) {
   TRIREME_CHECK(peer < 0);  // there is no peer
@@ -32,6 +30,4 @@ net::Region AloneTransport::register_memory(std::span<std::byte> bytes, Device,
   return {{regions_++}, bytes, owner};
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -7,9 +7,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class AloneTransport final : public net::Transport {
  public:
@@ -34,6 +32,4 @@ class AloneTransport final : public net::Transport {
   std::uint32_t regions_ = 0;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

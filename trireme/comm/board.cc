@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // The longest time to wait for a peer that is writing a block. Limits the wait for a peer that is
@@ -103,6 +101,4 @@ void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -15,9 +15,7 @@
 #include "trireme/comm/operation.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// Where a buffer lies: at byte `offset` of arena number `arena`, or, if `arena` is kOwnAddress, at
 /// address `offset` in its rank's own address space.
@@ -99,6 +97,4 @@ class Board {
   const std::vector<int> names_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -2,9 +2,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 CallTrace::CallTrace(std::shared_ptr<observe::Trace> trace, std::shared_ptr<Waiter> waiter,
                      const std::string& communicator)
@@ -49,6 +47,4 @@ CallTrace::Reducing::~Reducing() {
   if (trace_) trace_->trace_->span(trace_->running_, "reducing", begin_, trace_->waiter_->now());
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

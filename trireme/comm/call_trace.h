@@ -19,9 +19,7 @@
 #include "trireme/comm/operation.h"
 #include "trireme/observe/trace.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct CallTimes {
   TimePoint submitted{}, begun{}, agreed{};
@@ -56,6 +54,4 @@ class CallTrace {
   const std::uint32_t queued_, running_, messages_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -13,8 +13,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// A contiguous range whose elements have a DType.
 template <class R>
@@ -200,5 +199,4 @@ inline void barrier(comm::Communicator& communicator, const comm::OpOptions& opt
   communicator.barrier(options).wait();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -4,9 +4,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 constexpr kernel::Combine combine_of(ReduceOp op) noexcept {
   switch (op) {
@@ -21,6 +19,4 @@ constexpr kernel::Combine combine_of(ReduceOp op) noexcept {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

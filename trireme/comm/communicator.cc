@@ -14,9 +14,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // In larger broadcasts the bytes cost more than the rounds.
@@ -265,6 +263,4 @@ Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOpti
   return submit(std::move(operation), options);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -22,8 +22,7 @@
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 enum class ReduceOp : std::uint8_t { Sum, Mean, Min, Max, Product };
 inline constexpr ReduceOp Sum = ReduceOp::Sum;
@@ -262,5 +261,4 @@ class Communicator final {
 };
 
 }  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

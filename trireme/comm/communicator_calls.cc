@@ -14,9 +14,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // Up to this size the rounds of a reduce or an all_to_all cost more than the bytes.
@@ -250,6 +248,4 @@ Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -13,9 +13,7 @@
 #include "trireme/comm/program_run.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::size_t kScratchKept = 64u << 20;
@@ -429,6 +427,4 @@ const Route& Engine::route_of(const Operation& op) {
   return *route;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

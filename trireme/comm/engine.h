@@ -27,9 +27,7 @@
 #include "trireme/comm/scratch.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// Data of at most this many bytes is sent together with the header.
 inline constexpr std::size_t kSendAhead = 4096;
@@ -259,6 +257,4 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::atomic<int> user_waits_{0};
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -12,9 +12,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/program_run.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::size_t kLeast = 64;  // of an arena
@@ -333,6 +331,4 @@ bool Engine::poll() {
   return true;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/moving.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 std::string seconds(Duration duration) {
@@ -116,6 +114,4 @@ void Engine::on_wait_end(std::string_view description, Duration waited) noexcept
   if (options_.watch) options_.watch->activity(description, false);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

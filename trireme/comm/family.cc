@@ -4,9 +4,7 @@
 
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void Family::add(const std::shared_ptr<Engine>& engine) {
   std::erase_if(members_, [](const auto& one) { return one.expired(); });
@@ -23,6 +21,4 @@ void Family::fail(const std::exception_ptr& error) noexcept {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

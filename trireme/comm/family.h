@@ -8,9 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Engine;
 
@@ -26,6 +24,4 @@ class Family {
   std::exception_ptr failure_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

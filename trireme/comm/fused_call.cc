@@ -7,9 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // Buffers of one type that are reduced in one step.
@@ -204,6 +202,4 @@ Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   return first;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

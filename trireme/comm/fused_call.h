@@ -10,9 +10,7 @@
 
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// A buffer of at least this many bytes is reduced in place, not packed.
 inline constexpr std::size_t kFuseBelow = 1u << 20;
@@ -29,6 +27,4 @@ std::optional<Operation> fused_call(
 /// with MismatchError on every rank if a pair disagrees; `names`: the rank numbers that it prints.
 Operation counts_before(Operation all_to_all_v, std::vector<int> names);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

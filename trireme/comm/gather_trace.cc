@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr int kRounds = 8;
@@ -98,6 +96,4 @@ std::vector<observe::RankTrace> gather_traces(Communicator& world, const observe
   return gather_traces(world, std::move(own));
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

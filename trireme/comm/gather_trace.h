@@ -11,9 +11,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/observe/trace.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct ClockOffset {
   std::int64_t nanoseconds = 0;  // rank 0's clock - this rank's
@@ -32,6 +30,4 @@ std::vector<observe::RankTrace> gather_traces(Communicator& world, observe::Rank
 std::vector<observe::RankTrace> gather_traces(Communicator& world, const observe::Trace& trace,
                                               std::string host);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

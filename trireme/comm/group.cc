@@ -10,9 +10,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/sub_transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 std::shared_ptr<Communicator> Communicator::split(int color, int key) {
   const std::size_t ranks = static_cast<std::size_t>(size());
@@ -130,6 +128,4 @@ Engine::~Engine() {
   });
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -10,9 +10,7 @@
 #include "trireme/comm/combine.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::size_t kPayload = Envelope::kPayload;
@@ -116,6 +114,4 @@ void complete_inline(const Operation& op, const FoldPlan& plan, int rank,
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

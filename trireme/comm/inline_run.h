@@ -4,9 +4,7 @@
 
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// True if the data fits; the same on all ranks.
 bool fits_header(const Operation& operation, const FoldPlan& plan);
@@ -16,6 +14,4 @@ void fill_payload(const Operation& operation, int rank, std::byte* payload);
 void complete_inline(const Operation& operation, const FoldPlan& plan, int rank,
                      std::span<const std::byte* const> payloads);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::array<const char*, kNumAxes> kNames = {"pipeline", "data",    "shard",
@@ -107,6 +105,4 @@ Communicator& Mesh::over(std::initializer_list<Axis> axes) const noexcept {
   return group ? *group : world_;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -16,9 +16,7 @@
 #include "trireme/base/mesh_shape.h"
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Mesh {
  public:
@@ -48,6 +46,4 @@ class Mesh {
   std::array<std::shared_ptr<Communicator>, 1u << kNumAxes> groups_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

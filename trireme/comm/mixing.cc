@@ -6,9 +6,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/mixing.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::uint32_t kTag = 0x7a11;  // separates these from the user's messages
@@ -105,6 +103,4 @@ void GossipMixer::finish(const plan::MixingRound& round, std::span<const Buffer>
   copy(buffers, chunk.begin, chunk.count, chunk.own.data(), true);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

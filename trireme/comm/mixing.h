@@ -18,9 +18,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/plan/mixing.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class GossipMixer {
  public:
@@ -48,6 +46,4 @@ class GossipMixer {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 net::Reduction reduction_of(kernel::Combine combine) noexcept {
@@ -49,6 +47,4 @@ void run_native(Engine& engine, const std::shared_ptr<Call>& call) {
   });
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -10,9 +10,7 @@
 #include <memory>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 inline constexpr std::string_view kMpiNative = "mpi-native";
 
@@ -22,6 +20,4 @@ struct Call;
 /// Runs `call` after the ranks have agreed on it. Adds this rank's terms first, left to right.
 void run_native(Engine& engine, const std::shared_ptr<Call>& call);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

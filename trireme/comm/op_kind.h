@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 enum class OpKind : std::uint8_t {
   AllReduce,
@@ -27,6 +25,4 @@ enum class OpKind : std::uint8_t {
 /// "all_reduce", "broadcast", ...
 std::string_view name_of(OpKind kind) noexcept;
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 std::string text_of(const std::array<char, 16>& name) {
@@ -163,6 +161,4 @@ std::string call_text(const Header& header, const Header& other) {
   return text;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -15,9 +15,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 class GpuCall;
 }
@@ -106,6 +104,4 @@ bool same_call(const Header& a, Header b) noexcept;
 /// from `other`'s.
 std::string call_text(const Header& header, const Header& other);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

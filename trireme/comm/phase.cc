@@ -2,9 +2,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
   return std::make_shared<Phase>(engine.shared_from_this(), std::move(next));
@@ -41,6 +39,4 @@ void Phase::settle(int peer, const std::exception_ptr& error) {
   next();
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -14,9 +14,7 @@
 
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Phase : public std::enable_shared_from_this<Phase> {
  public:
@@ -36,6 +34,4 @@ class Phase : public std::enable_shared_from_this<Phase> {
   std::size_t open_ = 1;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

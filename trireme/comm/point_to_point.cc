@@ -5,9 +5,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_group.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::uint64_t kUserTags = 3ull << 62;  // then the user's tag << 8, then header or data
@@ -98,6 +96,4 @@ void Engine::message_ended(const std::shared_ptr<Call>& call, int peer) {
   if (trace_) trace_->message_finished(call->operation, world_rank(peer), call->times);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 Algorithm::Step& Algorithm::Step::send(int peer, Chunk chunk) {
   round().sends.push_back({peer, chunk.index});
@@ -73,6 +71,4 @@ Program record(std::string_view name, const Generator& generator, int size, int 
   return program;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 
 /// A piece of the buffer; the same elements on all ranks.
@@ -103,5 +102,4 @@ Program record(std::string_view name, const Generator& generator, int size, int 
 
 }  // namespace comm
 using comm::Algorithm;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

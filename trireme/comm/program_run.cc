@@ -8,9 +8,7 @@
 #include "trireme/comm/combine.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // In one go, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
@@ -326,6 +324,4 @@ void ProgramRun::end() {
   engine_.finish(call_);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -10,9 +10,7 @@
 #include "trireme/comm/phase.h"
 #include "trireme/comm/run_event.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
  public:
@@ -79,6 +77,4 @@ class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
   bool sent_ = false;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

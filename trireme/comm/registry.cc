@@ -10,8 +10,7 @@
 #include "trireme/comm/algorithms/algorithms.h"
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 namespace {
 
@@ -146,5 +145,4 @@ const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generato
       {comm::OpKind::AllReduce, std::move(name), std::move(about), std::move(generator)});
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

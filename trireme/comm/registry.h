@@ -12,8 +12,7 @@
 #include "trireme/comm/program.h"
 #include "trireme/comm/route.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 
 struct AlgorithmEntry {
@@ -47,5 +46,4 @@ Layout layout_of(OpKind kind, int size, std::uint32_t total, int root);
 const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generator generator,
                                                 std::string about = {});
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using testing::HasSubstr;
@@ -54,6 +52,4 @@ TEST(Registry, RefusesNamesThatAreTakenReservedOrTooLong) {
 }
 
 }  // namespace
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

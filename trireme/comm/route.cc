@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using kernel::LeafRange;
@@ -292,6 +290,4 @@ std::size_t terms_sent(const Route& route) {
   return count;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -14,9 +14,7 @@
 #include "trireme/comm/program.h"
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct Movement {
   int peer = 0, chunk = 0;
@@ -89,6 +87,4 @@ std::vector<Route> resolve(std::string_view name, const Program& program, const 
 /// The number of chunk-sized terms that `route` sends.
 std::size_t terms_sent(const Route& route);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

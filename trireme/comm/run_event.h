@@ -14,9 +14,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct RunEvent {
   enum class Kind : std::uint8_t { Begin, Hold, Send, Receive, Add, RoundEnd, Out, End };
@@ -29,6 +27,4 @@ struct RunEvent {
   bool read = false;  // Receive: read from the peer's memory, so the peer reports no Send (direct)
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

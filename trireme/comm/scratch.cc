@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 std::byte* Scratch::take(std::size_t bytes) {
   Block* best = nullptr;  // the smallest free block that fits
@@ -34,6 +32,4 @@ void Scratch::trim(std::size_t bytes) noexcept {
   if (all > bytes) std::erase_if(blocks_, [](const Block& block) { return !block.in_use; });
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

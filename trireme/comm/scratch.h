@@ -6,9 +6,7 @@
 #include <new>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Scratch {
  public:
@@ -31,6 +29,4 @@ class Scratch {
   std::vector<Block> blocks_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

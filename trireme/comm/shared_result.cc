@@ -12,9 +12,7 @@
 #include "trireme/comm/operation.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // For Operation::detail: makes calls with a shared result differ from those without.
@@ -171,6 +169,4 @@ Work Communicator::all_gather_shared(Buffer in, const SharedResult& out, const O
   return engine_->submit(std::move(operation), options.deadline);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

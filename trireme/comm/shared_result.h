@@ -17,8 +17,7 @@
 #include "trireme/base/buffer.h"
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 
 class SharedResult {
@@ -43,5 +42,4 @@ class SharedResult {
 
 }  // namespace comm
 using comm::SharedResult;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

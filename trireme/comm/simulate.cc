@@ -6,9 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // Adds the rank and the seed to the error's message, so that a failure can be repeated.
@@ -51,6 +49,4 @@ void simulate(int size, const SimulationOptions& options,
   if (first) rethrow(first, first_rank, options.network.seed);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -14,9 +14,7 @@
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct SimulatedRank {
   int rank = 0;
@@ -36,6 +34,4 @@ struct SimulationOptions {
 void simulate(int size, const SimulationOptions& options,
               const std::function<void(SimulatedRank&)>& body);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -16,8 +16,7 @@
 #include "trireme/kernel/reduce.h"
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 namespace {
 
@@ -317,5 +316,4 @@ SparseRows sparse_all_reduce(comm::Communicator& communicator, const SparseRows&
   return out;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

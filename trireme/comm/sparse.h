@@ -21,8 +21,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace comm {
 
 struct SparseRows {
@@ -61,5 +60,4 @@ Work sparse_all_reduce(comm::Communicator& communicator, const SparseRows& in, S
 SparseRows sparse_all_reduce(comm::Communicator& communicator, const SparseRows& in, ReduceOp op,
                              const comm::SparseOptions& options = {});
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -27,9 +27,7 @@
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/plan/link.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 // Set in the environment of the ranks that this command starts.
@@ -305,6 +303,4 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -6,9 +6,7 @@
 
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 double rate_of(const comm::Measured& one) {
@@ -67,6 +65,4 @@ void print_choices(const comm::Communicator& world, const std::vector<std::size_
   std::fflush(stdout);
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

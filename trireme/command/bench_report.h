@@ -9,9 +9,7 @@
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 struct BenchReport {
   std::string algorithm = "auto";
@@ -25,6 +23,4 @@ void print_figures(const comm::Communicator& world, std::string_view collective,
 void print_choices(const comm::Communicator& world, const std::vector<std::size_t>& sizes,
                    const BenchReport& report);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

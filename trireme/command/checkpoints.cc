@@ -4,9 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,6 +50,4 @@ std::optional<FoundCheckpoint> find_checkpoint(const std::string& place) {
   return newest_in(place);
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

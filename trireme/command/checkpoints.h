@@ -7,9 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 struct FoundCheckpoint {
   std::string directory;  // the folder that a Checkpointer writes to
@@ -22,6 +20,4 @@ struct FoundCheckpoint {
 /// The newest checkpoint at `place`: a run's folder, a Checkpointer's folder, or a checkpoint.
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

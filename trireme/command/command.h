@@ -14,9 +14,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// How the program was called. A command sets `action`, which returns the exit code.
 struct Invocation {
@@ -67,6 +65,4 @@ void add_absent(CLI::App& app, Invocation& invocation, const std::string& name,
 /// Prints a line for people: to standard output, or to standard error if --json uses the former.
 void say(bool json, std::string_view text);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -7,8 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/command/command.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace command {
 namespace {
 
@@ -43,5 +42,4 @@ int commands(int argc, char** argv) {
                       command::kCommands);
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

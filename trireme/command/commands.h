@@ -4,11 +4,9 @@
 //     int main(int argc, char** argv) { return trireme::commands(argc, argv); }
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// Runs the command that argv names; returns the exit code (0 done, 2 wrong usage).
 int commands(int argc, char** argv);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -25,9 +25,7 @@
 #include "trireme/command/files.h"
 #include "trireme/format/safetensors.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct CompareOptions {
@@ -307,6 +305,4 @@ void add_compare(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

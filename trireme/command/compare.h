@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 struct ComparedRun {
   std::string name, folder;
@@ -38,6 +36,4 @@ std::optional<double> median(std::vector<double> values);
 /// The curves of all runs in one plot, as SVG.
 std::string overlaid(const std::vector<ComparedRun>& runs);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -9,9 +9,7 @@
 #include "trireme/command/described.h"
 #include "trireme/command/option_checks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 void add_completion(CLI::App& app, Invocation& invocation) {
   const std::vector<std::string> kinds = {"bash", "zsh", "fish", "man"};
@@ -36,6 +34,4 @@ void add_completion(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

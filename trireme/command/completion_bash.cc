@@ -5,9 +5,7 @@
 // The script walks the words before the cursor: the name of a command goes one command deeper, an
 // option that takes a value consumes the next word, and everything else is a positional argument.
 // Then it offers what may stand at the cursor. %N is the program's name, %F a prefix for functions.
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 constexpr std::string_view kScript =
@@ -130,6 +128,4 @@ std::string bash_completion(const DescribedCommand& program) {
   return out + "  esac\n}\ncomplete -F " + function + " " + program.name + "\n";
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

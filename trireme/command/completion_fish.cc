@@ -1,8 +1,6 @@
 #include "trireme/command/described.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -58,6 +56,4 @@ std::string fish_completion(const DescribedCommand& program) {
   return out;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

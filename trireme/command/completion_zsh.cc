@@ -1,8 +1,6 @@
 #include "trireme/command/described.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 // Escapes text for single quotes; `special` characters have a meaning to _arguments and _describe.
@@ -91,6 +89,4 @@ std::string zsh_completion(const DescribedCommand& program) {
          " \"$@\"\nelse\n  compdef " + function + " " + program.name + "\nfi\n";
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

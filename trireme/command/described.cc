@@ -5,9 +5,7 @@
 
 #include "trireme/command/command.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 DescribedOption described(const CLI::Option& option, const Invocation& invocation) {
@@ -50,6 +48,4 @@ std::string shell_identifier(const std::string& name) {
   return out;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -9,9 +9,7 @@ namespace CLI {
 class App;
 }
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 struct Invocation;
 
@@ -43,6 +41,4 @@ std::string fish_completion(const DescribedCommand& program);
 /// The man page trireme(1).
 std::string man_page(const DescribedCommand& program);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -5,9 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 std::string read_file(const std::string& path, const std::string& operation,
                       const std::string& advice) {
@@ -28,6 +26,4 @@ void write_file(const std::string& path, const std::string& text, const std::str
   }
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

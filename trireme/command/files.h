@@ -3,9 +3,7 @@
 
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// ConfigError with `advice` if it cannot be read. `operation`: the command, for the error.
 std::string read_file(const std::string& path, const std::string& operation,
@@ -13,6 +11,4 @@ std::string read_file(const std::string& path, const std::string& operation,
 /// ResourceError naming the file if it cannot be written.
 void write_file(const std::string& path, const std::string& text, const std::string& operation);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -9,9 +9,7 @@
 #include "trireme/command/command.h"
 #include "trireme/command/option_checks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct CommandOptions {
@@ -59,6 +57,4 @@ void add_launch(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -2,9 +2,7 @@
 
 #include "trireme/command/described.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 // Escapes text for troff: no line begins with a control character, and hyphens stay hyphens.
@@ -115,6 +113,4 @@ std::string man_page(const DescribedCommand& program) {
   return out + kEnd;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -6,9 +6,7 @@
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/collective.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;
@@ -29,6 +27,4 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

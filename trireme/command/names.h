@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// "all-reduce", ...: the collectives that `show`, `verify` and `bench comm` know.
 std::vector<std::string> collective_names();
@@ -14,6 +12,4 @@ std::vector<std::string> collective_names();
 std::vector<std::string> algorithm_names();
 std::vector<std::string> schedule_names();
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -7,9 +7,7 @@
 
 #include "trireme/format/tokenizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 constexpr std::size_t kRead = 1 << 20;
@@ -74,6 +72,4 @@ std::string usual_opening(std::string_view text) {
   return opening.text;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -5,15 +5,11 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// One to three words, at most 40 bytes, safe in double quotes on a shell's command line: the first
 /// word that most lines of `text` share, and the words that mostly follow it. Empty if no line
 /// begins with such a word. Reads only the first megabyte.
 std::string usual_opening(std::string_view text);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

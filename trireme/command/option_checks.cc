@@ -9,9 +9,7 @@
 #include "trireme/base/nearest.h"
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 CLI::Validator number(double least, double most, const std::string& range) {
@@ -55,6 +53,4 @@ CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(check, list, "words");
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// A number from `least` on; no NaN.
 CLI::Validator at_least(double least);
@@ -16,6 +14,4 @@ CLI::Validator between(double least, double most);
 /// One of these words; the error names the nearest.
 CLI::Validator one_of(std::vector<std::string> words);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -12,9 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/launch/spawn.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 TemporaryFolder::TemporaryFolder(std::string operation) : operation_(std::move(operation)) {
   std::string name = std::filesystem::temp_directory_path() / "trireme-XXXXXX";
@@ -82,6 +80,4 @@ void OwnRuns::pass_on(int signal) {
   if (child_ > 0) kill(child_, SIGCONT);
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

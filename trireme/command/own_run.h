@@ -11,9 +11,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/launch/sources.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be
 /// created.
@@ -55,6 +53,4 @@ class OwnRuns {
   const TemporaryFolder folder_;
 };
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

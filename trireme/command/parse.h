@@ -5,14 +5,10 @@
 
 #include "trireme/command/command.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// Sets invocation.action. If the arguments are wrong, or ask only for help, prints the message and
 /// returns the exit code.
 std::optional<int> parse(CLI::App& app, const Invocation& invocation);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

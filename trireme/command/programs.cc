@@ -15,9 +15,7 @@
 
 extern char** environ;
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,6 +109,4 @@ std::vector<MpiProgram> find_mpis() {
   return found;
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 /// The first program of that name on PATH; empty if there is none.
 std::string program_on_path(const std::string& name);
@@ -20,6 +18,4 @@ struct MpiProgram {
 /// each once, whatever its names. The one that `mpirun` starts comes first.
 std::vector<MpiProgram> find_mpis();
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -13,9 +13,7 @@
 #include "trireme/command/command.h"
 #include "trireme/command/parse.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 // Like MPI's launchers, commands accept -np for -n; CLI11 would read it as -n p. "help train"
@@ -173,6 +171,4 @@ int run(int argc, char** argv, const std::string& name, const std::string& about
   }
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

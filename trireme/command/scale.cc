@@ -22,9 +22,7 @@
 #include "trireme/launch/environment.h"
 #include "trireme/plan/link.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 constexpr std::size_t kWarmUp = 3;  // first steps of a run, not counted
@@ -290,6 +288,4 @@ void add_bench_scale(CLI::App& bench, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

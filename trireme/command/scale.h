@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 
 struct ScalePoint {
   bool weak = false, simulated = false;
@@ -31,6 +29,4 @@ double share_of_compute(double compute, std::int64_t micro_batches, int ranks);
 std::string draw_scale(const std::string& name, const std::vector<ScalePoint>& points,
                        const std::string& assumption);
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

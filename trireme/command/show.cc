@@ -19,9 +19,7 @@
 #include "trireme/show/recording.h"
 #include "trireme/show/text.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct ShowOptions {
@@ -129,6 +127,4 @@ void add_show(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -11,9 +11,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/show/gossip.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct ShowGossipOptions {
@@ -82,6 +80,4 @@ void add_show_gossip(CLI::App& show, Invocation& invocation) {
       [options, &invocation] { invocation.action = [options] { return show_gossip(*options); }; });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -14,9 +14,7 @@
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/graph_picture.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct ShowPartitionOptions {
@@ -92,6 +90,4 @@ void add_show_partition(CLI::App& show, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -20,9 +20,7 @@
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct ShowScheduleOptions {
@@ -185,6 +183,4 @@ void add_show_schedule(CLI::App& show, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

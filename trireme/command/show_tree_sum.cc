@@ -9,9 +9,7 @@
 #include "trireme/command/files.h"
 #include "trireme/show/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct ShowTreeSumOptions {
@@ -55,6 +53,4 @@ void add_show_tree_sum(CLI::App& show, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

@@ -16,9 +16,7 @@
 #include "trireme/show/cost.h"
 #include "trireme/show/verify.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace command {
+namespace trireme::inline v0::command {
 namespace {
 
 struct VerifyCommandOptions {
@@ -144,6 +142,4 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   });
 }
 
-}  // namespace command
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::command

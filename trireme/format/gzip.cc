@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 namespace {
 
 constexpr unsigned kPiece = 1 << 20;
@@ -47,6 +45,4 @@ std::string read_gzip(const std::string& path, std::int64_t most_bytes) {
   }
 }
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

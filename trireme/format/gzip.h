@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 /// The unpacked content of `path`; a file that is not compressed is returned as it is. Throws
 /// ConfigError if it cannot be read, is damaged or truncated, or unpacks to more than `most_bytes`.
 std::string read_gzip(const std::string& path, std::int64_t most_bytes);
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -9,9 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 class MappedFile {
  public:
@@ -33,6 +31,4 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

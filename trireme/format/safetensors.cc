@@ -11,9 +11,7 @@
 #include "trireme/base/check.h"
 #include "trireme/format/safetensors_header.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
@@ -196,6 +194,4 @@ const TensorView* SafetensorsFile::find(std::string_view name) const noexcept {
   return found == index_.end() ? nullptr : &content_.tensors[found->second];
 }
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -20,9 +20,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/format/mapped_file.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 /// A tensor as raw memory: name, dtype, shape, row-major little-endian bytes. Does not own them.
 using TensorView = HashedTensor;
@@ -73,6 +71,4 @@ class SafetensorsFile {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -4,9 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 namespace {
 
 using nlohmann::json;
@@ -126,6 +124,4 @@ Header parse_header(std::string_view text) {
   throw std::runtime_error(handler.reason() + where);
 }
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

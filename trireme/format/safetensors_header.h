@@ -8,9 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 struct HeaderEntry {
   std::string name;
@@ -27,6 +25,4 @@ struct Header {
 /// Throws std::runtime_error with the position in `json` and the reason.
 Header parse_header(std::string_view json);
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

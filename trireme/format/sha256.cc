@@ -8,9 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/hex.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 struct Sha256::Context {
   EVP_MD_CTX* handle = EVP_MD_CTX_new();
@@ -43,6 +41,4 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   return hash.hex();
 }
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -9,9 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 class Sha256 {
  public:
@@ -33,6 +31,4 @@ class Sha256 {
 /// The digest of one piece, as hexadecimal digits.
 std::string sha256_hex(std::span<const std::byte> bytes);
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -3,9 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/utf8.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 namespace {
 
 class ByteTokenizer final : public Tokenizer {
@@ -64,6 +62,4 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

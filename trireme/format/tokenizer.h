@@ -10,9 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace format {
+namespace trireme::inline v0::format {
 
 class Tokenizer {
  public:
@@ -33,6 +31,4 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view name);
 /// except newline and tab.
 std::string printable(std::string_view text);
 
-}  // namespace format
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::format

@@ -5,9 +5,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 std::int64_t batches_per_epoch(std::int64_t n, std::int64_t batch) {
   return (n + batch - 1) / batch;
@@ -68,6 +66,4 @@ void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t 
   }
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -10,9 +10,7 @@
 
 #include "trireme/kernel/assignment.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 struct GlobalBatch {
   std::int64_t epoch = 0;
@@ -44,6 +42,4 @@ std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro,
 /// `batch`; 0 = endless.
 void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t n = 0);
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -13,8 +13,7 @@
 #include "trireme/input/sampler.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using input::GlobalBatch;
@@ -283,5 +282,4 @@ MicroBatch example_of(const Dataset& data, std::int64_t micro) {
 
 }  // namespace input
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -17,8 +17,7 @@
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Job;
 class Waiter;
@@ -107,5 +106,4 @@ MicroBatch example_of(const Dataset& data, std::int64_t micro);
 
 }  // namespace input
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

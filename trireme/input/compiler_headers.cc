@@ -14,9 +14,7 @@
 
 extern char** environ;
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 std::string read_all(int descriptor) {
@@ -125,6 +123,4 @@ std::vector<std::string> compiler_header_folders() {
   return folders;
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -5,9 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 /// Runs `c++ -E -x c++ -v /dev/null` (else g++, clang++; no shell) and returns the include folders
 /// of its C++ library (a path component is "c++"). A folder inside another one is left out. Throws
@@ -17,6 +15,4 @@ std::vector<std::string> compiler_header_folders();
 /// Parses the compiler's output; the folders are as above.
 std::vector<std::string> parse_include_folders(std::string_view compiler_output);
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -10,9 +10,7 @@
 #include "trireme/format/sha256.h"
 #include "trireme/input/compiler_headers.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,6 +151,4 @@ void set_hash(Corpus& corpus) {
   corpus.hash = hash.hex();
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 struct CorpusOptions {
   std::string path;        // a file or a folder; empty: the compiler's C++ library headers
@@ -37,6 +35,4 @@ void set_hash(Corpus& corpus);
 /// path. Adding files does not move the others, since only `relative_path` counts.
 bool held_out(const std::string& relative_path);
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

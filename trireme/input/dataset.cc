@@ -7,9 +7,7 @@
 #include "trireme/base/check.h"
 #include "trireme/input/random_below.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 constexpr std::uint64_t kWindowStream = 1;  // differs from the streams of epoch_order
 }
@@ -98,6 +96,4 @@ Fields TextDataset::read(std::span<const std::int64_t> samples) const {
   return {{"tokens", std::move(tokens)}, {"targets", std::move(targets)}};
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

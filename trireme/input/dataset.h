@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace input {
 
 /// Named tensors whose first dim is the sample.
@@ -80,5 +79,4 @@ class TextDataset final : public Dataset {
 }  // namespace input
 using input::Dataset;
 using input::TextDataset;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -3,9 +3,7 @@
 #include "trireme/base/check.h"
 #include "trireme/input/sampler.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 std::int64_t EndlessOrder::record(std::int64_t sample) const {
   TRIREME_CHECK(sample >= 0);
@@ -19,6 +17,4 @@ std::int64_t EndlessOrder::record(std::int64_t sample) const {
   return found->second[static_cast<std::size_t>(sample % records_)];
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

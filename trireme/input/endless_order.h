@@ -7,9 +7,7 @@
 #include <mutex>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 class EndlessOrder {
  public:
@@ -24,6 +22,4 @@ class EndlessOrder {
   mutable std::map<std::int64_t, std::vector<std::int64_t>> orders_;  // of the last epochs
 };
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -5,8 +5,7 @@
 #include "trireme/input/random_below.h"
 #include "trireme/input/sampler.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 constexpr std::uint64_t kOrderStream = std::uint64_t{1} << 63;  // plus the epoch
 }
@@ -24,5 +23,4 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
   return order;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/format/gzip.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,6 +86,4 @@ Corpus load_images(const std::string& path) {
   return corpus;
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

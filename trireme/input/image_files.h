@@ -8,9 +8,7 @@
 
 #include "trireme/input/corpus.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 inline constexpr std::int64_t kImageSide = 32, kImageChannels = 3, kImageClasses = 10;
 inline constexpr std::int64_t kImageRecord = 1 + kImageChannels * kImageSide * kImageSide;
@@ -21,6 +19,4 @@ inline constexpr std::int64_t kImageRecord = 1 + kImageChannels * kImageSide * k
 /// ConfigError if there are no records, a record is incomplete, or a label is above 9.
 Corpus load_images(const std::string& path);
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -8,9 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/input/random_below.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 constexpr std::int64_t kPlane = kImageSide * kImageSide;
@@ -94,6 +92,4 @@ Fields ImageDataset::read(std::span<const std::int64_t> samples) const {
   return {{"images", std::move(images)}, {"targets", std::move(targets)}};
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -13,8 +13,7 @@
 #include "trireme/input/endless_order.h"
 #include "trireme/input/image_files.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace input {
 
 class ImageDataset final : public Dataset {
@@ -52,5 +51,4 @@ class ImageDataset final : public Dataset {
 
 }  // namespace input
 using input::ImageDataset;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

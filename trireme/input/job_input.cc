@@ -5,8 +5,7 @@
 #include "trireme/input/sampler_state.h"
 #include "trireme/job/job.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
@@ -42,5 +41,4 @@ Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
                  [&job] { return job.assignment(); });
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,8 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/input/sampler_state.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 Sampler::Sampler(std::shared_ptr<input::SamplerState> state) : state_(std::move(state)) {}
 Sampler::~Sampler() = default;
 Sampler::Sampler(const Sampler&) = default;
@@ -37,5 +36,4 @@ void Sampler::load(torch::serialize::InputArchive& archive) {
 std::string Sampler::metadata() const { return state_->metadata(); }
 void Sampler::restored(const std::string& metadata) { state_->restored(metadata); }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

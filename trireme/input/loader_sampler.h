@@ -18,8 +18,7 @@
 
 #include "trireme/input/sampler.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 namespace input {
 class SamplerState;
@@ -54,5 +53,4 @@ class Sampler final : public torch::data::samplers::Sampler<std::vector<std::siz
   std::shared_ptr<input::SamplerState> state_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 
 #include "trireme/input/random_below.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 constexpr std::uint64_t kPositionStream = 3, kTokenStream = 4;  // differ from other data's streams
@@ -56,6 +54,4 @@ Fields MaskedText::read(std::span<const std::int64_t> samples) const {
   return fields;
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

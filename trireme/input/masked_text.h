@@ -12,8 +12,7 @@
 
 #include "trireme/input/dataset.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace input {
 
 class MaskedText final : public Dataset {
@@ -39,5 +38,4 @@ class MaskedText final : public Dataset {
 
 }  // namespace input
 using input::MaskedText;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

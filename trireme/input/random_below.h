@@ -6,9 +6,7 @@
 
 #include "trireme/kernel/philox.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 /// Uniform in [0, bound), bound >= 1; the bias is below bound / 2^64 (Lemire 2019, without the
 /// rejection).
@@ -19,6 +17,4 @@ inline std::uint64_t random_below(std::uint64_t bound, std::uint64_t seed, std::
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(value) * bound) >> 64);
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

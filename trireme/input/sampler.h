@@ -16,8 +16,7 @@
 #include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct SamplerOptions {
   std::int64_t batch = 0;  // global batch, samples
@@ -32,5 +31,4 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
 
 // class Sampler is in input/loader_sampler.h, which needs LibTorch's sampler header.
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,9 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 [[noreturn]] void refuse_checkpoint(const std::string& what) {
@@ -164,6 +162,4 @@ void SamplerState::restored(const std::string& metadata) {
   begun_ = false;  // the next pass continues here
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -13,9 +13,7 @@
 #include "trireme/input/sampler.h"
 #include "trireme/job/input_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 class SamplerState final : public InputPlan {
  public:
@@ -63,6 +61,4 @@ class SamplerState final : public InputPlan {
   std::vector<std::int64_t> order_;
 };
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

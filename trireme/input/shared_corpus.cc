@@ -11,9 +11,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 // The memory begins with this; source, hash, training and validation part follow without gaps.
@@ -94,6 +92,4 @@ SharedCorpus::~SharedCorpus() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -13,9 +13,7 @@
 
 #include "trireme/input/corpus.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 class SharedCorpus {
  public:
@@ -45,6 +43,4 @@ class SharedCorpus {
   std::string source_, hash_;
 };
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

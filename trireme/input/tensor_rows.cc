@@ -9,9 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 namespace {
 
 [[noreturn]] void refuse_rows(const std::string& what) {
@@ -89,6 +87,4 @@ Fields TensorRows::read(std::span<const std::int64_t> samples) const {
   return fields;
 }
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

@@ -12,9 +12,7 @@
 #include "trireme/input/dataset.h"
 #include "trireme/input/endless_order.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace input {
+namespace trireme::inline v0::input {
 
 /// The bytes of `fields`; errors call them `whose`. Throws ConfigError if there is no field, a name
 /// occurs twice, a tensor has no dim or no row, or the numbers of rows differ.
@@ -47,6 +45,4 @@ class TensorRows final : public Dataset {
   const EndlessOrder order_;
 };
 
-}  // namespace input
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::input

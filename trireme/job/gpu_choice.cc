@@ -7,9 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 std::string name_of(const std::vector<std::string>& hosts, std::size_t rank) {
@@ -97,6 +95,4 @@ void check_gpus(const std::vector<std::string>& hosts, const std::vector<GpuRepo
   }
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

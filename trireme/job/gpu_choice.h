@@ -8,9 +8,7 @@
 
 #include "trireme/comm/nccl/gpu.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 /// What a rank tells the others about its GPUs when they join; one line of text.
 struct GpuReport {
@@ -34,6 +32,4 @@ GpuChoice choose_gpu(int local_rank);
 void check_gpus(const std::vector<std::string>& hosts, const std::vector<GpuReport>& reports,
                 int rank);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

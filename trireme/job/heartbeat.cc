@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 Heartbeat::Heartbeat(launch::CoordinatorClient& client, launch::StatusPage& status,
                      Duration timeout)
@@ -30,6 +28,4 @@ void Heartbeat::loop() {
   } while (!stop_.wait(interval_));
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -7,9 +7,7 @@
 #include "trireme/launch/client.h"
 #include "trireme/launch/status_page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 class Heartbeat {
  public:
@@ -25,6 +23,4 @@ class Heartbeat {
   std::thread thread_;
 };
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

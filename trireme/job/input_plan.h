@@ -7,8 +7,7 @@
 #include <memory>
 #include <optional>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// One micro-batch of this rank. If `has_data` is false, the global batch has no samples for this
 /// rank, which then takes part in that step from within the previous step().
@@ -31,5 +30,4 @@ class InputPlan {
   virtual void consume() = 0;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -27,8 +27,7 @@
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 std::string secret_of(const launch::RankEnvironment& env) {
@@ -409,5 +408,4 @@ void Job::begin_input() {
   if (follower) follower();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -20,8 +20,7 @@
 #include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 namespace observe {
 class Trace;
@@ -117,5 +116,4 @@ class Job {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/log.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 comm::PeerWatch::Verdict MembershipWatch::ask(std::string_view operation, Duration waited) {
   const std::string name(operation);
@@ -28,6 +26,4 @@ void MembershipWatch::activity(std::string_view operation, bool waiting) noexcep
   status_.set_wait(operation, waiting, steady_now());
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -10,9 +10,7 @@
 #include "trireme/launch/client.h"
 #include "trireme/launch/status_page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 class MembershipWatch final : public comm::PeerWatch {
  public:
@@ -30,6 +28,4 @@ class MembershipWatch final : public comm::PeerWatch {
   const launch::JudgeOptions options_;
 };
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -11,9 +11,7 @@
 #include "trireme/launch/secret.h"
 #include "trireme/net/mpi/mpi_library.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 std::pair<std::string, std::string> cut(const std::string& text) {
@@ -100,6 +98,4 @@ std::vector<std::string> exchange_under_mpirun(const std::string& mine) {
   return all;
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

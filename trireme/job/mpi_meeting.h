@@ -14,9 +14,7 @@
 #include "trireme/launch/environment.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 class MpiMeeting {
  public:
@@ -47,6 +45,4 @@ void meet_under_mpirun(const launch::RankEnvironment& env);
 /// Returns one text per process.
 std::vector<std::string> exchange_under_mpirun(const std::string& mine);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

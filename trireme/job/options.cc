@@ -9,9 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 void take_seconds(const launch::Getenv& get, const char* name, Duration standard, Duration& value) {
@@ -112,6 +110,4 @@ int resolve_cores(const launch::RankEnvironment& rank, const launch::Getenv& get
   return bound(cores) ? cores.usable : std::max(1, cores.usable / std::max(1, rank.local_size));
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -5,9 +5,7 @@
 #include "trireme/job/job.h"
 #include "trireme/launch/environment.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 JobOptions resolve_options(JobOptions options,
                            const launch::Getenv& get = launch::process_environment);
@@ -17,6 +15,4 @@ bool share_cores(const launch::RankEnvironment& rank);
 int resolve_cores(const launch::RankEnvironment& rank,
                   const launch::Getenv& get = launch::process_environment);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -10,9 +10,7 @@
 #include "trireme/net/interfaces.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -61,6 +59,4 @@ std::string address_for_others(const std::string& host, const std::string& inter
   return kLoopback;
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

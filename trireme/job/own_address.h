@@ -6,9 +6,7 @@
 
 #include "trireme/launch/environment.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 /// `interface` as in JobOptions; throws ConfigError if it does not exist. If it is empty, returns
 /// "127.0.0.1" for a coordinator on loopback, and if there is no route.
@@ -22,6 +20,4 @@ std::string own_address(const std::string& coordinator, const std::string& inter
 std::string address_for_others(const std::string& host, const std::string& interface,
                                const launch::Getenv& get = launch::process_environment);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

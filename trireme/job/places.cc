@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 Places places_of(const std::vector<std::string>& hosts, int rank) {
   std::vector<std::string> names;
@@ -34,6 +32,4 @@ Places places_of(const std::vector<std::string>& hosts, int rank) {
   return places;
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

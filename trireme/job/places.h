@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 struct Places {
   int local_rank = 0, local_size = 1;  // among the ranks of its host
@@ -18,6 +16,4 @@ struct Places {
 /// The places of `rank`; hosts[r] is the host name of rank r.
 Places places_of(const std::vector<std::string>& hosts, int rank);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -26,9 +26,7 @@
 #include "trireme/net/socket.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 using launch::RankEnvironment;
@@ -251,6 +249,4 @@ std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const s
   return all;
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

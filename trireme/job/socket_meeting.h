@@ -18,9 +18,7 @@
 #include "trireme/launch/coordinator.h"
 #include "trireme/launch/environment.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 class SocketMeeting {
  public:
@@ -52,6 +50,4 @@ class SocketMeeting {
 std::vector<std::string> exchange_by_sockets(const launch::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -2,8 +2,7 @@
 // (Strategy, DataParallel). The answers come from the vote, so they are equal on all ranks.
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class StepVoter {
  public:
@@ -16,5 +15,4 @@ class StepVoter {
   virtual bool all_ranks_return() const = 0;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 #include <cstring>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 constexpr int kTimeIsUp = -1;  // used instead of a signal
@@ -82,6 +80,4 @@ std::string stop_cause() {
   return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(first);
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -11,9 +11,7 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 /// 130 after SIGINT, 143 after another of the signals or at the end of the time; otherwise 0. The
 /// first one counts. Thread safe.
@@ -27,6 +25,4 @@ void stop_at(TimePoint when, std::string cause);
 /// here, "a signal to another rank".
 std::string stop_cause();
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

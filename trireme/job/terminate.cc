@@ -16,9 +16,7 @@
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 namespace {
 
 std::mutex mutex;
@@ -129,6 +127,4 @@ launch::Failure failure_from(const std::exception_ptr& error) {
   return make_failure(describe(error), reporter);
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -8,9 +8,7 @@
 #include "trireme/launch/client.h"
 #include "trireme/launch/status_page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 /// The rank that a failure is reported as, and where. One per process; the pointers may be null.
 struct Reporter {
@@ -36,6 +34,4 @@ void clear_reporter() noexcept;
 /// Describes `error` as this process's Failure.
 launch::Failure failure_from(const std::exception_ptr& error);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -3,9 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/all_reduce_check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 void check_mpi(const std::string& transport, bool under_mpirun, int rank) {
   if (transport != "mpi" || under_mpirun) return;
@@ -24,6 +22,4 @@ void check_transport(const JobOptions& options, int ranks, bool under_mpirun) {
                          {.ranks = ranks, .transport = options.transport, .can_map = shared});
 }
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -6,9 +6,7 @@
 
 #include "trireme/job/job.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace job {
+namespace trireme::inline v0::job {
 
 /// Throws ConfigError if transport mpi was requested but mpirun did not start the ranks.
 void check_mpi(const std::string& transport, bool under_mpirun, int rank = -1);
@@ -16,6 +14,4 @@ void check_mpi(const std::string& transport, bool under_mpirun, int rank = -1);
 /// The same, and the algorithm, for `ranks` ranks on one host that do not run yet.
 void check_transport(const JobOptions& options, int ranks, bool under_mpirun);
 
-}  // namespace job
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::job

@@ -2,9 +2,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group) {
   return contiguous_share(total, assignment.groups, group);
@@ -21,6 +19,4 @@ std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t
   return leaves;
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

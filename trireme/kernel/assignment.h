@@ -16,9 +16,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 struct Assignment {
   int groups = 1, members = 1, together = 1;
@@ -40,6 +38,4 @@ LeafRange group_share(const Assignment& assignment, std::uint32_t total, int gro
 /// The leaves of one rank, ascending; empty if it has none.
 std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

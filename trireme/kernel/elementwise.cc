@@ -2,9 +2,7 @@
 
 #include "trireme/kernel/simd.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 const SimdTable& simd(Isa isa) noexcept {
 #if defined(__x86_64__)
@@ -43,6 +41,4 @@ double chunk_square_sum(const double* values, std::size_t count) {
   return sums[0];
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

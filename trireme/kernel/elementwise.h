@@ -11,9 +11,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 void convert(const BFloat16* from, float* to, std::size_t count);
 void convert(const Float16* from, float* to, std::size_t count);
@@ -28,6 +26,4 @@ inline constexpr std::size_t kNormChunk = 4096;
 double chunk_square_sum(const float* values, std::size_t count);
 double chunk_square_sum(const double* values, std::size_t count);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -8,9 +8,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 __attribute__((always_inline)) inline float value_of(Float16 half) noexcept {
   const std::uint32_t magnitude = half.bits & 0x7fffu;
@@ -41,6 +39,4 @@ inline Float16 float16_of(float value) noexcept {
   return {static_cast<std::uint16_t>(half | sign >> 16)};
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

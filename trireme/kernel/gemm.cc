@@ -5,9 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/simd.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 constexpr std::size_t kWidest = 16;  // lanes of the widest level
@@ -36,6 +34,4 @@ void gemm(const Product<BFloat16>& product) {
 #endif
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

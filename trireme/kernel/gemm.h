@@ -12,9 +12,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// A matrix as it is stored, with rows `stride` elements apart. If `transposed`, the product uses
 /// its transpose.
@@ -39,6 +37,4 @@ void gemm(const Product<float>& product);
 /// Requires has_bf16_products() (isa.h); CheckFailure otherwise.
 void gemm(const Product<BFloat16>& product);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -6,9 +6,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace avx512 {
 namespace {
 
@@ -87,7 +85,5 @@ void gemm_bf16(const Product<BFloat16>& p, float* scratch) {
 }
 
 }  // namespace avx512
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel
 #endif

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 Isa best() noexcept {
@@ -68,6 +66,4 @@ bool has_bf16_products() noexcept {
 #endif
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

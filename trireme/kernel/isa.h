@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 enum class Isa : std::uint8_t { Generic, Avx2, Avx512 };
 
@@ -22,6 +20,4 @@ Vendor vendor() noexcept;
 /// True if isa() is Avx512 and the processor sums products of bf16 pairs in fp32 (AVX-512 BF16).
 bool has_bf16_products() noexcept;
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -16,9 +16,7 @@
 #define TRIREME_CLONES
 #endif
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 // -O2 vectorises loops of constant length; a block of sums stays in the first-level cache.
@@ -167,6 +165,4 @@ void add_into(void* into, const void* from, DType type, std::size_t count) {
   }
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

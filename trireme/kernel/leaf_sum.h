@@ -9,9 +9,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// leaf[i] = gradient[i] x weight, with -0 stored as +0; a null `gradient` is all zeros. Then the
 /// completed left siblings are added, the youngest (last of `open`) first:
@@ -30,6 +28,4 @@ void add_into(void* into, const void* from, DType type, std::size_t count);
 /// True if no value is an infinity or a NaN; F32 or F64.
 bool all_finite(const void* values, DType type, std::size_t count);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

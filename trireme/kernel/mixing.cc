@@ -5,9 +5,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 template <class Update>
@@ -73,6 +71,4 @@ void elastic(double alpha, double beta, const void* mean, void* own, void* centr
   });
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

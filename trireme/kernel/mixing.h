@@ -11,9 +11,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left. Needs at least
 /// one input; `out` may be one of `in`.
@@ -29,6 +27,4 @@ void subtract(const void* left, const void* right, void* out, DType type, std::s
 void elastic(double alpha, double beta, const void* mean, void* own, void* centre, DType type,
              std::size_t count);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

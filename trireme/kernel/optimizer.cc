@@ -5,9 +5,7 @@
 
 #include "trireme/kernel/simd.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 void adamw(const AdamWNumbers& numbers, const float* gradient, float* weight, float* exp_avg,
            float* exp_avg_sq, BFloat16* compute, std::size_t count) {
@@ -121,6 +119,4 @@ void add_squares(const double* values, double* sums, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) sums[i] += values[i] * values[i];
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

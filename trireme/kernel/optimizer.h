@@ -11,9 +11,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// The combined constants of one AdamW step (formula and order of torch.optim.AdamW):
 /// w *= decay; m += (g - m)(1 - beta1); v = v beta2 + g g (1 - beta2);
@@ -93,6 +91,4 @@ void descend(double decay, double rate, const double* direction, double* weight,
 void add_squares(const float* values, double* sums, std::size_t count);
 void add_squares(const double* values, double* sums, std::size_t count);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

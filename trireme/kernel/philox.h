@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
@@ -54,6 +52,4 @@ constexpr float unit(std::uint32_t word) noexcept {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -5,9 +5,7 @@
 
 #include <cstddef>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 inline void prefetch_for_writing(const void* data, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
@@ -18,6 +16,4 @@ inline void prefetch_for_writing(const void* data, std::size_t bytes) noexcept {
 #endif
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

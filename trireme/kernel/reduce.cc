@@ -9,9 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/reduce_table.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 // One block of every operand and of the partial sums stays in the first-level cache.
@@ -184,6 +182,4 @@ void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<co
   }
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -16,9 +16,7 @@
 #include "trireme/base/dtype.h"
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 enum class Combine : std::uint8_t { Sum, Min, Max, Product };
 
@@ -58,6 +56,4 @@ void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<co
 /// "avx512", "avx2" or "sse2".
 std::string_view instruction_set() noexcept;
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

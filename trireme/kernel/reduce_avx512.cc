@@ -1,11 +1,7 @@
 #include "trireme/kernel/reduce_body.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 const ReduceTable kReduceAvx512 = TRIREME_REDUCE_TABLE;
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -12,9 +12,7 @@
 
 #include "trireme/kernel/reduce_table.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 template <class T>
@@ -279,6 +277,4 @@ void divide_any(void* values, std::size_t count, double by) {
   }
 
 }  // namespace
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -3,9 +3,7 @@
 
 #include <cstddef>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 using CombineFn = void (*)(const void* left, const void* right, void* const* outs,
                            std::size_t num_outs, std::size_t count);
@@ -22,6 +20,4 @@ struct ReduceTable {
 };
 extern const ReduceTable kReduceSse2, kReduceAvx2, kReduceAvx512;
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

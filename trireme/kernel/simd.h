@@ -11,9 +11,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/kernel/transformer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// The kernels of transformer.h for one activation type.
 template <class T>
@@ -95,6 +93,4 @@ void gemm_bf16(const Product<BFloat16>&, float* scratch);  // where has_bf16_pro
 }  // namespace avx512
 #endif
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -4,9 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace avx2 {
 namespace {
 #include "trireme/kernel/simd_body.inc"
@@ -15,7 +13,5 @@ const SimdTable kTable = {
 #include "trireme/kernel/simd_table.inc"
 };
 }  // namespace avx2
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel
 #endif

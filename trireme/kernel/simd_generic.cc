@@ -1,9 +1,7 @@
 // The vector kernels, compiled for this file's instruction set (CMakeLists.txt).
 #include "trireme/kernel/simd.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace generic {
 namespace {
 #include "trireme/kernel/simd_body.inc"
@@ -12,6 +10,4 @@ const SimdTable kTable = {
 #include "trireme/kernel/simd_table.inc"
 };
 }  // namespace generic
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -6,9 +6,7 @@
 #include "trireme/kernel/simd.h"
 #include "trireme/kernel/transformer_f64.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 template <class T>
@@ -223,6 +221,4 @@ TRIREME_INSTANTIATE(Float16);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -15,9 +15,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 template <class T>
 using Stat = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -115,6 +113,4 @@ void cross_entropy_backward(const T* logits, const std::int64_t* targets, const 
 template <class T>
 void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

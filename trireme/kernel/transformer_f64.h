@@ -10,9 +10,7 @@
 
 #include "trireme/kernel/transformer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace f64 {
 
 inline const double kRootTwoOverPi = std::sqrt(2.0 / std::numbers::pi);
@@ -185,6 +183,4 @@ inline void scaled_softmax(const double* logits, const double* logsumexp, double
 }
 
 }  // namespace f64
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -5,9 +5,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace {
 
 std::uint32_t middle(LeafRange node) noexcept { return node.first + node.count / 2; }
@@ -95,6 +93,4 @@ std::vector<Merge> merges(std::vector<LeafRange>& nodes, std::uint32_t total) {
   return result;
 }
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -12,9 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 
 /// Leaves first ... first+count-1.
 struct LeafRange {
@@ -41,6 +39,4 @@ struct Merge {
 };
 std::vector<Merge> merges(std::vector<LeafRange>& nodes, std::uint32_t total);
 
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

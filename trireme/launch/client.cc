@@ -17,9 +17,7 @@
 #include "trireme/launch/secret.h"
 #include "trireme/launch/wire_convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 std::chrono::system_clock::time_point after(Duration duration) {
@@ -241,6 +239,4 @@ void CoordinatorClient::leave() noexcept {
   impl_->stub->Leave(&context, request, &reply);
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -12,9 +12,7 @@
 
 #include "trireme/launch/membership.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 struct ClientOptions {
   std::string endpoint;  // "127.0.0.1:40123"
@@ -60,6 +58,4 @@ class CoordinatorClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -14,9 +14,7 @@
 #include "trireme/launch/room.h"
 #include "trireme/net/endpoint.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr int kLargestMessage = 1 << 20;
@@ -112,6 +110,4 @@ bool Coordinator::has_joined(int rank) const {
   return impl_->service.members_.phase(rank) != Phase::Absent;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

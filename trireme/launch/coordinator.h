@@ -14,9 +14,7 @@
 
 #include "trireme/launch/membership.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 struct CoordinatorOptions {
   int size = 1;
@@ -63,6 +61,4 @@ class Coordinator {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -2,9 +2,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 using grpc::CallbackServerContext;
@@ -259,6 +257,4 @@ void Service::close() {
   for (Watcher* watcher : watchers_) watcher->finish(Status::OK);
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

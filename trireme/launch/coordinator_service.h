@@ -17,9 +17,7 @@
 #include "trireme/launch/watcher.h"
 #include "trireme/launch/wire_convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 struct PendingExchange {
   std::map<int, std::string> values;
@@ -84,6 +82,4 @@ class Service final : public wire::Coordinator::CallbackService {
   bool announced_ = false;
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -8,9 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 // Parses a list such as "0-3,8,10-11".
@@ -75,6 +73,4 @@ CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind
   return share;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

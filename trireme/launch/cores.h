@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 enum class Bind : std::uint8_t { Core, Numa, None };
 
@@ -25,6 +23,4 @@ struct CoreShare {
 CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
                       const std::vector<std::vector<int>>& nodes);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -14,9 +14,7 @@
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 // Compares only the kind of connection; the rank joins after the handshake.
@@ -148,6 +146,4 @@ net::Descriptor enter(const std::string& endpoint, const std::string& secret, Du
                      {.operation = "join", .advice = "See whether the launcher still runs."});
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

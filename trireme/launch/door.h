@@ -18,9 +18,7 @@
 #include "trireme/net/reception.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 class Door {
  public:
@@ -54,6 +52,4 @@ net::Descriptor enter(const std::string& endpoint, const std::string& secret, Du
 /// True if a coordinator that knows the secret answers now. Waits at most a second.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

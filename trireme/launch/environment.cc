@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/endpoint.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 using Resolver = std::optional<RankEnvironment> (*)(const Getenv& get);
@@ -220,6 +218,4 @@ RankEnvironment resolve_environment(const Getenv& get) {
   return {};
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

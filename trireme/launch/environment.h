@@ -9,9 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 /// Where ranks meet if their launcher provides no means of communication.
 struct MeetingPlace {
@@ -54,6 +52,4 @@ std::string first_host(const std::string& node_list);
 /// if the environment states several processes that cannot be joined.
 RankEnvironment resolve_environment(const Getenv& get = process_environment);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

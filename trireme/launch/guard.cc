@@ -14,9 +14,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr int kMostGroups = 4096;
@@ -80,6 +78,4 @@ void Guard::tell(pid_t news) const noexcept {
   [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // atomic: a small write
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

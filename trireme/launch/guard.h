@@ -8,9 +8,7 @@
 
 #include <sys/types.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 class Guard {
  public:
@@ -29,6 +27,4 @@ class Guard {
   int read_end_ = -1;  // kept open here too: writing to a killed guard raises no SIGPIPE
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -7,9 +7,7 @@
 #include "trireme/launch/output.h"
 #include "trireme/launch/supervisor.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 LaunchResult launch(const LaunchOptions& options) {
   open_standard_streams();
@@ -28,6 +26,4 @@ int run(const LaunchOptions& options) {
   }
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -20,9 +20,7 @@
 #include "trireme/launch/cores.h"
 #include "trireme/launch/membership.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 struct LaunchOptions {
   int ranks = 1;
@@ -61,6 +59,4 @@ LaunchResult launch(const LaunchOptions& options);
 /// Calls launch(), prints errors and the last line, and returns the exit code.
 int run(const LaunchOptions& options);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -7,9 +7,7 @@
 
 #include "trireme/base/differing_lines.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr Duration kJustHeard = std::chrono::milliseconds(50);
@@ -223,6 +221,4 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
   return verdict;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -16,9 +16,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/launch/status_page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 /// Why a rank ended. The job's exit code and last line come from the first failure.
 struct Failure {
@@ -108,6 +106,4 @@ struct Verdict {
 Verdict judge(const Table& table, const std::string& operation, Duration waited,
               const JudgeOptions& options);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

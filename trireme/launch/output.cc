@@ -11,9 +11,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 void write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
@@ -74,6 +72,4 @@ void Output::line(int rank, bool error, std::string_view text) {
   in_a_hurry_ = !write_until(signals_, descriptor, whole) || in_a_hurry_;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

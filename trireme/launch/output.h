@@ -8,9 +8,7 @@
 
 #include "trireme/launch/launch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 class Output {
  public:
@@ -35,6 +33,4 @@ void write_all(int descriptor, std::string_view text) noexcept;
 /// The same, but stops and returns false when it would block while `interrupt` is readable.
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept;
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

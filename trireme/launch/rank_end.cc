@@ -5,9 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 std::string sentence_of(int rank, const std::string& host, const std::string& what,
@@ -66,6 +64,4 @@ Failure failure_of(int rank, const std::string& host, const Exit& exit, const St
           exit.code};
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

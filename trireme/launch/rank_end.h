@@ -7,15 +7,11 @@
 #include "trireme/launch/sources.h"
 #include "trireme/launch/status_page.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 /// "SIGTERM".
 std::string name_of(int signal);
 /// A rank's failure: its own last words, or its activity and exit status.
 Failure failure_of(int rank, const std::string& host, const Exit& exit, const StatusPage& status);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

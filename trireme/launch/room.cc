@@ -14,9 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr std::size_t kThreads = 24;
@@ -80,6 +78,4 @@ void require_room_for_grpc() {
   require_threads();
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

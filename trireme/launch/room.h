@@ -2,14 +2,10 @@
 // ends; without descriptors it aborts.
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 /// Throws ResourceError unless this process may have as many more threads and descriptors as one
 /// gRPC server or client needs on a machine of any size, and some more.
 void require_room_for_grpc();
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -11,9 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 inline constexpr std::size_t kSecretBytes = 32;
 
@@ -34,6 +32,4 @@ std::string prove(std::string_view secret, std::initializer_list<std::string_vie
 /// Takes constant time for equal lengths.
 bool same_proof(std::string_view a, std::string_view b);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -12,9 +12,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;  // longer lines are cut
@@ -136,6 +134,4 @@ void end_by(int signal) noexcept {
   _exit(128 + signal);
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -13,9 +13,7 @@
 
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 /// Owns a descriptor and waits until it is readable.
 class DescriptorSource : public ProgressSource {
@@ -101,6 +99,4 @@ int stop_signal_for(int signal) noexcept;
 /// Ends this process by `signal`, even if it is blocked or handled.
 [[noreturn]] void end_by(int signal) noexcept;
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

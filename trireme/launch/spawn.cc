@@ -18,9 +18,7 @@
 
 extern char** environ;
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 [[noreturn]] void throw_errno(const std::string& what) {
@@ -162,6 +160,4 @@ Process spawn(const SpawnOptions& options) {
   return {pid, descriptor};
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

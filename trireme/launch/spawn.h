@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 struct SpawnOptions {
   std::vector<std::string> command;         // program and arguments; looked up in PATH
@@ -33,6 +31,4 @@ Process spawn(const SpawnOptions& options);
 /// The path that a shell would run. Throws ConfigError.
 std::string find_program(const std::string& name);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -12,9 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/moving.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
@@ -146,6 +144,4 @@ Activity StatusPage::read(TimePoint now) const {
   return activity;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

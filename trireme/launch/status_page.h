@@ -17,8 +17,7 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace net {
 class Transport;
 }
@@ -73,5 +72,4 @@ class StatusPage {
 };
 
 }  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

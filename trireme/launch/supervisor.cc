@@ -20,9 +20,7 @@
 
 extern char** environ;
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 // A failure is announced at once. The other ranks have the rest of the 2 s to end by themselves.
@@ -385,6 +383,4 @@ LaunchResult Supervisor::result() const {
   return result;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

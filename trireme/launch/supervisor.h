@@ -22,9 +22,7 @@
 #include "trireme/launch/status_page.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 class Supervisor {
  public:
@@ -89,6 +87,4 @@ class Supervisor {
   std::shared_ptr<RealWaiter> waiter_;  // last, because its thread uses all others
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -16,9 +16,7 @@
 #include "trireme/launch/coordinator.grpc.pb.h"
 #include "trireme/launch/wire_convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 class Watcher final : public grpc::ServerWriteReactor<wire::News> {
  public:
@@ -74,6 +72,4 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
   grpc::Status status_;
 };
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

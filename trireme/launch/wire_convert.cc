@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 namespace {
 
 // Clamped, because larger values would overflow.
@@ -74,6 +72,4 @@ Table table_from(const wire::HeartbeatReply& message) {
   return table;
 }
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

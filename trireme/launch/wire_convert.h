@@ -4,9 +4,7 @@
 #include "trireme/launch/coordinator.pb.h"
 #include "trireme/launch/membership.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace launch {
+namespace trireme::inline v0::launch {
 
 namespace wire = ::trireme_wire;
 
@@ -20,6 +18,4 @@ Failure failure_from(const wire::Failure& message);
 void fill(const Table& table, wire::HeartbeatReply& message);
 Table table_from(const wire::HeartbeatReply& message);
 
-}  // namespace launch
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::launch

@@ -18,9 +18,7 @@
 #include "trireme/memory/mapped_file.h"
 #include "trireme/memory/saved_tensors.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 namespace {
 
 constexpr std::size_t kSmallest = 16 << 10;  // bytes; for less, paging and locks cost too much
@@ -344,6 +342,4 @@ std::int64_t ActivationFile::bytes() const { return impl_->store->file->bytes();
 std::int64_t ActivationFile::bytes_waiting() const { return impl_->store->levels->waiting; }
 std::int64_t ActivationFile::bytes_fetched() const { return impl_->store->levels->fetched; }
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

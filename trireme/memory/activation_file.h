@@ -20,9 +20,7 @@
 #include <memory>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 class ActivationFile {
  public:
@@ -67,6 +65,4 @@ class ActivationFile {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

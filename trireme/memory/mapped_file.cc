@@ -11,9 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/offload_folder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 namespace {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
@@ -98,6 +96,4 @@ void MappedFile::refuse(const std::string& what, int reason) const {
                                  "activations (`trireme plan` prints them)."});
 }
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

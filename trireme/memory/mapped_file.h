@@ -12,9 +12,7 @@
 #include <mutex>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 class MappedFile {
  public:
@@ -54,6 +52,4 @@ class MappedFile {
   std::map<off_t, Region> mapped_;           // all regions
 };
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

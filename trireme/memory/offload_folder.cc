@@ -6,9 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 void check_offload_folder(const std::string& key, const std::string& folder) {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
@@ -22,6 +20,4 @@ void check_offload_folder(const std::string& key, const std::string& folder) {
     refuse("files cannot be made in it", "Name a folder that you may write to.");
 }
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

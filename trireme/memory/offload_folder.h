@@ -4,13 +4,9 @@
 
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 /// Throws ConfigError if `folder`, the value of `key`, is missing or cannot be written to.
 void check_offload_folder(const std::string& key, const std::string& folder);
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

@@ -16,9 +16,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/autocast.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -263,6 +261,4 @@ double share_again(const std::vector<models::BlockActivations>& blocks,
   return forward > 0 ? again / (3 * forward) : 0;
 }
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

@@ -13,9 +13,7 @@
 
 #include "trireme/models/activations.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
@@ -80,6 +78,4 @@ std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blo
 double share_again(const std::vector<models::BlockActivations>& blocks,
                    const RecomputePolicy& policy);
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

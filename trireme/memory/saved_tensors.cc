@@ -6,9 +6,7 @@
 #include <memory>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 namespace {
 
 using torch::autograd::Engine;
@@ -57,6 +55,4 @@ SavedTensorsScope::SavedTensorsScope(TensorKeeper& keeper) : outer_(keeper_here)
 
 SavedTensorsScope::~SavedTensorsScope() { keeper_here = outer_; }
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

@@ -10,9 +10,7 @@
 
 #include <functional>
 
-namespace trireme {
-inline namespace v0 {
-namespace memory {
+namespace trireme::inline v0::memory {
 
 class TensorKeeper {
  public:
@@ -37,6 +35,4 @@ class SavedTensorsScope {
   TensorKeeper* outer_;
 };
 
-}  // namespace memory
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::memory

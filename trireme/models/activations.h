@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// For one block and one micro-batch. Sizes are in bytes. Work is in floating-point operations, or
 /// in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
@@ -28,6 +26,4 @@ inline std::int64_t sum_of_kept(const std::vector<BlockActivations>& blocks) {
   return sum;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

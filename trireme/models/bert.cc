@@ -8,9 +8,7 @@
 #include "trireme/tensor/functions.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 using SharedLayers = std::shared_ptr<const LayerFactory>;
@@ -217,6 +215,4 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

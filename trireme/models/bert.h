@@ -15,8 +15,7 @@
 #include "trireme/models/block.h"
 #include "trireme/models/layer_factory.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace models {
 
 struct BertConfig {
@@ -47,5 +46,4 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
 
 }  // namespace models
 using models::BertConfig;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -16,8 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace models {
 
 using Value = std::vector<at::Tensor>;
@@ -93,5 +92,4 @@ class Blocks {
 
 }  // namespace models
 using models::Blocks;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

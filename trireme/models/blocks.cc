@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 Blocks& Blocks::add_block(BlockSpec spec) {
   for (const auto& known : specs_) {
@@ -27,6 +25,4 @@ Blocks& Blocks::tie(std::string alias, std::string owner) {
   return *this;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -12,9 +12,7 @@
 #include "trireme/models/routing.h"
 #include "trireme/tensor/loss_gradient.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -201,6 +199,4 @@ at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss) {
 RoutingScope::RoutingScope(RoutingCounts& into) : outer_(std::exchange(counts_of_thread, &into)) {}
 RoutingScope::~RoutingScope() { counts_of_thread = outer_; }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -22,9 +22,7 @@
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/layer_factory.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// The rows that this rank's experts compute: counts[i] rows for its i-th expert, expert after
 /// expert; within an expert, in the order of the source ranks.
@@ -100,6 +98,4 @@ class RoutingScope {
   RoutingCounts* outer_;
 };
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

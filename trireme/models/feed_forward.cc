@@ -3,9 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 Activation activation_of(const std::string& name) {
   if (name == "gelu") return Activation::Gelu;
@@ -50,6 +48,4 @@ void FeedForward::append_parameters(std::vector<NamedTensor>& out) const {
   down_->append_parameters(out);
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -11,9 +11,7 @@
 
 #include "trireme/models/layer_factory.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// W2 gelu(W1 x); W2 (silu(W1 x) * W3 x); W2 (gelu(W1 x) * W3 x). GELU is the tanh form.
 enum class Activation : std::uint8_t { Gelu, Swiglu, Geglu };
@@ -55,6 +53,4 @@ class FeedForward {
   std::unique_ptr<Linear> up_, down_;
 };
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -12,9 +12,7 @@
 #include "trireme/tensor/functions.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 constexpr double kGptStddev = 0.02;
@@ -273,6 +271,4 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

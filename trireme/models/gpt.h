@@ -15,8 +15,7 @@
 #include "trireme/models/block.h"
 #include "trireme/models/layer_factory.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace models {
 
 struct GptConfig {
@@ -61,5 +60,4 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
 
 }  // namespace models
 using models::GptConfig;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -10,9 +10,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 class LocalLinear final : public Linear {
@@ -123,6 +121,4 @@ at::Tensor normal_leaf(at::IntArrayRef sizes, double stddev, at::ScalarType type
   return leaf.set_requires_grad(true);
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -14,9 +14,7 @@
 
 #include "trireme/models/block.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// How a layer's weight may be cut among tensor-parallel ranks: by output columns, by input rows.
 enum class Cut : std::uint8_t { None, Columns, Rows };
@@ -125,6 +123,4 @@ at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType typ
 at::Tensor normal_leaf(at::IntArrayRef sizes, double stddev, at::ScalarType type,
                        std::uint64_t seed, const std::string& global_name);
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

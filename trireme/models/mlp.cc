@@ -6,9 +6,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 class MlpLayer final : public Block {
@@ -66,6 +64,4 @@ Blocks make_mlp(const MlpConfig& config) {
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -7,8 +7,7 @@
 
 #include "trireme/models/block.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace models {
 
 struct MlpConfig {
@@ -24,5 +23,4 @@ Blocks make_mlp(const MlpConfig& config);
 
 }  // namespace models
 using models::MlpConfig;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 class ModuleBlock final : public Block {
@@ -82,6 +80,4 @@ Blocks blocks_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -27,9 +27,7 @@ template <class>
 class ModuleHolder;
 }  // namespace torch::nn
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// Takes the tensors of all values that the block reads, in order; returns those that it writes.
 using ForwardFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> inputs)>;
@@ -150,6 +148,4 @@ Blocks& Blocks::add(std::string name, std::vector<std::string> reads, Factory fa
                     .writes = {}});
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

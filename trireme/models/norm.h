@@ -10,9 +10,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/tensor/functions.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// The type of the residual stream, and of norms: at least fp32.
 inline at::ScalarType stream_type(at::ScalarType compute) {
@@ -54,6 +52,4 @@ struct Norm {
   }
 };
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -16,9 +16,7 @@
 #include "trireme/tensor/random.h"
 
 // Legend: B images, C channels, H and W rows and columns.
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 struct ConvShape {
@@ -235,6 +233,4 @@ std::vector<BlockActivations> block_activations(const ResnetConfig& config, std:
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -15,8 +15,7 @@
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace models {
 
 struct ResnetConfig {
@@ -42,5 +41,4 @@ std::vector<BlockActivations> block_activations(const ResnetConfig& config, std:
 
 }  // namespace models
 using models::ResnetConfig;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 namespace {
 
 // Appends the most probable experts that are not in `chosen` yet; ties go to the lower number.
@@ -75,6 +73,4 @@ std::int64_t computed_rows(std::int64_t count) {
   return std::max<std::int64_t>(1, (count + kMultiple - 1) / kMultiple) * kMultiple;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -11,9 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 struct Routing {
   /// int64 [B T, top_k]: the chosen experts, most probable first; ties go to the lower number.
@@ -38,6 +36,4 @@ std::int64_t capacity_of(std::int64_t length, int experts, int top_k, double fac
 /// padding nearly every routing would bring a new shape.
 std::int64_t computed_rows(std::int64_t count);
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

@@ -11,9 +11,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace models {
+namespace trireme::inline v0::models {
 
 /// Throws ConfigError if a number is below 1, dropout is not a probability below 1, or heads do not
 /// divide width. `name` is the model's, as "a GPT".
@@ -59,6 +57,4 @@ Blocks transformer_blocks(const Config& config, const std::shared_ptr<const Laye
   return blocks;
 }
 
-}  // namespace models
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::models

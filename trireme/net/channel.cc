@@ -14,9 +14,7 @@
 #include "trireme/net/endpoint.h"
 #include "trireme/net/reception.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 struct FrameHead {
@@ -248,6 +246,4 @@ std::shared_ptr<Channel> Acceptor::accept(Deadline deadline) {
   return Channel::over(waiter_, std::move(socket), peer, options_.max_frame_bytes);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -19,9 +19,7 @@
 #include "trireme/net/handshake.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class Reception;
 
@@ -80,6 +78,4 @@ class Acceptor {
   std::unique_ptr<Reception> reception_;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -14,9 +14,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// Collective. Returns every rank's `mine`, in rank order.
 using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
@@ -56,6 +54,4 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
                                          const std::vector<std::string>& hosts,
                                          const Connect& between = connect_tcp);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -4,9 +4,7 @@
 
 #include <charconv>
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 std::string without_brackets(const std::string& host) {
   const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -40,6 +38,4 @@ bool is_loopback(const std::string& host) {
   return plain == "::1" || plain == "localhost";
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

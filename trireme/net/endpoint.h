@@ -5,9 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 struct Endpoint {
   std::string host;  // without brackets
@@ -23,6 +21,4 @@ std::string without_brackets(const std::string& host);
 /// True for 127.x.x.x, ::1 and localhost, with or without brackets.
 bool is_loopback(const std::string& host);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -3,9 +3,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 std::exception_ptr peer_lost(int rank, int peer, std::string_view operation,
                              std::string_view detail) {
@@ -42,6 +40,4 @@ void check_peer(int peer, int size) {
   TRIREME_CHECK(peer < size);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -8,9 +8,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// PeerLost: `rank` found that `peer` is gone while doing `operation`.
 std::exception_ptr peer_lost(int rank, int peer, std::string_view operation,
@@ -23,6 +21,4 @@ std::exception_ptr closed(int rank);
 /// CheckFailure unless 0 <= peer < size.
 void check_peer(int peer, int size);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

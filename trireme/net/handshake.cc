@@ -12,9 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'E', 'M', 'E', '\n'};
@@ -147,6 +145,4 @@ Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& min
   return state.other();
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -22,9 +22,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 inline constexpr std::uint32_t kWireVersion = 2;
 
@@ -69,6 +67,4 @@ class HandshakeState {
 Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& mine,
                    const std::string& secret, TimePoint deadline);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -14,9 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 struct Bits {
@@ -119,6 +117,4 @@ std::string choose_address(const std::vector<InterfaceAddress>& all, const std::
                                "as 10.0.0.0/8."});
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 struct InterfaceAddress {
   std::string name;     // "eth0"
@@ -25,6 +23,4 @@ std::vector<InterfaceAddress> interfaces();
 std::string choose_address(const std::vector<InterfaceAddress>& all, const std::string& choice,
                            bool ipv6);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -8,9 +8,7 @@
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 bool wanted(const ConnectOptions& options, int peer) {
@@ -135,6 +133,4 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
   return sockets;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

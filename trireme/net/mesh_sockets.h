@@ -6,9 +6,7 @@
 #include "trireme/net/connect.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 enum class SocketKind : std::uint32_t { Unix = 1, Tcp = 2 };
 
@@ -17,6 +15,4 @@ enum class SocketKind : std::uint32_t { Unix = 1, Tcp = 2 };
 std::vector<std::vector<Descriptor>> connect_all(Waiter& waiter, const ConnectOptions& options,
                                                  const Exchange& exchange, SocketKind kind);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -6,9 +6,7 @@
 
 #include "trireme/net/errors.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t cost_of(std::size_t bytes) { return bytes + kMessageCost; }
@@ -334,6 +332,4 @@ void Messenger::abort(const std::exception_ptr& error) noexcept {
   }
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

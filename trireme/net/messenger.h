@@ -37,9 +37,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room };
 struct Frame {
@@ -188,6 +186,4 @@ class Messenger {
   std::atomic<long> pending_{0};
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -6,9 +6,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class MovingTransport : public Transport {
  public:
@@ -32,6 +30,4 @@ inline TimePoint last_moved(const Transport& transport) noexcept {
   return last;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

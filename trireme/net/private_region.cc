@@ -6,9 +6,7 @@
 
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 Region private_region(RegionId id, std::span<std::byte> bytes) {
   Region region{id, bytes, nullptr};
@@ -22,6 +20,4 @@ Region private_region(RegionId id, std::span<std::byte> bytes) {
   return region;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -4,13 +4,9 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// Throws ResourceError.
 Region private_region(RegionId id, std::span<std::byte> bytes);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

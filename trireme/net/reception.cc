@@ -12,9 +12,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
@@ -121,6 +119,4 @@ Reception::Progress Reception::serve(Caller& caller) {
   return Progress::Done;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

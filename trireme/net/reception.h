@@ -16,9 +16,7 @@
 #include "trireme/net/handshake.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class Reception {
  public:
@@ -53,6 +51,4 @@ class Reception {
   std::deque<Caller> callers_;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

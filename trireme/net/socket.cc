@@ -20,9 +20,7 @@
 #include "trireme/base/hex.h"
 #include "trireme/net/endpoint.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 // Lets a waiter sleep on one descriptor; the waiting code calls poll(2) itself.
@@ -288,6 +286,4 @@ Descriptor accept_now(const Listener& listener) {
   }
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

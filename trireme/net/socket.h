@@ -14,9 +14,7 @@
 
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class Descriptor {
  public:
@@ -74,6 +72,4 @@ Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
 /// A connection that has arrived, or an empty Descriptor. Unix: closes those of other users.
 Descriptor accept_now(const Listener& listener);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -5,9 +5,7 @@
 
 #include "trireme/base/real_waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 int send_buffer(int socket) {
@@ -56,6 +54,4 @@ TEST(LocalQueue, IsLeftToTheSystemBetweenHosts) {
 }
 
 }  // namespace
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

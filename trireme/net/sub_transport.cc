@@ -7,9 +7,7 @@
 #include "trireme/net/errors.h"
 #include "trireme/net/moving.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 // Communicators over the parent itself set the highest bit; other users of a transport set neither.
@@ -101,6 +99,4 @@ std::shared_ptr<Transport> make_sub_transport(std::shared_ptr<Transport> parent,
   return std::make_shared<SubTransport>(std::move(parent), std::move(ranks), id);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -15,9 +15,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// Equal on all members, different for any other group: a 61-bit hash of the parent group's id, the
 /// members (ranks of the parent), the name, and how often this group has been made before.
@@ -29,6 +27,4 @@ std::uint64_t group_id(std::uint64_t parent, std::span<const int> ranks, std::st
 std::shared_ptr<Transport> make_sub_transport(std::shared_ptr<Transport> parent,
                                               std::vector<int> ranks, std::uint64_t id);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

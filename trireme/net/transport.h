@@ -17,9 +17,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// Matches a send with its receive. Communicators use the high half for their own messages.
 struct Tag {
@@ -102,6 +100,4 @@ class Transport {
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

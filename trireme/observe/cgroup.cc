@@ -5,9 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 using Folder = std::filesystem::path;
@@ -100,6 +98,4 @@ std::int64_t Cgroup::memory_left() const {
   return least;
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -8,9 +8,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 class Cgroup {
  public:
@@ -28,6 +26,4 @@ class Cgroup {
   std::vector<std::filesystem::path> memory_, cpu_;
 };
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

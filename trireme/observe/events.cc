@@ -11,9 +11,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -152,6 +150,4 @@ void keep_until(const std::string& path, long step) {
   if (std::rename(next.c_str(), path.c_str()) != 0) cannot_write(path);
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -13,9 +13,7 @@
 #include <variant>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 /// An event: ordered fields, and line(), its JSON text. Numbers that are not finite become null.
 class Event {
@@ -83,6 +81,4 @@ History read_history(const std::string& path);
 /// Keeps only lines whose "step" is at most `step`; a resumed run writes later steps again.
 void keep_until(const std::string& path, long step);
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

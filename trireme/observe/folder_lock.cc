@@ -18,9 +18,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/log.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 constexpr Duration kLook =
@@ -289,6 +287,4 @@ FolderLock::~FolderLock() {
 
 int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -31,9 +31,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/observe/lock_holder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 /// The lock's name, and the prefix of its temporary files.
 inline constexpr std::string_view kLockFile = ".lock";
@@ -65,6 +63,4 @@ class FolderLock {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -14,9 +14,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 constexpr std::string_view kTitle = "trireme-lock 1";
@@ -156,6 +154,4 @@ bool is_shared_file_system(const std::string& path) {
          kLocal.end();
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

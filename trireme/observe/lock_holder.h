@@ -13,9 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 struct LockHolder {
   std::string host;             // its name, for people
@@ -45,6 +43,4 @@ Running is_running(const LockHolder& holder, const LockHolder& self, bool shared
 /// unknown.
 bool is_shared_file_system(const std::string& path);
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

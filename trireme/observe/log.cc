@@ -7,9 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 spdlog::level::level_enum level_of(Level level) {
@@ -49,6 +47,4 @@ void log(Level level, std::string_view text) {
 
 void set_level(Level level) { logger().set_level(level_of(level)); }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 enum class Level : std::uint8_t { Debug, Info, Warning, Error };
 
@@ -21,6 +19,4 @@ inline void warning(std::string_view text) { log(Level::Warning, text); }
 /// read once, at the first line.
 void set_level(Level level);
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -10,9 +10,7 @@
 
 #include "trireme/observe/cgroup.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 // The number after `name` in a file of "Name:   123 kB" lines, in bytes.
@@ -95,6 +93,4 @@ std::string clock_name() {
   return boot + std::string(space, length > 0 ? static_cast<std::size_t>(length) : 0);
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 struct Cores {
   int usable = 1;      // min(affinity, quota rounded up), at least 1
@@ -40,6 +38,4 @@ std::string host_name();
 /// namespace. (Two hosts may have the same host name.) Empty: unknown.
 std::string clock_name();
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 constexpr int kAnyWidth = std::numeric_limits<int>::max();
@@ -201,6 +199,4 @@ void Progress::finish() {
   live_.clear();
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

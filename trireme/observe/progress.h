@@ -20,9 +20,7 @@
 #include "trireme/base/words.h"
 #include "trireme/observe/events.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 // Callers in train/ use these names.
 using v0::bytes_text;
@@ -72,6 +70,4 @@ class Progress {
   long seen_ = 0, done_ = 0;
 };
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

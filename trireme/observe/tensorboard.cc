@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 constexpr std::array<std::uint32_t, 256> make_table() {
@@ -118,6 +116,4 @@ void TensorBoardWriter::write(const std::string& event) {
   }
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -10,8 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace observe {
 
 class TensorBoardWriter {
@@ -39,5 +38,4 @@ std::uint32_t crc32c(std::string_view bytes) noexcept;
 
 }  // namespace observe
 using observe::TensorBoardWriter;
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,9 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 bool is_own_terminal(int descriptor) {
   const char* kind = std::getenv("TERM");
@@ -21,6 +19,4 @@ bool wants_color() {
   return no == nullptr || *no == '\0';
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

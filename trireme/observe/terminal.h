@@ -2,9 +2,7 @@
 // process's state; thread safe while nobody changes the environment.
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 /// True if the descriptor is this process's controlling terminal and can move its cursor. False for
 /// a pipe, for TERM=dumb, and for a terminal that a launcher made to read this process (Open MPI
@@ -13,6 +11,4 @@ bool is_own_terminal(int descriptor);
 /// False if NO_COLOR is set (no-color.org). For a stream with is_own_terminal().
 bool wants_color();
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

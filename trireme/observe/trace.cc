@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 namespace {
 
 std::int64_t nanoseconds(TimePoint time) {
@@ -250,6 +248,4 @@ std::string chrome_json(std::span<const RankTrace> traces) {
   return document.out + "\n],\"otherData\":{\"ranks\":[" + ranks + "]}}\n";
 }
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

@@ -18,9 +18,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace observe {
+namespace trireme::inline v0::observe {
 
 /// Spans of a Nested lane must nest: each lies within another or beside it. Spans of an Overlapping
 /// lane need not, and are drawn below each other, except the spans of one group, which nest.
@@ -99,6 +97,4 @@ class TracedScope {
 /// process per rank, a thread per lane, in microseconds since the first span, on rank 0's clock.
 std::string chrome_json(std::span<const RankTrace> traces);
 
-}  // namespace observe
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::observe

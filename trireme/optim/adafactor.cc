@@ -9,9 +9,7 @@
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 // How torch.optim.Adafactor factors a parameter [..., R, C]: `num` matrices, with row means over C
@@ -258,6 +256,4 @@ std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options) {
   return std::make_unique<AdafactorOptimizer>(options);
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -3,9 +3,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/optim/slice_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 class AdamWOptimizer final : public SliceOptimizer {
@@ -48,6 +46,4 @@ std::unique_ptr<Optimizer> make_adamw(const AdamW& options) {
   return std::make_unique<AdamWOptimizer>(options);
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -4,9 +4,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 // left += right, over the interval that covers both.
@@ -59,6 +57,4 @@ const std::vector<double>& ChunkSum::total() {
   return total_;
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -14,9 +14,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 class ChunkSum {
  public:
@@ -65,6 +63,4 @@ class SharedSums {
   virtual void complete(std::span<ChunkSum> sums) = 0;
 };
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

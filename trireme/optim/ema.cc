@@ -8,8 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   if (!(decay >= 0 && decay < 1)) {
@@ -52,5 +51,4 @@ Ema::Swap::Swap(Ema& ema) : ema_(ema) {
 }
 Ema::Swap::~Swap() { ema_.swap(); }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -14,8 +14,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Ema {
  public:
@@ -53,5 +52,4 @@ class Ema {
   std::vector<Pair> pairs_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -6,8 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 GradScaler::GradScaler(GradScalerOptions options)
     : options_(options), scale_(options.initial_scale) {
@@ -60,5 +59,4 @@ void GradScaler::update() {
   unscaled_ = overflow_ = false;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

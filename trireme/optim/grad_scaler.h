@@ -13,8 +13,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct GradScalerOptions {
   double initial_scale = 65536;
@@ -45,5 +44,4 @@ class GradScaler {
   bool unscaled_ = false, overflow_ = false;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,9 +5,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 double gradient_square(const at::Tensor& gradient) {
   const at::Tensor dense =
@@ -24,6 +22,4 @@ double gradient_square(const at::Tensor& gradient) {
   return sum;
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -4,14 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 /// In fp64, over 4,096-element chunks (chunk_squares), one after the other. Any type, layout and
 /// device; a sparse gradient is coalesced first.
 double gradient_square(const at::Tensor& gradient);
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -5,14 +5,10 @@
 
 #include "trireme/optim/optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 /// Throws ConfigError if a group matches none of `parameters`.
 void check_groups(std::span<const ParameterInfo> parameters,
                   std::span<const ParameterGroup> groups);
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/optim/group_check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 void check_groups(std::span<const ParameterInfo> parameters,
                   std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
@@ -62,6 +60,4 @@ std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,
   return numbers;
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

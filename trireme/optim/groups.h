@@ -6,9 +6,7 @@
 
 #include "trireme/optim/optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 struct ParameterNumbers {
   double rate_factor = 1, weight_decay = 0;
@@ -19,6 +17,4 @@ std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,
                                          std::span<const ParameterGroup> groups,
                                          double weight_decay);
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -3,9 +3,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/optim/slice_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 // Two passes per step. The first updates the moments and adds |w|^2 and |u|^2 chunk by chunk. The
@@ -103,6 +101,4 @@ std::unique_ptr<Optimizer> make_lamb(const Lamb& options) {
   return std::make_unique<LambOptimizer>(options);
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -1,9 +1,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/optim/slice_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 class LionOptimizer final : public SliceOptimizer {
@@ -42,6 +40,4 @@ std::unique_ptr<Optimizer> make_lion(const Lion& options) {
   return std::make_unique<LionOptimizer>(options);
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

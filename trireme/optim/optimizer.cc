@@ -4,9 +4,7 @@
 
 #include "trireme/optim/slice_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 template <class... Case>
@@ -57,6 +55,4 @@ void chunk_squares(const OwnedSlice& slice, std::vector<double>& out) {
   }
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

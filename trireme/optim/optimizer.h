@@ -19,8 +19,7 @@
 #include "trireme/optim/owned_slice.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// Own numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
 /// first matching group counts. A pattern that matches no parameter is a ConfigError.
@@ -113,5 +112,4 @@ void chunk_squares(const OwnedSlice& slice, std::vector<double>& out);
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -10,9 +10,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 struct OwnedSlice {
   std::uint32_t parameter = 0;        // index in the model's parameter order
@@ -28,6 +26,4 @@ struct OwnedSlice {
   std::int64_t size() const noexcept { return end - begin; }
 };
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

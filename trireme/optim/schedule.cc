@@ -7,9 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 constexpr std::array<std::string_view, 7> kNames = {"constant",   "linear",    "cosine", "wsd",
@@ -109,6 +107,4 @@ double clipping_factor(double norm, double limit) {
   return std::min(1.0, limit / (norm + 1e-6));
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

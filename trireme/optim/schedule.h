@@ -10,9 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 enum class Decay : std::uint8_t {
   Constant,  // peak
@@ -63,6 +61,4 @@ double scaled_rate(double rate, std::int64_t batch, std::int64_t base_batch);
 /// torch.nn.utils.clip_grad_norm_; 1 if limit is 0 (off).
 double clipping_factor(double norm, double limit);
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -1,9 +1,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/optim/slice_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 namespace {
 
 class SgdOptimizer final : public SliceOptimizer {
@@ -43,6 +41,4 @@ std::unique_ptr<Optimizer> make_sgd(const Sgd& options) {
   return std::make_unique<SgdOptimizer>(options);
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -5,9 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
                             std::span<const ParameterInfo> parameters,
@@ -72,6 +70,4 @@ double fold(std::span<const double> chunk_sums) {
   return sum;
 }
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

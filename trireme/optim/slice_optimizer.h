@@ -10,9 +10,7 @@
 #include "trireme/optim/groups.h"
 #include "trireme/optim/optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace optim {
+namespace trireme::inline v0::optim {
 
 /// `count` elements of a slice, from a multiple of 4,096 on: the whole slice or one chunk of it.
 template <class T>
@@ -114,6 +112,4 @@ std::unique_ptr<Optimizer> make_lamb(const Lamb& options);
 std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options);
 std::unique_ptr<Optimizer> make_lion(const Lion& options);
 
-}  // namespace optim
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::optim

@@ -8,8 +8,7 @@
 
 #include "trireme/optim/gradient_square.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 ScheduledRate::ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Schedule& schedule)
     : optimizer_(optimizer), schedule_(schedule) {
@@ -40,5 +39,4 @@ double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit) {
   return norm;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -14,8 +14,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// Sets the rate of every parameter group to the group's own rate x learning_rate(schedule, step) /
 /// schedule.peak: for step 0 at once, and for the next step at each step().
@@ -44,5 +43,4 @@ class ScheduledRate {
 /// is returned and the gradients stay as they are.
 double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit);
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -13,9 +13,7 @@
 #include "trireme/base/words.h"
 #include "trireme/parallel/data/parameter_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // Records are sent as int64 words: [leaving, batch, total].
@@ -241,6 +239,4 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
        .advice = advice});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -16,9 +16,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct Refusal;
 
@@ -106,6 +104,4 @@ inline constexpr const char* kNotFiniteAdvice =
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
                       const std::string& host, long step);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

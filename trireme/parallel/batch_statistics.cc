@@ -10,9 +10,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/parallel/pipeline/stage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct BatchStatistics::Norm {
   std::shared_ptr<torch::nn::Module> keep;
@@ -180,6 +178,4 @@ void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
   for (const auto& norm : norms_) norm->restore();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -22,9 +22,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class Stage;
 
@@ -62,6 +60,4 @@ class BatchStatistics {
   std::vector<double> captured_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -6,9 +6,7 @@
 
 #include "trireme/parallel/data/autograd_hooks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void BlockPins::begin(std::uint32_t microbatch, Phase backward) {
   microbatch_ = microbatch;
@@ -31,6 +29,4 @@ Stage::Enter BlockPins::enter() {
   };
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -6,9 +6,7 @@
 #include "trireme/parallel/data/parameter_sync.h"
 #include "trireme/parallel/pipeline/stage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class BlockPins {
  public:
@@ -38,6 +36,4 @@ class BlockPins {
   Pin backward_pin_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -9,9 +9,7 @@
 
 #include "trireme/parallel/pipeline/stage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr int kRuns = 3;  // the first also pays for allocations and kernel set-up
@@ -79,6 +77,4 @@ std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const M
   return costs;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -13,15 +13,11 @@
 #include "trireme/plan/partition.h"
 #include "trireme/tensor/batch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// For every block: seconds (the minimum of several runs), bytes of parameters and bytes of output.
 /// Reads the clock of `waiter`; a simulated clock stands still, so all blocks take 0 s.
 std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const MicroBatch& micro,
                                             std::uint64_t seed, const Waiter& waiter);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

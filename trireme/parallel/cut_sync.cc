@@ -8,9 +8,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/parallel/tensor/part.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 CutSync::CutSync(std::unique_ptr<StepSync> own, comm::Communicator& group, int tensor_ranks,
                  const ModelParts& parts)
@@ -65,6 +63,4 @@ std::int64_t CutSync::first_overflow() {
   return first[0] == kNone ? -1 : first[0];
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -12,9 +12,7 @@
 #include "trireme/parallel/data/parameter_sync.h"
 #include "trireme/parallel/model_parts.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class CutSync final : public StepSync {
  public:
@@ -46,6 +44,4 @@ class CutSync final : public StepSync {
   const ModelParts& parts_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

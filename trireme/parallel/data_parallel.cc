@@ -34,8 +34,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using parallel::NamedTensors;
@@ -694,5 +693,4 @@ void DataParallel::restored(const std::string& metadata) {
   impl_->seed_next();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

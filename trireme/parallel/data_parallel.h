@@ -28,8 +28,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace parallel {
 struct Seat;
 }
@@ -116,5 +115,4 @@ class DataParallel final : public Saveable, public StepVoter {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

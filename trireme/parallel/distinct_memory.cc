@@ -6,9 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 std::int64_t DistinctMemory::Extent::end() const {
   std::int64_t last = offset;
@@ -84,6 +82,4 @@ void DistinctMemory::add(const std::string& name, const at::Tensor& tensor, bool
   at->second.extents.push_back(extent);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

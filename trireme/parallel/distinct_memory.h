@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class DistinctMemory {
  public:
@@ -48,6 +46,4 @@ class DistinctMemory {
   std::map<const c10::StorageImpl*, Storage> storages_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

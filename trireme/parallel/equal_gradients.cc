@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices) {
   std::vector<std::int64_t> least;
@@ -34,6 +32,4 @@ void require_equal_gradients(comm::Communicator& group, std::span<const optim::O
   }
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

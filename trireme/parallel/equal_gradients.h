@@ -7,15 +7,11 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/optim/owned_slice.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Collective over `group`; all ranks pass the same slices with their own gradients. ConfigError on
 /// all ranks naming the first parameter whose gradients differ: the ranks would train different
 /// models.
 void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -6,9 +6,7 @@
 
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void gather_pieces(comm::Communicator& data, const Ownership& ownership, std::uint32_t parameter,
                    Buffer own, const Buffer& whole, const std::string& label) {
@@ -40,6 +38,4 @@ void keep_weights(const ParameterStore& store, std::uint32_t parameter, const at
   own.weights.copy_(whole.flatten().narrow(0, own.begin, own.weights.numel()));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

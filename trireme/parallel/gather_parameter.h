@@ -8,9 +8,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/parallel/parameter_store.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// `own`: this rank's piece, flat, in the type of `whole`. Collective over `data`, the ranks that
 /// hold the stage. The first ranks of `data` are the owners and send their pieces; ranks of further
@@ -25,6 +23,4 @@ at::Tensor whole_weights(comm::Communicator& data, const ParameterStore& store,
 /// weights that are stored separately.
 void keep_weights(const ParameterStore& store, std::uint32_t parameter, const at::Tensor& whole);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -8,9 +8,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // "0-3", "1, 4, 7", "none".
@@ -181,6 +179,4 @@ void require_agreement(comm::Communicator& world, const kernel::Assignment& plac
                      .advice = mine.advice});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -12,9 +12,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/tensor/batch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct GivenShare {
   std::string text;         // "micro-batches 0-3 of 8 in batch 0 of 2 (...)"
@@ -36,6 +34,4 @@ void require_agreement(comm::Communicator& world, const kernel::Assignment& plac
                        const GivenShare& mine, const std::string& operation,
                        const std::string& host);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

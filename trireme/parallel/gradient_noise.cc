@@ -9,9 +9,7 @@
 
 #include "trireme/optim/gradient_square.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr double kKept = 0.99;  // weight of a running mean's old value, per step
@@ -97,6 +95,4 @@ std::optional<double> GradientNoise::scale() const {
   return state.noise / state.signal;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

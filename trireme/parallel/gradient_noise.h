@@ -19,9 +19,7 @@
 
 #include "trireme/parallel/scalar_tree.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class GradientNoise {
  public:
@@ -59,6 +57,4 @@ class GradientNoise {
   std::array<std::optional<ScalarTree>, 3> sums_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 Grid::Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes) : world_(world) {
   if (plan.ranks() == 1 && axes.size() == 1) {
@@ -60,6 +58,4 @@ Duration Grid::time_waited() const {
   return sum;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -16,9 +16,7 @@
 #include "trireme/comm/mesh.h"
 #include "trireme/parallel/pipeline_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct Grid {
   /// Sizes of the axes along which ranks share a layer.
@@ -56,6 +54,4 @@ struct Grid {
   std::vector<std::shared_ptr<comm::Communicator>> further_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

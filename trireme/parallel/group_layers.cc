@@ -13,9 +13,7 @@
 #include "trireme/parallel/shares.h"
 #include "trireme/parallel/tensor/regions.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using models::LayerContext;
@@ -176,6 +174,4 @@ MicroBatch own_sequences(const MicroBatch& whole, int rank, int ranks) {
   return own;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -15,9 +15,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/tensor/batch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Blocks read and write only this rank's positions (context/positions.h); attention is a ring
 /// (context/ring_attention.h). A mixture of experts treats a rank's part of a sequence as a
@@ -35,6 +33,4 @@ std::shared_ptr<const models::LayerFactory> expert_layers(
 /// whole micro-batch. ConfigError with the arithmetic if `ranks` does not divide the samples.
 MicroBatch own_sequences(const MicroBatch& whole, int rank, int ranks);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 #include "trireme/parallel/data/autograd_hooks.h"
 #include "trireme/tensor/determinism.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // One micro-batch in flight: what its lane has produced and the caller has not taken yet.
@@ -219,6 +217,4 @@ void Lanes::run(std::size_t tasks, const Compute& compute, const Sink& sink) {
   impl_->run(tasks, compute, sink);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

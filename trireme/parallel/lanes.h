@@ -26,9 +26,7 @@
 #include "trireme/models/block.h"
 #include "trireme/parallel/pipeline/stage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct LanesOptions {
   int count = 1;
@@ -67,6 +65,4 @@ class Lanes {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -8,9 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr double kLeast = 1, kMost = 0x1p32;
@@ -78,6 +76,4 @@ LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::in
   return {.dynamic = false, .initial = scale, .window = window};
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

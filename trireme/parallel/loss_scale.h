@@ -14,8 +14,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct LossScaleOptions {
   bool dynamic = true;         // false: the scale is fixed; an overflow is an error
@@ -61,5 +60,4 @@ class LossScale {
 LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::int64_t window);
 
 }  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -12,9 +12,7 @@
 #include "trireme/parallel/tensor/part.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // The block of a parameter: the one with the longest name that is a prefix of the parameter's.
@@ -294,6 +292,4 @@ void ModelParts::drop_statistics() {
   for (const auto& part : parts_) part->statistics.drop();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -17,9 +17,7 @@
 #include "trireme/parallel/pipeline/stage.h"
 #include "trireme/parallel/pipeline_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// One stage on this rank.
 struct ModelPart {
@@ -98,6 +96,4 @@ class ModelParts {
   std::vector<std::vector<std::string>> values_after_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -4,9 +4,7 @@
 
 #include "trireme/parallel/data/parameter_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 NotFiniteBudget::NotFiniteBudget(std::int64_t budget, std::string key)
     : budget_(budget), key_(std::move(key)) {
@@ -29,6 +27,4 @@ void NotFiniteBudget::take(const StepRefused& refused) {
                     refused.context());
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class NotFiniteBudget {
  public:
@@ -30,6 +28,4 @@ class NotFiniteBudget {
   std::string key_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/offload_folder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 [[noreturn]] void refuse_offload(const std::string& folder, const std::string& what, int reason) {
@@ -58,6 +56,4 @@ void MappedState::take(const at::Tensor& tensor) {
   storage->set_data_ptr_noswap(at::DataPtr(data, at::Device(at::kCPU)));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class MappedState {
  public:
@@ -38,6 +36,4 @@ class MappedState {
   std::vector<Mapping> mappings_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

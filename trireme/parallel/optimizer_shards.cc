@@ -8,9 +8,7 @@
 
 #include "trireme/parallel/torch_optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 OptimizerShards::OptimizerShards(torch::optim::Optimizer& optimizer,
                                  std::vector<at::Tensor> parameters, std::vector<Shard> shards)
@@ -68,6 +66,4 @@ bool OptimizerShards::called_directly() const {
   return *static_cast<const float*>(sentinel_.const_data_ptr()) != 1.0f;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -21,9 +21,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class OptimizerShards {
  public:
@@ -54,6 +52,4 @@ class OptimizerShards {
   at::Tensor sentinel_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

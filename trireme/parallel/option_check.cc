@@ -12,9 +12,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 std::string text(std::int64_t value) { return std::to_string(value); }
@@ -255,6 +253,4 @@ void refuse_model_without_experts(int expert_ranks, int rank) {
                  ", or use parallel.expert = 1."});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -12,9 +12,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/parallel/sync_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Where a Strategy runs.
 struct RankPlace {
@@ -48,6 +46,4 @@ void check_shares(const StrategyOptions& options, const ModelShape& shape, std::
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank = -1);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank = -1);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // How many standard deviations `value` lies above the mean of `before`. The deviation is at least a
@@ -63,6 +61,4 @@ std::string OutlierFilter::judge(double loss, double gradient_norm) {
   return why;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

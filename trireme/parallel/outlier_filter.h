@@ -10,8 +10,7 @@
 #include <deque>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct OutlierOptions {
   /// A step is skipped if its loss or gradient norm is more than `limit` standard deviations above
@@ -42,5 +41,4 @@ class OutlierFilter {
 };
 
 }  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/parallel/data/parameter_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Throws StepRefused (exit code 21) if a summed gradient holds an infinity or a NaN, naming the
 /// first such parameter by `name_of(parameter)`. Reads each owned gradient once.
@@ -29,6 +27,4 @@ void refuse_overflow(StepSync& sync, NameOf name_of, const comm::Communicator& w
                      .advice = "Nothing was applied on any rank; lower the learning rate."});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 [[noreturn]] void refuse_store(const std::string& message, const std::string& advice) {
@@ -369,6 +367,4 @@ std::int64_t ParameterStore::num_elements() const {
   return sum;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -35,9 +35,7 @@
 #include "trireme/parallel/replicate.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct StoredParameter {
   std::string name;
@@ -169,6 +167,4 @@ class ParameterStore {
   std::vector<OwnPart> parts_;  // by ascending parameter
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

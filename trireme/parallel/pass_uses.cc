@@ -2,9 +2,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using plan::ActionKind;
@@ -63,6 +61,4 @@ std::vector<Use> uses_of(std::span<const plan::Action> order, std::span<const St
   return std::move(uses.all);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -8,9 +8,7 @@
 #include "trireme/parallel/data/parameter_sync.h"
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// One stage of this rank. Its index among the `stages` of uses_of() is Use::part.
 struct StageBlocks {
@@ -24,6 +22,4 @@ Phase phase_of(plan::ActionKind pass);
 /// `order` is this rank's; transfers are skipped. A Use has the micro-batch number of the schedule.
 std::vector<Use> uses_of(std::span<const plan::Action> order, std::span<const StageBlocks> stages);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -6,9 +6,7 @@
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 PipelinePlan::PipelinePlan(const std::string& schedule, int ranks, int chunks)
     : name_(schedule),
@@ -66,6 +64,4 @@ void check_pipeline_sync(const std::string& sync, int ranks) {
       {.operation = "pipeline", .advice = "Use plain, zero1, zero2, zero3 or hybrid."});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 #include "trireme/parallel/pipeline/stage.h"
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class PipelinePlan {
  public:
@@ -51,6 +49,4 @@ std::vector<std::size_t> even_cut(std::size_t blocks, int stages);
 /// ConfigError if a pipeline has a parallel.sync under which ranks train separate copies.
 void check_pipeline_sync(const std::string& sync, int ranks);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/loss_gradient.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // The mode and field layouts, on which the shapes of a micro-batch's values depend.
@@ -332,6 +330,4 @@ void PipelineRunner::tell_all(std::span<double> values) const {
   grid_.pipeline->broadcast(Buffer::of(values), plan_.last_rank(), {.label = "loss"}).wait();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -34,9 +34,7 @@
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/deferred.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class PipelineRunner final : private Passes {
  public:
@@ -135,6 +133,4 @@ class PipelineRunner final : private Passes {
   std::exception_ptr error_;  // of forward_only()
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

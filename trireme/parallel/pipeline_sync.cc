@@ -14,9 +14,7 @@
 #include "trireme/parallel/gather_parameter.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr std::uint32_t kTag = 0xff;  // not used by any Link
@@ -280,6 +278,4 @@ std::size_t PipelineSync::gradient_bytes() const {
   return bytes;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

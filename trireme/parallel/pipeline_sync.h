@@ -19,9 +19,7 @@
 #include "trireme/parallel/pipeline_plan.h"
 #include "trireme/parallel/unit_gather.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class PipelineSync final : public StepSync {
  public:
@@ -72,6 +70,4 @@ class PipelineSync final : public StepSync {
   std::vector<Held> held_;                 // this rank's, by ascending stage
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 at::Tensor content_of(const at::Tensor& tensor) { return tensor.detach().contiguous(); }
@@ -138,6 +136,4 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
   verify_replicas(world, tensors, host);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -9,9 +9,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -24,6 +22,4 @@ void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
 void require_equal_processors(comm::Communicator& world, const std::string& mine,
                               const std::string& host);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

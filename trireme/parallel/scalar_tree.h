@@ -11,9 +11,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/parallel/data/plain_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class ScalarTree {
  public:
@@ -82,6 +80,4 @@ class ScalarTree {
   std::vector<double> mine_, all_;  // only if interleaved
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

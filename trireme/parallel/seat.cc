@@ -5,8 +5,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/tensor/processor.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace parallel {
 
 Seat seat_of(Job& job) {
@@ -36,5 +35,4 @@ DataParallel::DataParallel(Job& job, torch::nn::Module& module, torch::optim::Op
                            DataParallelOptions options)
     : DataParallel(parallel::seat_of(job), module, optimizer, std::move(options)) {}
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -13,8 +13,7 @@
 #include "trireme/parallel/data/plain_sync.h"
 #include "trireme/parallel/data/shard_event.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 class Job;
 namespace parallel {
 
@@ -39,5 +38,4 @@ struct Seat {
 Seat seat_of(Job& job);
 
 }  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

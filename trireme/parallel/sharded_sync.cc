@@ -15,9 +15,7 @@
 #include "trireme/parallel/data/owned_gradients.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 std::size_t num_chunks(const Piece& piece) {
@@ -543,6 +541,4 @@ Work ShardedSync::publish() {
   return Work::all(works);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

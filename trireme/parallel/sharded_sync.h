@@ -28,9 +28,7 @@
 #include "trireme/parallel/parameter_store.h"
 #include "trireme/parallel/unit_gather.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// A rank's groups. Gradients and weights move at the same time, so each has its own group.
 struct ShardGroups {
@@ -146,6 +144,4 @@ class ShardedSync final : public ParameterSync {
   std::optional<Refusal> refusal_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,9 +7,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using optim::ChunkSum;
@@ -156,6 +154,4 @@ std::shared_ptr<optim::SharedSums> make_shared_sums(comm::Communicator& world) {
   return std::make_shared<GatheredSums>(world);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,14 +11,10 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/optim/chunk_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// `world` outlives the result. A rank must own one run of a parameter's chunks, the same in each
 /// call.
 std::shared_ptr<optim::SharedSums> make_shared_sums(comm::Communicator& world);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

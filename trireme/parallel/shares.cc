@@ -2,9 +2,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 [[noreturn]] void refuse_share(const std::string& what, const char* operation, const char* advice) {
@@ -70,6 +68,4 @@ void refuse_experts_with_sequence() {
                "Use tensor parallelism without sequence parallelism.");
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

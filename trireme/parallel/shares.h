@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// `count` columns, rows or attention heads among tensor-parallel ranks. `what`: "4 attention
 /// heads".
@@ -25,6 +23,4 @@ void check_expert_sequences(std::int64_t sequences, int ranks);
 /// Refuses a mixture of experts with parallel.sequence.
 [[noreturn]] void refuse_experts_with_sequence();
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -19,8 +19,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
@@ -343,5 +342,4 @@ void Strategy::use_average(bool on) { impl_->use_average(on); }
 std::string Strategy::metadata() const { return impl_->metadata(); }
 void Strategy::restored(const std::string& metadata) { impl_->restored(metadata); }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

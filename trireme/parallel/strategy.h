@@ -22,8 +22,7 @@
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace parallel {
 struct Seat;
 }
@@ -192,5 +191,4 @@ class Strategy final : public Saveable, public StepVoter {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -12,8 +12,7 @@
 #include "trireme/parallel/strategy_impl.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using parallel::Ballot;
@@ -187,5 +186,4 @@ models::Value Strategy::Impl::infer(const MicroBatch& whole) {
   return value;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

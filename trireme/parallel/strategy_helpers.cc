@@ -2,8 +2,7 @@
 
 #include "trireme/parallel/strategy_impl.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 void Strategy::Impl::make_helpers() {
   if (options.outliers.limit != 0) outliers.emplace(options.outliers);
@@ -93,5 +92,4 @@ void Strategy::Impl::restore_helpers(const nlohmann::json& saved) {
   }
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

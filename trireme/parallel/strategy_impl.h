@@ -30,8 +30,7 @@
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/parallel/weight_average.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct Strategy::Impl {
   Impl(const parallel::Seat& own_seat, const models::Blocks& own_model, StrategyOptions own_options,
@@ -208,5 +207,4 @@ struct Strategy::Impl {
   int exceptions = std::uncaught_exceptions();
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

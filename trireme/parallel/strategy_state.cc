@@ -12,8 +12,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 // Where ranks hold parts, only one parameter at a time is whole.
 std::string Strategy::Impl::weights_hash() {
@@ -224,5 +223,4 @@ void Strategy::Impl::restored(const std::string& metadata) {
   sync->publish().wait();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -17,8 +17,7 @@
 #include "trireme/tensor/loss_gradient.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using parallel::Ballot;
@@ -425,5 +424,4 @@ StepResult Strategy::Impl::run(const Batch& given, const Loss& own_loss) {
   return result;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

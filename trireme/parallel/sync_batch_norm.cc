@@ -12,8 +12,7 @@
 #include "trireme/job/job.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -152,5 +151,4 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   return SyncNormFunction::apply(x, weight, bias, statistics, options_.epsilon, group_);
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

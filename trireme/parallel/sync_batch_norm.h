@@ -18,8 +18,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Job;
 
@@ -48,5 +47,4 @@ class SyncBatchNorm : public torch::nn::Module {
   std::shared_ptr<comm::Communicator> group_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 [[noreturn]] void refuse_sync(const std::string& what, const std::string& advice) {
@@ -73,6 +71,4 @@ ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, b
   return groups;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -8,9 +8,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/parallel/sharded_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct SyncPlan {
   std::string sync = "plain";
@@ -37,6 +35,4 @@ bool is_local(const std::string& sync);
 /// weights, if the plan shards them.
 ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers = true);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

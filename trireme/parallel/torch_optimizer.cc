@@ -10,9 +10,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using torch::optim::Optimizer;
@@ -169,6 +167,4 @@ void set_updates(Optimizer& optimizer, const at::Tensor& parameter, std::int64_t
   with_step(optimizer, parameter, [&](auto& state) { state.step(count); });
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

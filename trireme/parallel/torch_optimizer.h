@@ -13,9 +13,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
 std::string name_of(const torch::optim::Optimizer& optimizer);
@@ -41,6 +39,4 @@ std::int64_t updates(torch::optim::Optimizer& optimizer, const at::Tensor& param
 void set_updates(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
                  std::int64_t count);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -2,9 +2,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
                        OnShardEvent on_event)
@@ -99,6 +97,4 @@ void UnitGather::tell(ShardEvent::Kind kind, Place place) const {
              .bytes = store(part).ownership().units()[unit].bytes});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

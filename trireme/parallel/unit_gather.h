@@ -25,9 +25,7 @@
 #include "trireme/parallel/data/shard_event.h"
 #include "trireme/parallel/parameter_store.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class UnitGather {
  public:
@@ -76,6 +74,4 @@ class UnitGather {
   std::map<Place, Held> held_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/base/words.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // A plain loop without fused multiply-add: an element's bits do not depend on its place in the
@@ -75,6 +73,4 @@ std::vector<NamedShard> WeightAverage::state(
   return shards;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

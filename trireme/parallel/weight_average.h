@@ -15,9 +15,7 @@
 #include "trireme/optim/owned_slice.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class WeightAverage {
  public:
@@ -36,6 +34,4 @@ class WeightAverage {
   std::vector<at::Tensor> averages_;  // per slice, flat
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,9 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 struct Measured {
@@ -94,6 +92,4 @@ std::optional<Tuning> read_tuning() {
   return Tuning::from_toml(text, path);
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -12,9 +12,7 @@
 
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 struct Communication {
   double seconds = 0;  // per step, if nothing is hidden behind computation
@@ -35,6 +33,4 @@ Communication messages_of(const Tuning* tuning, const std::string& path,
 /// Reads the file at tuning_path(); nullopt if there is none. ConfigError if it is invalid.
 std::optional<Tuning> read_tuning();
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

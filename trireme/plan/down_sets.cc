@@ -7,9 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 bool is_ready(const Reads& reads, const NodeSet& done, std::size_t node) {
@@ -122,6 +120,4 @@ DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, s
   return {sorted(found, nodes), false};
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

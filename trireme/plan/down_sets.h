@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// A set of node numbers.
 class NodeSet {
@@ -44,6 +42,4 @@ struct DownSets {
 /// greedy one that keeps few `bytes` (of nodes' outputs) open, the one above, and random ones.
 DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, std::size_t most);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -8,9 +8,7 @@
 
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr double kAsFast = 1.03;  // relative to the fastest; repeated trials differ by as much
@@ -98,6 +96,4 @@ std::string fit_table(const std::vector<FitCandidate>& candidates, std::int64_t 
   return table;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -13,9 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 struct FitCandidate {
   std::string sync = "plain";
@@ -54,6 +52,4 @@ std::optional<std::size_t> choose_fit(const std::vector<FitCandidate>& candidate
 std::string fit_table(const std::vector<FitCandidate>& candidates, std::int64_t limit,
                       std::optional<std::size_t> chosen);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

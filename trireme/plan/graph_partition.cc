@@ -11,9 +11,7 @@
 #include "trireme/base/words.h"
 #include "trireme/plan/down_sets.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -294,6 +292,4 @@ std::string text_of(const GraphPartition& partition, const Graph& graph) {
   return text;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -17,9 +17,7 @@
 
 #include "trireme/plan/partition.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// With more down-sets, the search covers only some of them.
 inline constexpr std::size_t kMostDownSets = 3000;
@@ -76,6 +74,4 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
 /// One line per stage, the imbalance, the suggestions. Ends with a newline.
 std::string text_of(const GraphPartition& partition, const Graph& graph);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

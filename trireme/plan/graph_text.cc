@@ -8,9 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/plan/link.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 class Parser {
@@ -102,6 +100,4 @@ std::string text_of(const Graph& graph) {
   return text;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

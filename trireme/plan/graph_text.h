@@ -13,9 +13,7 @@
 
 #include "trireme/plan/graph_partition.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// ConfigError with `where` and the line: an unknown word, a duplicate or unknown name, a bad
 /// number.
@@ -24,6 +22,4 @@ Graph parse_graph(std::string_view text, const std::string& where = "graph");
 /// name is not one word.
 std::string text_of(const Graph& graph);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 struct Unit {
@@ -99,6 +97,4 @@ std::size_t bytes_of(std::string_view text) {
   return static_cast<std::size_t>(bytes);
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -7,9 +7,7 @@
 
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// 25 us per message and 1 GB/s, a cluster's Ethernet; 10 GB/s of additions.
 inline constexpr LinkCost kDefaultLink{25e-6, 1e-9, 1e-10};
@@ -21,6 +19,4 @@ double seconds_of(std::string_view text);
 /// "1MiB", "64k", "4096": bytes. ConfigError.
 std::size_t bytes_of(std::string_view text);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr std::size_t kMostStates = 20'000;
@@ -92,6 +90,4 @@ std::optional<MemoryChoice> cheapest_within(std::span<const std::vector<MemoryOp
   return best;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -13,9 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// One way to treat one block.
 struct MemoryOption {
@@ -36,6 +34,4 @@ struct MemoryChoice {
 std::optional<MemoryChoice> cheapest_within(std::span<const std::vector<MemoryOption>> blocks,
                                             std::int64_t limit);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

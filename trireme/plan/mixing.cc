@@ -8,9 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 using Rows = std::vector<std::vector<MixingTerm>>;
@@ -257,6 +255,4 @@ std::string describe(const Mixing& mixing) {
   return text + gap;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

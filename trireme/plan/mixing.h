@@ -19,9 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// One non-zero entry in a rank's row of W_k.
 struct MixingTerm {
@@ -65,6 +63,4 @@ void check(const Mixing& mixing);
 /// "ring of 8 ranks: 2 messages a rank, doubly stochastic, spectral gap 0.195 a round".
 std::string describe(const Mixing& mixing);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -11,9 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
@@ -229,6 +227,4 @@ std::string text_of(const Partition& partition, std::span<const BlockCost> block
   return table + line;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

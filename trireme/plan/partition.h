@@ -12,9 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// One block of the chain, measured on one micro-batch.
 struct BlockCost {
@@ -60,6 +58,4 @@ Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOpti
 /// A table with one line per stage, and the imbalance. Ends with a newline.
 std::string text_of(const Partition& partition, std::span<const BlockCost> blocks);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -8,9 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/plan/schedule_walk.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 void check(const Schedule& schedule, const PipelineTimes& times) {
@@ -130,6 +128,4 @@ Timeline simulate(const Schedule& schedule, const PipelineTimes& times) {
   return simulation.finish();
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

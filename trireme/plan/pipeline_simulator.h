@@ -12,9 +12,7 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// Times of one micro-batch in one stage, in any one unit. B takes input + weight, RC takes
 /// forward, F+B takes all three (its passes share the device; it hides only the communication
@@ -52,6 +50,4 @@ struct Timeline {
 /// valid: their number is neither one nor one per stage, one is negative, or none is positive.
 Timeline simulate(const Schedule& schedule, const PipelineTimes& times);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

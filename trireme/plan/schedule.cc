@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr std::array<std::string_view, kActionKinds> kLetters = {
@@ -64,6 +62,4 @@ std::string text_of(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

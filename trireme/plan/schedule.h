@@ -12,9 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// An action of a rank. In text, F0.1 is the forward pass of micro-batch 1 through stage 0.
 enum class ActionKind : std::uint8_t {
@@ -83,6 +81,4 @@ struct Mark {
 /// The columns around the mark, all ranks: ">F0.1<" marks an action, ">W0.1?<" a missing one.
 std::string grid_text(const Schedule& schedule, const Mark& mark);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

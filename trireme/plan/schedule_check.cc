@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/plan/schedule_walk.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 // The position of an action in its rank's order.
@@ -265,6 +263,4 @@ std::vector<RankPeak> verify(const Schedule& schedule, const std::string& where)
                     {.operation = "schedule", .advice = report.faults.front()});
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

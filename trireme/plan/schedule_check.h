@@ -11,9 +11,7 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// The needs of a rank at its worst moment.
 struct RankPeak {
@@ -39,6 +37,4 @@ ScheduleReport inspect(const Schedule& schedule);
 /// Returns the peaks. ConfigError with the first fault; `where` names the schedule.
 std::vector<RankPeak> verify(const Schedule& schedule, const std::string& where);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 // The columns that a terminal can show on each side of the marked one.
@@ -59,6 +57,4 @@ std::string grid_text(const Schedule& schedule, const Mark& mark) {
   return grid_text(labels, std::move(rows), mark);
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -6,14 +6,10 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// `rows` are the ranks' cells; `labels` go before them.
 std::string grid_text(const std::vector<std::string>& labels,
                       std::vector<std::vector<std::string>> rows, const Mark& mark);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

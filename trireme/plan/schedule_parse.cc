@@ -10,9 +10,7 @@
 #include "trireme/plan/schedule.h"
 #include "trireme/plan/schedule_grid.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, ActionKind>, 14> kKinds = {
@@ -221,6 +219,4 @@ Schedule parse_schedule(std::string_view text, const std::string& where) {
   return ScheduleParser(text, where).schedule();
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -4,9 +4,7 @@
 
 #include "trireme/plan/schedule_walk.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule with_transfers(Schedule schedule) {
   if (has_transfers(schedule)) return schedule;
@@ -52,6 +50,4 @@ Schedule with_recompute(Schedule schedule) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

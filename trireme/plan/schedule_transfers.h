@@ -3,9 +3,7 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// Adds a send right after the pass that makes a value for another rank, and a receive right before
 /// the pass that needs it. (The executor posts receives in this order, up to two ahead.)
@@ -18,6 +16,4 @@ Schedule with_transfers(Schedule schedule);
 /// every B and I. For an F+B, the RC of its B comes before the pair.
 Schedule with_recompute(Schedule schedule);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 // The set of values made so far.
@@ -115,6 +113,4 @@ std::vector<Stuck> walk(const Schedule& schedule,
   return stuck;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

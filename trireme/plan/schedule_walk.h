@@ -13,9 +13,7 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// The outputs of a stage's forward pass, or (gradient) the gradient of its inputs.
 struct Value {
@@ -43,6 +41,4 @@ struct Stuck {
 /// it waits for. Returns the ranks that wait for ever; empty if there is no deadlock.
 std::vector<Stuck> walk(const Schedule& schedule, const std::function<void(int, std::size_t)>& run);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

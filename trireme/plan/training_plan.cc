@@ -12,9 +12,7 @@
 #include "trireme/plan/schedule_check.h"
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 std::string decimal(std::int64_t value) { return std::to_string(value); }
@@ -426,6 +424,4 @@ std::string explain(const TrainingPlan& plan) {
   return out.str();
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

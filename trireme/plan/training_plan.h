@@ -11,9 +11,7 @@
 #include "trireme/plan/communication.h"
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// Bytes resident in one rank. Pages shared with other ranks count fully, as in VmHWM.
 /// docs/design/007-predicted-memory.md has the measurements. `gradients` holds the open sums of the
@@ -137,9 +135,7 @@ struct TrainingPlan {
   }
   /// Memory that the ranks of one host share: the text. Simulated ranks, which are threads, share
   /// all runtime memory.
-  std::int64_t shared() const noexcept {
-    return job.simulated ? memory.runtime() : memory.text;
-  }
+  std::int64_t shared() const noexcept { return job.simulated ? memory.runtime() : memory.text; }
   /// Memory of all ranks of this host together.
   std::int64_t host_total() const noexcept;
   /// True if the prediction is within the job's or the host's memory limit, or there is no limit.
@@ -161,6 +157,4 @@ TrainingPlan make_plan(const Job& job);
 /// The lines printed before the first step; ends with a newline.
 std::string explain(const TrainingPlan& plan);
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -13,9 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/toml_nesting.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
@@ -189,6 +187,4 @@ std::string tuning_path() {
   return {};
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

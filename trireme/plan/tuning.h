@@ -17,9 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// In seconds. A round in which a rank sends m messages of b bytes in all and adds a bytes takes m
 /// * alpha + b * beta + a * gamma.
@@ -76,6 +74,4 @@ LinkCost typical_link(std::string_view transport) noexcept;
 /// empty if none of these variables is set.
 std::string tuning_path();
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

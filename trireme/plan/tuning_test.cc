@@ -7,9 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 using testing::AllOf;
@@ -74,6 +72,4 @@ TEST(Tuning, RefusesABrokenFileByLine) {
 }
 
 }  // namespace
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 using comm::OpKind;
 
@@ -137,6 +135,4 @@ std::vector<std::int64_t> call(comm::SimulatedRank& rank, OpKind kind, std::stri
   return out;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

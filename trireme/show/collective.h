@@ -14,9 +14,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/comm/simulate.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// The kind named "all-reduce" or "all_reduce". ConfigError listing the choices.
 comm::OpKind kind_named(std::string_view name);
@@ -40,6 +38,4 @@ std::vector<std::int64_t> call(comm::SimulatedRank& rank, comm::OpKind kind,
                                std::string_view algorithm, int root, std::size_t count,
                                std::int64_t value);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -6,9 +6,7 @@
 #include "trireme/comm/choice/cost.h"
 #include "trireme/show/collective.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 std::string number(const char* format, double value) {
@@ -68,6 +66,4 @@ std::string size_text(std::size_t bytes) {
   return count_text(bytes) + " B";
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -10,9 +10,7 @@
 #include "trireme/plan/tuning.h"
 #include "trireme/show/recording.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// The cost shape of the recorded algorithm, from its routes. Direct has no routes and sends
 /// nothing.
@@ -26,6 +24,4 @@ std::string rate_text(double per_byte);      // "1 GB/s"
 std::string count_text(std::size_t number);  // "12,345"
 std::string size_text(std::size_t bytes);    // "64 B", "1 MiB"
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

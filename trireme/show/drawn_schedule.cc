@@ -9,9 +9,7 @@
 
 #include "trireme/show/cost.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -284,6 +282,4 @@ std::string json_of(const DrawnSchedule& drawn) {
   return text + cost.dump() + "\n";
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

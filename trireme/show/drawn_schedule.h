@@ -10,9 +10,7 @@
 #include "trireme/plan/schedule.h"
 #include "trireme/plan/schedule_check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct DrawnSchedule {
   std::string name, about;  // "1f1b"; one line, may be empty
@@ -47,6 +45,4 @@ std::vector<std::pair<double, int>> live_activations(const DrawnSchedule& drawn,
 /// "1", "2.5", "0.601": as short as possible.
 std::string time_text(double time);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -10,9 +10,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/plan/mixing.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -140,6 +138,4 @@ std::string json_of(const GossipRecording& recording) {
   return text;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct GossipMessage {
   int from = 0, to = 0;
@@ -53,6 +51,4 @@ std::string json_of(const GossipRecording& recording);
 std::string svg_of(const GossipRecording& recording);
 std::string html_of(const GossipRecording& recording);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -13,9 +13,7 @@
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr double kMargin = 20, kGap = 18, kNode = 15, kLabel = 11;
@@ -173,6 +171,4 @@ std::string html_of(const GossipRecording& recording) {
   return html_of(page);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

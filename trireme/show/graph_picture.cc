@@ -12,9 +12,7 @@
 #include "trireme/base/svg_legend.h"
 #include "trireme/show/panel.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr double kMargin = 20, kGap = 44, kBoxHeight = 34, kRow = 48, kLane = 8, kSize = 10;
@@ -308,6 +306,4 @@ std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partit
          "\n";
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

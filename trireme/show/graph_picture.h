@@ -8,14 +8,10 @@
 
 #include "trireme/plan/graph_partition.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partition);
 /// JSON lines with the events "stage" and "cost".
 std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partition);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

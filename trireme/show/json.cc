@@ -5,9 +5,7 @@
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -62,6 +60,4 @@ std::string json_of(const Recording& recording, const plan::LinkCost& link, std:
   return text + cost.dump() + "\n";
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

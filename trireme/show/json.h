@@ -6,14 +6,10 @@
 #include "trireme/plan/tuning.h"
 #include "trireme/show/recording.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// One object per line: {"event": "show", ...}, one {"event": "round", ...} per round (round 0 is
 /// the state before the first), and {"event": "cost", ...} at the end.
 std::string json_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -6,9 +6,7 @@
 
 #include "trireme/base/svg.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr const char* kStyle = R"(
@@ -127,6 +125,4 @@ std::string html_of(const Page& page) {
   return html + "</body>\n</html>\n";
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

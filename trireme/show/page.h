@@ -9,9 +9,7 @@
 
 #include "trireme/base/svg_legend.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct Page {
   std::string title, about;
@@ -30,6 +28,4 @@ std::string html_of(const Page& page);
 /// Wraps the picture of one step.
 std::string frame_of(const std::string& svg, bool shown);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

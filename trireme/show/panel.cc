@@ -13,9 +13,7 @@
 
 #include "trireme/show/text.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr double kSize = 11;
@@ -239,6 +237,4 @@ void Panel::draw(Svg& svg, double x, double y, int index, std::string_view note)
   draw_sends(svg, x + label_ + cell_ * recording_.num_chunks, y + kTop, step);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -10,9 +10,7 @@
 #include "trireme/base/svg_legend.h"
 #include "trireme/show/recording.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 class Panel {
  public:
@@ -42,6 +40,4 @@ class Panel {
 /// "#1f77b4": the colour of a rank among `ranks`.
 std::string colour_of(int rank, int ranks);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -16,9 +16,7 @@
 #include "trireme/show/panel.h"
 #include "trireme/show/text.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr double kMargin = 20, kGap = 26, kLine = 18;
@@ -180,6 +178,4 @@ std::string html_of(const Recording& recording, const plan::LinkCost& link, std:
   return html_of(page);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

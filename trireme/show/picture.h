@@ -13,14 +13,10 @@
 #include "trireme/plan/tuning.h"
 #include "trireme/show/recording.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 /// A page with buttons and keys (page.h); it loads nothing else.
 std::string html_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

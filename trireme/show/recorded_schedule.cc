@@ -12,9 +12,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using Json = nlohmann::json;
@@ -143,6 +141,4 @@ std::string compare_text(const DrawnSchedule& recorded, const DrawnSchedule& sim
   return text;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

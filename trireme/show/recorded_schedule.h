@@ -7,9 +7,7 @@
 
 #include "trireme/show/drawn_schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// Reads the JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02} of
 /// one step (as json_of(DrawnSchedule) writes them), in any order, in seconds from an origin that
@@ -25,6 +23,4 @@ DrawnSchedule simulated_again(const DrawnSchedule& recorded);
 /// Compares the two in two lines: "recorded  bubble 31.0 %, 34.8 ms; ...".
 std::string compare_text(const DrawnSchedule& recorded, const DrawnSchedule& simulated);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -5,9 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr std::size_t kLine = 100;  // characters
@@ -162,6 +160,4 @@ std::string json_of(const RecordedStep& step) {
   return text;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct StepSpan {
   enum class Kind { Forward, Backward, Transfer, Update };
@@ -63,6 +61,4 @@ std::string json_of(const RecordedStep& step);
 std::string svg_of(const RecordedStep& step);
 std::string html_of(const RecordedStep& step);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

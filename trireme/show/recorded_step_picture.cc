@@ -11,9 +11,7 @@
 #include "trireme/show/panel.h"
 #include "trireme/show/recorded_step.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using Kind = StepSpan::Kind;
@@ -257,6 +255,4 @@ std::string html_of(const RecordedStep& step) {
   return html_of(page);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -14,9 +14,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/show/collective.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using comm::RunEvent;
@@ -319,6 +317,4 @@ std::string text_of(const Cell& cell) {
   return text;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

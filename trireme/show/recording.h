@@ -16,9 +16,7 @@
 #include "trireme/comm/op_kind.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// The ranks whose contributions a value sums, ascending; a rank that is added twice appears twice.
 using Parts = std::vector<int>;
@@ -83,6 +81,4 @@ std::string text_of(const Parts& parts);
 /// "0+1, 3": separate terms; "" if the cell is empty.
 std::string text_of(const Cell& cell);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

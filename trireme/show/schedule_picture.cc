@@ -12,9 +12,7 @@
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using plan::ActionKind;
@@ -264,6 +262,4 @@ std::string html_of(const DrawnSchedule& drawn) {
   return html_of(page);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -6,9 +6,7 @@
 
 #include "trireme/show/drawn_schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 std::string svg_of(const DrawnSchedule& drawn);
 /// Two schedules, one above the other on one time axis, with `notes` (lines "label  text") below.
@@ -16,6 +14,4 @@ std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
                    const std::string& notes);
 std::string html_of(const DrawnSchedule& drawn);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

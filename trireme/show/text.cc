@@ -8,9 +8,7 @@
 
 #include "trireme/show/collective.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 std::string padded(std::string text, std::size_t width) {
@@ -162,6 +160,4 @@ std::string text_of(const Recording& recording, const plan::LinkCost& link, std:
   return text + footer(recording, link, bytes);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

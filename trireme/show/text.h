@@ -7,9 +7,7 @@
 #include "trireme/show/cost.h"
 #include "trireme/show/recording.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// "all-reduce ring, 4 ranks on 2 hosts".
 std::string name_of(const Recording& recording);
@@ -29,6 +27,4 @@ std::string step_title(const Recording& recording, int step);
 /// "each rank sends 384 B, 1,536 B in all" or "a rank sends 0 to 512 B, ...".
 std::string sent_text(const Recording& recording);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

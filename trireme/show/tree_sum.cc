@@ -11,9 +11,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/kernel/leaf_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using comm::RunEvent;
@@ -219,6 +217,4 @@ std::string json_of(const std::vector<TreeSum>& sums) {
   return text;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -12,9 +12,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct TreeAddition {
   kernel::LeafRange node;  // the sum of its two children
@@ -49,6 +47,4 @@ std::string json_of(const std::vector<TreeSum>& sums);
 std::string svg_of(const std::vector<TreeSum>& sums);
 std::string html_of(const std::vector<TreeSum>& sums);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

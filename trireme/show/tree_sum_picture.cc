@@ -9,9 +9,7 @@
 #include "trireme/show/panel.h"
 #include "trireme/show/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using kernel::LeafRange;
@@ -193,6 +191,4 @@ std::string html_of(const std::vector<TreeSum>& sums) {
   return html_of(page);
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

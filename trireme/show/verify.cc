@@ -12,9 +12,7 @@
 #include "trireme/show/recording.h"
 #include "trireme/show/verify_run.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 constexpr int kMostVerified = 64;
@@ -175,6 +173,4 @@ Verdict verify(const VerifyOptions& options) {
   return verdict;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

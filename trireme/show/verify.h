@@ -12,9 +12,7 @@
 #include "trireme/comm/route.h"
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 struct VerifyOptions {
   comm::OpKind kind = comm::OpKind::AllReduce;
@@ -55,6 +53,4 @@ Verdict verify(const VerifyOptions& options);
 /// "rank 0  round 2: waits for rank 2 to send chunk 1" ..., then the cycle or chain of waits.
 std::string drawing_of(const std::vector<comm::RouteError::Wait>& waits, int ranks);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -13,9 +13,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 using kernel::LeafRange;
@@ -124,6 +122,4 @@ double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::v
   return static_cast<double>(*std::max_element(sent.begin(), sent.end())) / buffer;
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -8,9 +8,7 @@
 
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 
 /// Runs `entry` on `ranks`, placed on `hosts` (Algorithm::host_of_rank): with element counts that
 /// divide evenly and that do not, with one and with several leaves per rank, in F32 (compared bit
@@ -19,6 +17,4 @@ namespace show {
 double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::vector<int>& hosts,
                       std::uint64_t seed);
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

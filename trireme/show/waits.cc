@@ -6,9 +6,7 @@
 
 #include "trireme/show/verify.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace show {
+namespace trireme::inline v0::show {
 namespace {
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
@@ -51,6 +49,4 @@ std::string drawing_of(const std::vector<comm::RouteError::Wait>& waits, int ran
   return text + (circle ? ": a circle\n" : ", which has ended\n");
 }
 
-}  // namespace show
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::show

@@ -10,9 +10,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/observe/progress.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 // Reading what is left from /proc takes time, so only large allocations are checked.
@@ -66,6 +64,4 @@ void refuse_allocation(const std::string& what) {
                  "says what takes how much), and check ulimit -v."});
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

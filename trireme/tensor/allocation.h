@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// From now on, in the whole process, a failed CPU allocation throws ResourceError. So does a large
 /// one that exceeds the memory left on this machine and in its control group; otherwise the process
@@ -17,6 +15,4 @@ void name_allocation_failures();
 /// Throws that error; `what` is such as "a tensor of 8000 bytes".
 [[noreturn]] void refuse_allocation(const std::string& what);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

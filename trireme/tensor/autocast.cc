@@ -2,8 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 Autocast::Autocast(c10::DeviceType device, c10::ScalarType type, bool enabled)
     : device_(device),
@@ -21,5 +20,4 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_dtype(device_, was_type_);
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -5,8 +5,7 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Autocast {
  public:
@@ -22,5 +21,4 @@ class Autocast {
   c10::ScalarType was_type_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

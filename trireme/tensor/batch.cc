@@ -2,8 +2,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 const at::Tensor& MicroBatch::field(std::string_view name) const {
   std::string known;
@@ -17,5 +16,4 @@ const at::Tensor& MicroBatch::field(std::string_view name) const {
        .advice = known.empty() ? "It has no fields at all." : "It has: " + known + "."});
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

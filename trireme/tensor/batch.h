@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct MicroBatch {
   std::uint32_t index = 0;        // in the global batch
@@ -33,5 +32,4 @@ struct Batch {
   std::int64_t step = 0;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

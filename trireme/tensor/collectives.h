@@ -7,8 +7,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace async {
 inline Work all_reduce(comm::Communicator& communicator, const at::Tensor& tensor, ReduceOp op,
                        const comm::OpOptions& options = {}) {
@@ -29,5 +28,4 @@ inline void broadcast(comm::Communicator& communicator, const at::Tensor& tensor
   async::broadcast(communicator, tensor, root, options).wait();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -4,9 +4,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 DType dtype_of(at::ScalarType type) {
   switch (type) {
@@ -99,6 +97,4 @@ at::ScalarType compute_type(std::string_view precision) {
                     {.operation = "config", .advice = "Choose fp64, fp32, bf16 or fp16."});
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

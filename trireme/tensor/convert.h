@@ -9,9 +9,7 @@
 
 #include "trireme/base/buffer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 DType dtype_of(at::ScalarType type);
 inline DType dtype_of(const at::Tensor& tensor) { return dtype_of(tensor.scalar_type()); }
@@ -27,6 +25,4 @@ at::Tensor view_of(const Buffer& buffer);
 /// fp64, fp32, bf16 or fp16 by its name in configurations; ConfigError for other names.
 at::ScalarType compute_type(std::string_view precision);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions/typed.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::Stat;
@@ -70,6 +68,4 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
   return CrossEntropyFunction::apply(logits, targets);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

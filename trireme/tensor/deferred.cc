@@ -5,9 +5,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 thread_local std::vector<DeferredGradient>* current = nullptr;
 }  // namespace
@@ -24,6 +22,4 @@ at::Tensor leaf_itself(const at::Tensor& saved) {
 
 std::vector<DeferredGradient>* deferred_gradients() noexcept { return current; }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -12,9 +12,7 @@
 #include <functional>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// A parameter's gradient that is not computed yet.
 struct DeferredGradient {
@@ -39,6 +37,4 @@ at::Tensor leaf_itself(const at::Tensor& saved);
 /// This thread's list; null: nothing is deferred.
 std::vector<DeferredGradient>* deferred_gradients() noexcept;
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -10,9 +10,7 @@
 #include "trireme/base/check.h"
 #include "trireme/tensor/allocation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 namespace {
 std::atomic<bool> is_set_up{false};
@@ -52,6 +50,4 @@ void set_up_process(const ProcessSetup& setup) {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -5,9 +5,7 @@
 // number of threads of every kernel: OpenMP and MKL may not adjust it by load or cgroup.
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 struct ProcessSetup {
   int kernel_threads = 1;
@@ -20,6 +18,4 @@ void set_up_thread();
 /// Whether set_up_process() was called.
 bool process_is_set_up() noexcept;
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

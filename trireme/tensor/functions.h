@@ -15,9 +15,7 @@
 
 #include "trireme/kernel/transformer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined): [..., out] in
 /// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
@@ -69,6 +67,4 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
 /// stream + update in the stream's type (fp32 stream, bf16 update: no copy of the update).
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -28,9 +28,7 @@ __attribute__((weak)) void gemm_bf16bf16f32_(const char*, const char*, const int
                                              const float*, float*, const int*);
 }
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 const KernelTable& table() { return kernel_table(); }
@@ -240,6 +238,4 @@ at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
   return at::mm(dy.t(), x);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

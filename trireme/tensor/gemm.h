@@ -8,9 +8,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// How fp32 products are computed. Bf16: both operands are rounded to bf16, products are summed in
 /// fp32, and the result is fp32, as with torch.set_float32_matmul_precision("medium"), but on every
@@ -52,6 +50,4 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 /// dy^T x: [out, in].
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/gemm.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 KernelTable chosen() {
@@ -162,6 +160,4 @@ std::string describe(const KernelTable& table) {
          name(table.attention) + ", in bf16 " + name(table.attention_bf16);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -12,9 +12,7 @@
 
 #include "trireme/kernel/isa.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// Aten: LibTorch's default (MKL or another BLAS in fp32, oneDNN in bf16). OneDnn: oneDNN's product
 /// for plain weights, called by name. Blas: the BLAS that LibTorch exports. Own: kernel/gemm.h.
@@ -47,6 +45,4 @@ KernelTable read_kernel_table(const std::string& path);
 /// weight gradient), bf16 aten, attention own, in bf16 own".
 std::string describe(const KernelTable& table);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -11,9 +11,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/gemm.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 constexpr double kMargin = 1.03;
@@ -154,6 +152,4 @@ double linear_rate(const std::string& precision, Duration each) {
   return operations / seconds;
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

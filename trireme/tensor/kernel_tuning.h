@@ -9,9 +9,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/tensor/kernel_table.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 struct MeasuredProduct {
   std::string product;  // "forward", "attention_bf16": a column of the table
@@ -33,6 +31,4 @@ KernelTable fastest(const std::vector<MeasuredProduct>& measured);
 /// product of each shape runs for `each`; the best run counts.
 double linear_rate(const std::string& precision, Duration each);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -2,9 +2,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 thread_local double current_gradient = 1;
 }  // namespace
@@ -15,6 +13,4 @@ LossGradientScope::~LossGradientScope() { current_gradient = outer_; }
 
 double loss_gradient() noexcept { return current_gradient; }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -3,9 +3,7 @@
 // and so does code that adds a loss of its own (models/experts.h).
 #pragma once
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// Sets the gradient for this thread's passes while it lives. Scopes nest.
 class LossGradientScope {
@@ -21,6 +19,4 @@ class LossGradientScope {
 /// The innermost scope's gradient; 1 outside of any scope.
 double loss_gradient() noexcept;
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -9,9 +9,7 @@
 
 #include <cstdint>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// C neighbouring columns of contiguous rows [B, S, W], starting at `first`. Head h has the D
 /// columns from first + h D on.
@@ -64,6 +62,4 @@ class PartialAttentionBackward {
   at::Tensor query_gradient_;
 };
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

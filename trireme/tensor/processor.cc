@@ -7,9 +7,7 @@
 
 #include "trireme/kernel/isa.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 // Variables of oneDNN (each also under its old name), MKL and ATen. The libraries read them once,
@@ -46,6 +44,4 @@ std::string describe_processor(const std::function<const char*(const char*)>& en
   return text;
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

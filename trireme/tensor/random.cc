@@ -12,9 +12,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/philox.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::PhiloxBlock;
@@ -140,6 +138,4 @@ void seed_default_generator(const StreamKey& key) {
   seed_generator(std::uint64_t{words[0]} << 32 | words[1]);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

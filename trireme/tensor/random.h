@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// Fills `out` (float type, contiguous) with normal numbers keyed by (seed, name): Box-Muller in
 /// fp32 precision, whatever the type, so that all precisions start from the same values.
@@ -60,6 +58,4 @@ std::uint64_t default_generator_position();
 void seed_default_generator(std::uint64_t seed, std::string_view name);
 void seed_default_generator(const StreamKey& key);
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

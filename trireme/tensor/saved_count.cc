@@ -5,8 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 std::int64_t saved_count(const nlohmann::json& saved, const char* key) {
   constexpr std::int64_t kMost = 1'000'000'000'000'000;
@@ -23,5 +22,4 @@ std::int64_t saved_count(const nlohmann::json& saved, const char* key) {
   return value.get<std::int64_t>();
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

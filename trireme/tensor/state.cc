@@ -4,8 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 std::string optimizer_of(const std::string& metadata) {
@@ -25,5 +24,4 @@ void require_same_optimizer(const std::string& saved, const std::string& own) {
        .advice = "Go on with " + before + ", or start anew from its weights."});
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -12,8 +12,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// The row-major interval [begin, end) of a tensor of global `shape`. `local` has end-begin
 /// elements (any shape), is contiguous, and is read on save and written in place on load.
@@ -46,5 +45,4 @@ namespace models {
 using v0::NamedShard;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -9,9 +9,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 class CountingTransport final : public net::Transport {
  public:
@@ -47,6 +45,4 @@ class CountingTransport final : public net::Transport {
   std::vector<std::size_t>& sent_;
 };
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

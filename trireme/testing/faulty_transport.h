@@ -12,9 +12,7 @@
 
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 class FaultyTransport final : public net::Transport {
  public:
@@ -80,6 +78,4 @@ class FaultyTransport final : public net::Transport {
   const Options options_;
 };
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

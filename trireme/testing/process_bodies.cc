@@ -4,9 +4,7 @@
 #include <cstdlib>
 #include <map>
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 namespace {
 
 std::map<std::string, ProcessBody>& bodies() {
@@ -34,6 +32,4 @@ bool run_registered_process(int argc, char** argv, int& exit_code) {
   return true;
 }
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

@@ -11,9 +11,7 @@
 
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 using ProcessBody = int (*)(int argc, char** argv);
 
@@ -24,9 +22,7 @@ bool register_process(const char* name, ProcessBody body);
 /// In a re-executed program: runs its body and returns true. Exceptions propagate.
 bool run_registered_process(int argc, char** argv, int& exit_code);
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing
 
 #define TRIREME_PROCESS(name)                                              \
   static int trireme_process_##name(int argc, char** argv);                \

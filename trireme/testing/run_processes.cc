@@ -7,9 +7,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 launch::LaunchOptions process_launch_options(int ranks, std::string_view body,
                                              const ProcessOptions& options) {
@@ -79,6 +77,4 @@ std::uint64_t process_seed() {
   return seed ? std::strtoull(seed, nullptr, 10) : 1;
 }
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

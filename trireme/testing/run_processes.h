@@ -16,9 +16,7 @@
 #include "trireme/launch/launch.h"
 #include "trireme/testing/process_bodies.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 /// What a hook may know about the run. A rank that has not started yet has pid -1.
 struct RunningProcesses {
@@ -67,6 +65,4 @@ launch::LaunchOptions process_launch_options(int ranks, std::string_view body,
                                              const ProcessOptions& options);
 std::uint64_t process_seed();
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

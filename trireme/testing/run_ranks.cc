@@ -1,8 +1,6 @@
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options) {
   comm::SimulationOptions simulation;
@@ -13,6 +11,4 @@ void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptio
   comm::simulate(size, simulation, body);
 }
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

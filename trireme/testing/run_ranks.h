@@ -12,9 +12,7 @@
 
 #include "trireme/comm/simulate.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 using RankContext = comm::SimulatedRank;
 
@@ -27,6 +25,4 @@ struct RunOptions {
 
 void run_ranks(int size, const std::function<void(RankContext&)>& body, RunOptions options = {});
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

@@ -11,9 +11,7 @@
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/memory_choice.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using memory::Recompute;
@@ -117,6 +115,4 @@ AutoRecompute choose_recompute(const Activations& blocks, const std::vector<std:
           .table = table_of(blocks, names, kinds, room)};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

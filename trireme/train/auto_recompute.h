@@ -8,9 +8,7 @@
 
 #include "trireme/models/activations.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 inline constexpr const char* kAutoRecompute = "auto";
 
@@ -24,6 +22,4 @@ struct AutoRecompute {
 AutoRecompute choose_recompute(const std::vector<models::BlockActivations>& blocks,
                                const std::vector<std::string>& names, std::int64_t room);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -3,9 +3,7 @@
 #include "trireme/train/transformer_figures.h"
 #include "trireme/train/transformer_keys.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 TrainingModel make_bert_model(const config::Config& config) {
@@ -40,6 +38,4 @@ ModelFamily bert_family() {
           .make = make_bert_model};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -10,9 +10,7 @@
 #include "trireme/input/batches.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 class ChangedInput final : public Saveable {
  public:
@@ -27,6 +25,4 @@ class ChangedInput final : public Saveable {
   Batches& batches_;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -9,9 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/train/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 Registry<DataFamily>& data() {
@@ -48,6 +46,4 @@ Loss class_matches() {
   };
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -12,9 +12,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/data_source.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct DataFamily {
   std::string name;
@@ -52,6 +50,4 @@ DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

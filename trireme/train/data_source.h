@@ -15,9 +15,7 @@
 #include "trireme/input/dataset.h"
 #include "trireme/input/shared_corpus.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The words for samples and items, in printed lines and events.
 struct DataWords {
@@ -69,6 +67,4 @@ using ReadTensors = std::function<TensorSets(const std::string& path)>;
 std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
                                                 std::uint64_t seed);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
@@ -70,6 +68,4 @@ std::string choose_device(const std::string& wanted, const Devices& devices, int
   return line.append("this LibTorch computes on the CPU alone (").append(kCudaBuild).append(")");
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

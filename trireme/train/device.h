@@ -5,9 +5,7 @@
 #include <functional>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct Devices {
   int gpus = 0;             // GPUs of this host that this process may use
@@ -23,6 +21,4 @@ int count_gpus(const std::string& folder,
 /// Throws ConfigError if the device cannot be used.
 std::string choose_device(const std::string& wanted, const Devices& devices, int ranks);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 void EarlyStop::judge(std::int64_t steps, double loss) {
   // NaN and infinity are not improvements and never become the best loss.
@@ -44,6 +42,4 @@ void EarlyStop::restored(const std::string& metadata) {
   }
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

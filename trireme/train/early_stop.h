@@ -11,9 +11,7 @@
 
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 class EarlyStop final : public Saveable {
  public:
@@ -41,6 +39,4 @@ class EarlyStop final : public Saveable {
   std::int64_t best_step_ = 0, waited_ = 0;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

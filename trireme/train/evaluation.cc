@@ -1,8 +1,6 @@
 #include "trireme/train/evaluation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
                     const std::vector<Batch>& batches) {
@@ -15,6 +13,4 @@ Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
   return result;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

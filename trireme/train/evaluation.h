@@ -8,9 +8,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct Evaluation {
   double loss = 0;                 // mean over `count` items
@@ -22,6 +20,4 @@ struct Evaluation {
 Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
                     const std::vector<Batch>& batches);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

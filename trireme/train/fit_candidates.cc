@@ -10,9 +10,7 @@
 #include "trireme/parallel/sync_plan.h"
 #include "trireme/train/job_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 struct Layout {
@@ -158,6 +156,4 @@ MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t s
   return {own, host.reason + ", for " + counted(ranks, "rank")};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -10,9 +10,7 @@
 #include "trireme/plan/fit.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The machine: `ranks` ranks of at most `limit` bytes each. Its matrix products run at `flop_rate`
 /// operations a second (tensor::linear_rate); 0 = not measured, so no times are predicted.
@@ -46,6 +44,4 @@ MemoryLeft memory_of_host();
 /// bytes are in memory once for all `ranks` ranks.
 MemoryLeft memory_for_a_rank(const Settings& settings, int ranks, std::int64_t shared);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

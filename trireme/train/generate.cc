@@ -10,9 +10,7 @@
 
 #include "trireme/format/tokenizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 // Draws an index from softmax(logits / temperature) over the top k.
@@ -83,6 +81,4 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
   return out;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

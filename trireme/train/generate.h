@@ -8,9 +8,7 @@
 
 #include "trireme/parallel/strategy.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct GenerateOptions {
   std::int64_t bytes = 400;
@@ -30,6 +28,4 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
                      const GenerateOptions& options,
                      const std::function<void(char)>& emit = nullptr);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -3,9 +3,7 @@
 #include "trireme/train/transformer_figures.h"
 #include "trireme/train/transformer_keys.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
@@ -115,6 +113,4 @@ TrainingModel make_gpt_model(const config::Config& config) {
 
 ModelFamily gpt_family() { return {.name = "gpt", .keys = gpt_keys(), .make = make_gpt_model}; }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -2,9 +2,7 @@
 #include "trireme/input/images.h"
 #include "trireme/train/data_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 class ImageSource final : public DataSource {
@@ -60,6 +58,4 @@ DataFamily image_data() {
           }};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

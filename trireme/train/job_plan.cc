@@ -9,9 +9,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/train/auto_recompute.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 plan::Exchange exchange_of(const Settings& settings, int ranks) {
@@ -243,6 +241,4 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
   return event;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -10,9 +10,7 @@
 #include "trireme/plan/training_plan.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// `flop_rate`: operations a second of this machine's matrix products (tensor::linear_rate); with
 /// it, the plan predicts the time of a step. 0 = not measured.
@@ -28,6 +26,4 @@ std::int64_t text_bytes(const input::Corpus& corpus);
 /// The "plan" event: the predicted figures.
 observe::Event plan_event(const plan::TrainingPlan& plan);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -13,8 +13,7 @@
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,5 +172,4 @@ void Log::line(const std::string& text) { impl_->report.line(text); }
 
 void Log::finish() { impl_->finish(); }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

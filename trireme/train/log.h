@@ -18,8 +18,7 @@
 
 #include "trireme/parallel/strategy.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 class Batches;
 class DataParallel;
@@ -65,5 +64,4 @@ class Log {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,9 +7,7 @@
 #include "trireme/tensor/allocation.h"
 #include "trireme/train/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 [[noreturn]] void refuse_family(const std::string& what, const std::string& advice) {
@@ -136,6 +134,4 @@ ModelFigures count_parameters(const models::Blocks& blocks) {
   return count.figures();
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -20,9 +20,7 @@
 #include "trireme/parallel/strategy.h"
 #include "trireme/train/data_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The figures of a model, for a plan.
 struct ModelFigures {
@@ -116,6 +114,4 @@ ModelFamily gpt_family();
 ModelFamily resnet18_family();
 ModelFamily bert_family();
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

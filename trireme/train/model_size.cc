@@ -16,9 +16,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/train/recorded_layers.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 // Bytes that tensors of this thread have allocated and not freed since it was installed.
@@ -162,6 +160,4 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
   return figures;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

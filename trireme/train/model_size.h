@@ -8,9 +8,7 @@
 #include "trireme/models/block.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// Measures over `micro`, with `loss` at the end. Throws ConfigError, naming the block or the loss
 /// and its input shapes, if LibTorch refuses them. Restores LibTorch's default generator.
@@ -18,6 +16,4 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
 /// "[4, 64, 256], [4]", "nothing".
 std::string describe_shapes(const models::Value& value);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -4,8 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 namespace {
 
 std::string unquoted(const config::Value& value) {
@@ -69,5 +68,4 @@ std::string OwnValues::summary() const {
   return all;
 }
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

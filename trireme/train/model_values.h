@@ -12,8 +12,7 @@
 
 #include "trireme/base/config.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 /// A key. The key `width` is `model.width` in the configuration of a model, and `data.width` for
 /// data. `fallback` is the default; its type (boolean, integer, number, text) is the key's type.
@@ -72,5 +71,4 @@ class DataValues : public OwnValues {
       : OwnValues("data", std::move(name), keys, config) {}
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -7,9 +7,7 @@
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using models::Block;
@@ -84,6 +82,4 @@ models::Blocks in_precision(const models::Blocks& model, const std::string& prec
   return blocks;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -5,9 +5,7 @@
 
 #include "trireme/models/block.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The same blocks in `precision`. fp64: floating-point parameters, buffers and inputs are
 /// converted to fp64. bf16 and fp16: a block runs forward under Autocast with fp32 weights
@@ -15,6 +13,4 @@ namespace train {
 /// fp32: unchanged.
 models::Blocks in_precision(const models::Blocks& model, const std::string& precision);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -7,9 +7,7 @@
 #include "trireme/train/model_size.h"
 #include "trireme/train/module_precision.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 [[noreturn]] void refuse_registration(const std::string& what, const std::string& advice) {
@@ -141,6 +139,4 @@ DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys,
           }};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

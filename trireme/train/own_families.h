@@ -12,8 +12,7 @@
 #include "trireme/train/model_family.h"
 #include "trireme/train/model_values.h"
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 using train::DataSource;
 using train::DataWords;
@@ -44,5 +43,4 @@ DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, 
 DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, SourceFactory make);
 
 }  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

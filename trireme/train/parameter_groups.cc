@@ -6,9 +6,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 [[noreturn]] void refuse_entry(const std::string& entry, const std::string& why) {
@@ -58,6 +56,4 @@ std::vector<ParameterGroup> parse_groups(const std::string& text) {
   return groups;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -6,14 +6,10 @@
 
 #include "trireme/optim/optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The groups in the text's order; an empty text has none. `learning_rate` is a factor. Throws
 /// ConfigError naming the wrong entry.
 std::vector<ParameterGroup> parse_groups(const std::string& text);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

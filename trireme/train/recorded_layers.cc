@@ -6,9 +6,7 @@
 
 #include "trireme/models/experts.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using models::LayerContext;
@@ -70,6 +68,4 @@ std::shared_ptr<const models::LayerFactory> recorded_layers(parallel::ModelShape
   return std::make_shared<RecordedLayers>(shape, positions);
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

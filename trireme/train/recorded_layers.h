@@ -7,14 +7,10 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/parallel/option_check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The result adds requested layers to `shape`, which must outlive it. Sequences have `positions`.
 std::shared_ptr<const models::LayerFactory> recorded_layers(parallel::ModelShape& shape,
                                                             std::int64_t positions);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

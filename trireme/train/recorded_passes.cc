@@ -3,9 +3,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 // "F0.1", "B2.0", "I0.0", "W0.0", "F0.4+B7.1".
@@ -49,6 +47,4 @@ std::string recorded_passes(std::span<const observe::RankTrace> traces, int stag
   return lines;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

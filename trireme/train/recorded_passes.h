@@ -6,15 +6,11 @@
 
 #include "trireme/observe/trace.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02} of the
 /// pipeline of rank 0; times are seconds on rank 0's clock. "rank" is the position in the pipeline;
 /// each position has `stage_ranks` ranks.
 std::string recorded_passes(std::span<const observe::RankTrace> traces, int stage_ranks);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

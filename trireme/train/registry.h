@@ -11,9 +11,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 template <class T>
 class Registry {
@@ -49,6 +47,4 @@ class Registry {
   std::deque<T> all_;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -8,9 +8,7 @@
 #include "trireme/format/tokenizer.h"
 #include "trireme/observe/terminal.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 std::string fixed(double value, int digits = 3) {
@@ -183,6 +181,4 @@ void Report::finish(const Outcome& outcome) {
                  " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

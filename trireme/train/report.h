@@ -12,9 +12,7 @@
 #include "trireme/observe/tensorboard.h"
 #include "trireme/train/run_folder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
@@ -68,6 +66,4 @@ class Report {
   std::optional<double> trigram_, noise_scale_;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

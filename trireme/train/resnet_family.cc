@@ -2,9 +2,7 @@
 #include "trireme/models/resnet.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 std::vector<config::Key> resnet_keys() {
@@ -51,6 +49,4 @@ ModelFamily resnet18_family() {
           .make = make_resnet_model};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -11,9 +11,7 @@
 #include "trireme/checkpoint/folder.h"
 #include "trireme/tensor/saved_count.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 constexpr const char* kRecord = ", changed after step ";
@@ -178,6 +176,4 @@ void check_counts(std::int64_t step, std::int64_t batches, const std::string& tr
                                    "resume from an older one, or start anew."});
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

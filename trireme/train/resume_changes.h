@@ -14,9 +14,7 @@
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct Change {
   std::string key, before, now;  // values as TOML writes them
@@ -43,6 +41,4 @@ std::vector<std::string> recorded_changes(const RunFolder& folder);
 /// find this if another program wrote the checkpoint.
 void check_counts(std::int64_t step, std::int64_t batches, const std::string& training_metadata);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

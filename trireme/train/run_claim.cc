@@ -10,9 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/utf8.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -133,6 +131,4 @@ void RunClaim::make_next_free(const std::string& name) {
   }
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -11,9 +11,7 @@
 #include "trireme/observe/folder_lock.h"
 #include "trireme/train/run_folder.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// Throws ConfigError if `path` has control characters or is not UTF-8: it is printed, drawn into
 /// loss.svg and passed to the ranks. The error calls the path `what`.
@@ -55,6 +53,4 @@ class RunClaim {
   std::unique_ptr<observe::FolderLock> lock_;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -14,9 +14,7 @@
 #include "trireme/format/sha256.h"
 #include "trireme/observe/folder_lock.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,6 +167,4 @@ void write_whole(const std::string& path, const std::string& text) {
   }
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

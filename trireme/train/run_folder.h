@@ -11,9 +11,7 @@
 #include "trireme/base/config.h"
 #include "trireme/checkpoint/storage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The content of a folder. Free: nothing, or files of a run that took no step. Begun: a run
 /// without a complete checkpoint. Run: a run with a checkpoint. Foreign: anything else.
@@ -65,6 +63,4 @@ void restore_sources(config::Config& config, const std::string& path);
 /// Writes `text` to a temporary name beside `path`, then renames it. Throws ResourceError.
 void write_whole(const std::string& path, const std::string& text);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

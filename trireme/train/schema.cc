@@ -19,9 +19,7 @@
 #include "trireme/train/parameter_groups.h"
 #include "trireme/train/time_limit.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 constexpr double kMost = 1e15;
@@ -728,6 +726,4 @@ Settings::Settings(const config::Config& config) {
   memory_limit = memory_limit_of(config.text("memory.limit"));
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -16,9 +16,7 @@
 #include "trireme/plan/tuning.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The keys for a model family, with its default data or with `data`.
 config::Schema training_schema(const ModelFamily& family);
@@ -64,6 +62,4 @@ struct Settings {
   void set_up_helpers(const config::Config& config);
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -2,9 +2,7 @@
 #include "trireme/observe/progress.h"
 #include "trireme/train/data_source.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using input::TensorRows;
@@ -63,6 +61,4 @@ std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors re
   return std::make_shared<TensorSource>(std::move(name), std::move(read), std::move(words), seed);
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -3,9 +3,7 @@
 #include "trireme/input/masked_text.h"
 #include "trireme/train/data_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 // Tokens are bytes, so both datasets read the shared text without a copy.
@@ -101,6 +99,4 @@ DataFamily masked_text_data() {
           }};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -56,6 +54,4 @@ std::optional<Duration> parse_time_limit(const std::string& text) {
   return nanoseconds(static_cast<std::int64_t>(total));
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -6,14 +6,10 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// Numbers with the units d, h, m (or min), s and ms, largest first; nullopt for an empty text.
 /// Throws ConfigError, naming train.max_time, for anything else and for a duration of zero.
 std::optional<Duration> parse_time_limit(const std::string& text);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -5,9 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 using namespace std::chrono_literals;
@@ -35,6 +33,4 @@ TEST(TimeLimit, RefusesWhatIsNoDuration) {
 }
 
 }  // namespace
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

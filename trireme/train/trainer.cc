@@ -34,9 +34,7 @@
 #include "trireme/train/schema.h"
 #include "trireme/train/trigram.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
@@ -406,6 +404,4 @@ int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::T
   return Trainer({.seat = std::move(seat), .tuning = std::move(tuning)}, spec).run();
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

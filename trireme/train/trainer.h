@@ -10,9 +10,7 @@
 #include "trireme/plan/tuning.h"
 #include "trireme/train/worker_spec.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 struct Settings;
 
@@ -33,6 +31,4 @@ void set_up_training(const WorkerSpec& spec);
 /// table. Call before anything computes.
 void set_up_process(const Settings& settings);
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -11,9 +11,7 @@
 #include "trireme/base/words.h"
 #include "trireme/train/model_family.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// The parts of the model that ranks can share.
 template <class Config>
@@ -94,6 +92,4 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   return figures;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

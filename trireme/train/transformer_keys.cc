@@ -1,8 +1,6 @@
 #include "trireme/train/transformer_keys.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 config::Value whole_number(std::int64_t value) { return value; }
@@ -23,6 +21,4 @@ std::vector<config::Key> transformer_keys() {
            true}};
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -5,13 +5,9 @@
 
 #include "trireme/base/config.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// model.layers, heads, width, block and dropout.
 std::vector<config::Key> transformer_keys();
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

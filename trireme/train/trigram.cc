@@ -11,9 +11,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 namespace {
 
 // Numbers the bytes that occur in the training part. All others share one more number, which is
@@ -117,6 +115,4 @@ std::optional<double> TrigramCount::result() const {
   return loss_;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -11,9 +11,7 @@
 #include <string_view>
 #include <thread>
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// Nats a byte of `validation` under a trigram counted on `train`. Uses at most 64 MB during the
 /// call; 10 MB of text take some tenths of a second. Both texts must have at least 3 bytes. Returns
@@ -35,6 +33,4 @@ class TrigramCount {
   std::thread thread_;
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
@@ -33,6 +31,4 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   return spec;
 }
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

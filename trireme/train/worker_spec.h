@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace train {
+namespace trireme::inline v0::train {
 
 /// What a rank needs besides its run's config.toml. Passed between processes as one text.
 struct WorkerSpec {
@@ -29,6 +27,4 @@ struct WorkerSpec {
   static WorkerSpec from_text(const std::string& text);
 };
 
-}  // namespace train
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::train

@@ -3,9 +3,7 @@
 
 #include "trireme/comm/program.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void ring(Algorithm& a);                     // all_reduce: reduce-scatter, then all-gather
 void naive(Algorithm& a);                    // all_reduce: every buffer to every rank
@@ -26,6 +24,4 @@ void chain_broadcast(Algorithm& a);          // broadcast from a.root in pieces,
 void pairwise_all_gather(Algorithm& a);      // all_gather(v): every piece to every rank
 void pairwise_reduce_scatter(Algorithm& a);  // reduce_scatter: all pieces r to rank r
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -4,9 +4,7 @@
 // 16-bit data is sent as 16 bits. This is MSCCL's "allpairs" (Cowan et al. 2023).
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void all_pairs(Algorithm& a) {
   auto scatter = a.round();
@@ -23,6 +21,4 @@ void all_pairs(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

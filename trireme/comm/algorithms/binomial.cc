@@ -2,9 +2,7 @@
 // ceil(log2 n) rounds; the root sends the buffer once per round.
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void binomial_broadcast(Algorithm& a) {
   a.chunks(1);
@@ -19,6 +17,4 @@ void binomial_broadcast(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -3,9 +3,7 @@
 // scatter are the two halves of it, and are optimal in bytes.
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void central(Algorithm& a) {
   a.chunks(1);
@@ -40,6 +38,4 @@ void central_scatter(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

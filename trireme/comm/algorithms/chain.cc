@@ -3,9 +3,7 @@
 // once; the root of a binomial tree sends it ceil(log2 n) times.
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void chain_broadcast(Algorithm& a) {
   a.chunks(a.pieces);
@@ -18,6 +16,4 @@ void chain_broadcast(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

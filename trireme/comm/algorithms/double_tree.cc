@@ -14,9 +14,7 @@
 #include "trireme/comm/algorithms/rank_tree.h"
 #include "trireme/comm/algorithms/timetable.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 class TreeOfHolders {
@@ -59,6 +57,4 @@ void double_tree(Algorithm& a) {
   table.record(a);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -14,9 +14,7 @@
 #include "trireme/comm/algorithms/halving_doubling.h"
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 int halving_chunks(int size) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(size, 1))));
@@ -61,6 +59,4 @@ void halving_doubling(Algorithm& a) {
   table.record(a);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 
 #include "trireme/comm/algorithms/timetable.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// The number of chunks that `size` ranks need: the largest power of two <= size.
 int halving_chunks(int size);
@@ -16,6 +14,4 @@ int halving_chunks(int size);
 /// `table`, beginning at `time`. Returns the time after its last round.
 int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ranks, int first);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

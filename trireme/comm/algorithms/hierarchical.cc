@@ -13,9 +13,7 @@
 #include "trireme/comm/algorithms/algorithms.h"
 #include "trireme/comm/algorithms/halving_doubling.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void hierarchical(Algorithm& a) {
   std::map<int, std::vector<int>> ranks_of_host;
@@ -51,6 +49,4 @@ void hierarchical(Algorithm& a) {
   table.record(a);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

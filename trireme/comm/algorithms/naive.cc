@@ -2,9 +2,7 @@
 // fewest rounds, but the most bytes: n-1 times all terms of a rank.
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void naive(Algorithm& a) {
   a.chunks(1);
@@ -15,6 +13,4 @@ void naive(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -2,9 +2,7 @@
 // is sent once to each rank that needs it, which is the minimum of any algorithm.
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void pairwise_all_gather(Algorithm& a) {
   for (int s = 1; s < a.size; ++s) {
@@ -49,6 +47,4 @@ void naive_all_to_all(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

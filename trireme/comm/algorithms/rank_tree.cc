@@ -2,9 +2,7 @@
 
 #include <bit>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 int height_of_rank_tree(int size) noexcept {
   return size < 2 ? 0 : std::bit_width(static_cast<unsigned>(size - 1));
@@ -25,6 +23,4 @@ std::vector<RankTreeNode> rank_tree(int size) {
   return nodes;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -7,9 +7,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct RankTreeNode {
   kernel::LeafRange ranks;  // at least two
@@ -29,6 +27,4 @@ int height_of_rank_tree(int size) noexcept;
 /// All nodes of at least two ranks; a node comes before its halves.
 std::vector<RankTreeNode> rank_tree(int size);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

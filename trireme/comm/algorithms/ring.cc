@@ -4,9 +4,7 @@
 // the buffer, and more in rounds whose terms are no siblings of the tree sum (docs/algorithms.md).
 #include "trireme/comm/algorithms/algorithms.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void ring(Algorithm& a) {
   const int p = a.pieces;
@@ -25,6 +23,4 @@ void ring(Algorithm& a) {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

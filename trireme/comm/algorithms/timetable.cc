@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void Timetable::give(int time, int from, int to, Chunk chunk) {
   moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .give = true});
@@ -35,6 +33,4 @@ void Timetable::record(Algorithm& a) const {
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -11,9 +11,7 @@
 
 #include "trireme/comm/program.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Timetable {
  public:
@@ -35,6 +33,4 @@ class Timetable {
   std::vector<Move> moves_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

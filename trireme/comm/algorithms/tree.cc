@@ -12,9 +12,7 @@
 #include "trireme/comm/algorithms/rank_tree.h"
 #include "trireme/comm/algorithms/timetable.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // The rank that collects the sum of `ranks`: the root if it is one of them, else the first.
@@ -57,6 +55,4 @@ void tree(Algorithm& a) {
   table.record(a);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -7,9 +7,7 @@
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 void check_all_reduce(std::string_view wanted, const AllReducePlace& place) {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
@@ -33,6 +31,4 @@ void check_all_reduce(std::string_view wanted, const AllReducePlace& place) {
   refuse("unknown algorithm " + std::string(wanted), "Choose one of " + names + ".");
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

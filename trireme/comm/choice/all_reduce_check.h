@@ -3,9 +3,7 @@
 
 #include <string_view>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// The group that is to run it.
 struct AllReducePlace {
@@ -18,6 +16,4 @@ struct AllReducePlace {
 /// ConfigError if it is unknown or needs another transport. Does not check whether MPI can reduce.
 void check_all_reduce(std::string_view wanted, const AllReducePlace& place);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

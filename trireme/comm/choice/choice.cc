@@ -10,9 +10,7 @@
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 const std::string kDirect = "direct";
@@ -125,6 +123,4 @@ std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text) {
   return std::make_shared<const plan::Tuning>(plan::Tuning::from_toml(text, plan::tuning_path()));
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -19,9 +19,7 @@
 #include "trireme/comm/op_kind.h"
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct Candidate {
   std::string algorithm;
@@ -70,6 +68,4 @@ std::string read_tuning_file();
 /// Null for an empty text; ConfigError if it cannot be parsed.
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/registry.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using testing::AllOf;
@@ -98,6 +96,4 @@ TEST(Choice, SaysWhy) {
 }
 
 }  // namespace
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 struct Load {  // of one rank in one round
@@ -115,6 +113,4 @@ plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t to
   return shape_of(resolve(entry.name, program, layout_of(entry.kind, size, total, root)));
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

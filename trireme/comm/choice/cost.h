@@ -8,9 +8,7 @@
 #include "trireme/comm/route.h"
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// The terms that each rank sends, as a multiple of the buffer. Assumes equal chunks.
 std::vector<double> buffers_sent(std::span<const Route> routes);
@@ -25,6 +23,4 @@ plan::CostShape shape_of(std::span<const Route> routes, double partial = 1);
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root = 0,
                          const std::vector<int>& hosts = {}, int pieces = 1);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 
 #include "trireme/comm/algorithms/rank_tree.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 int floor_log2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
@@ -145,6 +143,4 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
   }
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -9,9 +9,7 @@
 
 #include "trireme/comm/op_kind.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct AlgorithmCost {
   int rounds = 0;                  // the longest chain of messages
@@ -27,6 +25,4 @@ std::optional<AlgorithmCost> cost_formula(OpKind kind, std::string_view name, in
                                           double bytes, int pieces = 1,
                                           const std::vector<int>& hosts = {});
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

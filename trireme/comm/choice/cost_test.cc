@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 plan::CostShape all_reduce_shape(const char* name, int size) {
@@ -50,6 +48,4 @@ TEST(Cost, PairwiseMovesEveryPieceOnce) {
 }
 
 }  // namespace
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -8,9 +8,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/shared_result.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using Step = std::function<void()>;
@@ -165,6 +163,4 @@ std::vector<Measured> measure(Communicator& world, const MeasureOptions& options
   return result;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

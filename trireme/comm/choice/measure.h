@@ -13,9 +13,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// Calls `once` repeatedly for about `budget` and returns the seconds of one call: the median over
 /// batches, each timed on its slowest rank. The same number on all ranks.
@@ -45,6 +43,4 @@ std::vector<std::size_t> usual_sizes(std::size_t most);
 
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

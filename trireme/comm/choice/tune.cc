@@ -8,9 +8,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr double kHopeless = 100;
@@ -84,6 +82,4 @@ plan::Tuning tune(Communicator& group, const TuneOptions& options) {
   return tuning;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

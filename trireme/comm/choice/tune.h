@@ -12,9 +12,7 @@
 #include "trireme/comm/op_kind.h"
 #include "trireme/plan/tuning.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct TuneOptions {
   std::vector<std::size_t> sizes = {8, 512, 4096, 32768, 262144, 2097152, 16777216};  // bytes
@@ -31,6 +29,4 @@ plan::LinkCost measure_link(Communicator& group, Duration budget);
 /// out an algorithm once it was a hundred times slower than the best at a smaller size.
 plan::Tuning tune(Communicator& group, const TuneOptions& options = {});
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -5,9 +5,7 @@
 #include "trireme/comm/registry.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using testing::RankContext;
@@ -44,6 +42,4 @@ TEST(Tune, AGroupOfOneHasNoLink) {
 }
 
 }  // namespace
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

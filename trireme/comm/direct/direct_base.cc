@@ -2,9 +2,7 @@
 
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call)
     : engine_(engine),
@@ -34,6 +32,4 @@ bool DirectBase::poll() {
   return true;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -10,9 +10,7 @@
 #include "trireme/comm/direct/peer_memory.h"
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class DirectBase : public DirectCall {
  public:
@@ -52,6 +50,4 @@ bool DirectBase::write_blocks(std::size_t count, std::size_t block, const Step& 
   return going || memory_.look();
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -7,9 +7,7 @@
 
 #include "trireme/comm/board.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Engine;
 struct Call;
@@ -33,6 +31,4 @@ class DirectCall {
 bool has_direct_form(OpKind kind) noexcept;
 std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Call>& call);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

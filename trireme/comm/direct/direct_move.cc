@@ -4,9 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 namespace {
 
@@ -189,6 +187,4 @@ bool DirectMove::poll() {
   return true;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -27,9 +27,7 @@
 #include "trireme/comm/direct/move_staging.h"
 #include "trireme/comm/direct/moved_part.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class DirectMove final : public DirectBase {
  public:
@@ -50,6 +48,4 @@ class DirectMove final : public DirectBase {
   std::unique_ptr<MoveStaging> staging_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -9,9 +9,7 @@
 #include "trireme/comm/direct/direct_move.h"
 #include "trireme/kernel/prefetch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // The block after which peers' `aborted` is checked again; its operands fit into the caches.
@@ -209,6 +207,4 @@ bool DirectRun::waits() const { return way_ != Way::Staged && DirectBase::waits(
 
 bool DirectRun::poll() { return way_ == Way::Staged ? poll_staged() : DirectBase::poll(); }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -17,9 +17,7 @@
 #include "trireme/comm/direct/direct_base.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class DirectRun final : public DirectBase {
  public:
@@ -79,6 +77,4 @@ class DirectRun final : public DirectBase {
   std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

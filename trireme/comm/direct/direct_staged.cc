@@ -4,9 +4,7 @@
 
 #include "trireme/comm/direct/direct_run.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 std::byte* bytes_at(const Buffer& buffer, std::size_t element) {
@@ -107,6 +105,4 @@ bool DirectRun::poll_staged() {
   return moved;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -3,9 +3,7 @@
 #include "trireme/comm/direct/direct_run.h"
 #include "trireme/comm/run_event.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 using Kind = RunEvent::Kind;
@@ -96,6 +94,4 @@ void DirectRun::tell_end() const {
   tell({.kind = Kind::End});
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -5,9 +5,7 @@
 
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // A rank's slots fit into its L2 cache. Slots of 64 and 256 KiB, and 8 slots, were not faster
@@ -149,6 +147,4 @@ bool MoveStaging::owes(int peer) const {
          board.reduced.load() < mark(wanted - 1);
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

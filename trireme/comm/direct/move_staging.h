@@ -20,9 +20,7 @@
 #include "trireme/comm/direct/direct_call.h"
 #include "trireme/comm/direct/moved_part.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class MoveStaging {
  public:
@@ -60,6 +58,4 @@ class MoveStaging {
   std::size_t num_pieces_ = 0, staged_ = 0, taken_ = 0;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

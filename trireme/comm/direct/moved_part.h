@@ -6,9 +6,7 @@
 
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// Bytes [source, source + bytes) of rank `from`'s input go to byte `target` of this rank's output.
 struct Part {
@@ -19,6 +17,4 @@ struct Part {
 /// All parts that `rank` of `size` needs in `operation`, including those from its own input.
 std::vector<Part> parts_of(const Operation& operation, int rank, int size);
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 // The block after which read() checks again whether a peer has left.
@@ -77,6 +75,4 @@ bool PeerMemory::look() {
   return false;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -9,9 +9,7 @@
 
 #include "trireme/comm/board.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Engine;
 
@@ -45,6 +43,4 @@ class PeerMemory {
   std::uint64_t number_ = 0;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

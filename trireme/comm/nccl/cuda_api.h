@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 
 struct CudaUuid {
@@ -69,6 +67,4 @@ inline CudaAddress address_of(const void* memory) noexcept {
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

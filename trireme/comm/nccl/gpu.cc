@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/cuda/fold_image.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
@@ -161,6 +159,4 @@ void* Gpu::fold_kernel(kernel::Combine op, DType dtype) {
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -15,9 +15,7 @@
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 
 class Gpu;
@@ -96,6 +94,4 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 };
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -16,9 +16,7 @@
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 
 class GpuCall final : public DeviceSide {
@@ -62,6 +60,4 @@ class GpuCall final : public DeviceSide {
 };
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

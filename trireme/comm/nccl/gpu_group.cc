@@ -8,9 +8,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/phase.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
@@ -360,6 +358,4 @@ void GpuGroup::rest() {
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -21,9 +21,7 @@
 #include "trireme/comm/nccl/lane.h"
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Engine;
 struct Call;
@@ -118,6 +116,4 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
 Device device_of(const Operation& operation);
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -12,9 +12,7 @@
 #define TRIREME_NCCL_FOUND ""
 #endif
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
@@ -164,6 +162,4 @@ std::string cuda_version_text(int version) {
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

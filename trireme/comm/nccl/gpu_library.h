@@ -11,9 +11,7 @@
 #include "trireme/comm/nccl/cuda_api.h"
 #include "trireme/comm/nccl/nccl_api.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 
 /// Files to open. If empty: TRIREME_CUDA_LIBRARY, else libcuda.so.1; and TRIREME_NCCL_LIBRARY, else
@@ -49,6 +47,4 @@ std::string nccl_version_text(int version);
 std::string cuda_version_text(int version);
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

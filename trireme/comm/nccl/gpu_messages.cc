@@ -13,9 +13,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_group.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
@@ -124,6 +122,4 @@ void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& p
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -11,9 +11,7 @@
 #include "trireme/comm/nccl/nccl_api.h"
 #include "trireme/kernel/cuda/fold_image.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
@@ -456,6 +454,4 @@ NcclCall message_of(const Operation& operation, int peer) {
 }
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -22,9 +22,7 @@
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct FoldPlan;
 
@@ -76,6 +74,4 @@ std::vector<GpuStep> steps_of(const Operation& operation, const GpuPlace& place,
 NcclCall message_of(const Operation& operation, int peer);
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

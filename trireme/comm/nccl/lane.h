@@ -11,9 +11,7 @@
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_call.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace nccl {
 
 class Lane {
@@ -80,6 +78,4 @@ class Lane {
 };
 
 }  // namespace nccl
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

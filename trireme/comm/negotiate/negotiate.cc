@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/negotiate/negotiate_core.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 Negotiator::Negotiator(Communicator& world, const NegotiatorOptions& options)
     : core_(std::make_shared<Core>(world, options)) {
@@ -51,6 +49,4 @@ Work Negotiator::all_gather(std::string name, Buffer in, Buffer out) {
                        });
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -19,9 +19,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 struct NegotiatorOptions {
   std::string name = "negotiated";
@@ -55,6 +53,4 @@ class Negotiator final {
   const std::shared_ptr<Core> core_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

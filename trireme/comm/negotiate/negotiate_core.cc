@@ -4,9 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::size_t kLongestName = 400;
@@ -326,6 +324,4 @@ Negotiator::Statistics Negotiator::Core::statistics() const {
   return {submitted_.load(), num_by_number_.load(), control_bytes_.load()};
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

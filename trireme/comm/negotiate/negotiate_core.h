@@ -18,9 +18,7 @@
 #include "trireme/comm/negotiate/negotiate_table.h"
 #include "trireme/comm/negotiate/negotiate_wire.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class Negotiator::Core : public std::enable_shared_from_this<Core> {
  public:
@@ -82,6 +80,4 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   std::atomic<std::uint64_t> submitted_{0}, num_by_number_{0}, control_bytes_{0};
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -2,9 +2,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 NegotiationTable::NegotiationTable(int size, std::size_t cached_names)
     : size_(size), cached_names_(cached_names) {}
@@ -122,6 +120,4 @@ void NegotiationTable::refuse(Row& row, Record record, std::vector<Record>& answ
   if (refused.left > 0) refused_.insert_or_assign(record.name, std::move(refused));
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -11,9 +11,7 @@
 
 #include "trireme/comm/negotiate/negotiate_wire.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 class NegotiationTable {
  public:
@@ -50,6 +48,4 @@ class NegotiationTable {
   std::unordered_map<std::string, std::uint32_t> numbers_;    // the latest of each name
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

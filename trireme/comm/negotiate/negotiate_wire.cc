@@ -5,9 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/operation.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 namespace {
 
 template <class T>
@@ -105,6 +103,4 @@ std::optional<Record> RecordReader::take() {
   return record;
 }
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

@@ -15,9 +15,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace comm {
+namespace trireme::inline v0::comm {
 
 /// The arguments that must be equal on all ranks under one name.
 struct Signature {
@@ -84,6 +82,4 @@ class RecordReader {
   std::string stream_;
 };
 
-}  // namespace comm
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::comm

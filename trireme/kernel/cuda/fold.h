@@ -16,9 +16,7 @@
 #define TRIREME_FOLD_CALL inline
 #endif
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace cuda {
 
 inline constexpr int kMostOperands = 128;
@@ -162,6 +160,4 @@ TRIREME_FOLD_CALL void fold_element(const FoldArguments& arguments, std::uint64_
 }
 
 }  // namespace cuda
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -21,9 +21,7 @@ asm(".pushsection .rodata\n"
 extern "C" const std::byte trireme_fold_image[], trireme_fold_image_end[];
 #endif
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace cuda {
 
 std::span<const std::byte> fold_image() noexcept {
@@ -67,6 +65,4 @@ std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::siz
 }
 
 }  // namespace cuda
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -12,9 +12,7 @@
 #include "trireme/base/dtype.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace kernel {
+namespace trireme::inline v0::kernel {
 namespace cuda {
 
 /// The image for cuModuleLoadData; empty in a build without CUDA.
@@ -25,6 +23,4 @@ std::string fold_kernel_name(Combine op, DType dtype);
 std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands);
 
 }  // namespace cuda
-}  // namespace kernel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::kernel

@@ -10,9 +10,7 @@
 #include "trireme/net/errors.h"
 #include "trireme/net/moving.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 class MixedTransport final : public MovingTransport {
@@ -119,6 +117,4 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
                                           between(waiter, across, exchange));
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -17,9 +17,7 @@
 #define TRIREME_MPI_FOLDER ""
 #endif
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr const char* kOwn = "libtrireme_mpi.so";
@@ -207,6 +205,4 @@ std::vector<std::string> MpiGroup::exchange(Waiter& waiter, const std::string& m
   return result;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

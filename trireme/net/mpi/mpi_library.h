@@ -16,9 +16,7 @@
 #include "trireme/net/connect.h"
 #include "trireme/net/mpi/mpi_abi.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// The library's functions. Starts MPI at the first call. Throws ConfigError.
 const TriremeMpi& mpi();
@@ -61,6 +59,4 @@ class MpiGroup {
 std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
                                        std::unique_ptr<MpiGroup> group);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -24,9 +24,7 @@
 #include "trireme/net/private_region.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr int kFramesPerPoll = 64;
@@ -376,6 +374,4 @@ std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
       std::make_shared<MpiCore>(std::move(waiter), std::move(group)));
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

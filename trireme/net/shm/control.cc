@@ -9,9 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t kMostDescriptors = 2;
@@ -74,6 +72,4 @@ std::optional<Received> receive_control(int socket, bool& ended) {
   return received;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

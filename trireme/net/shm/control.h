@@ -8,9 +8,7 @@
 
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 inline constexpr std::uint64_t kShmMagic = 0x316d6873656d6972ull;  // "rimeshm1"
 inline constexpr std::uint32_t kShmVersion = 3;
@@ -41,6 +39,4 @@ void send_control(int socket, const Control& control, const std::vector<int>& de
 /// The next message, if any. Sets `ended` if the peer has closed or violated the protocol.
 std::optional<Received> receive_control(int socket, bool& ended);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -13,9 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{4} << 20;  // limits and address matter
@@ -93,6 +91,4 @@ std::shared_ptr<SharedMemory> open_memory(const Descriptor& descriptor, std::siz
   return map_descriptor(descriptor.get(), bytes);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

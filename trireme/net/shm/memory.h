@@ -8,9 +8,7 @@
 
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// A mapping; the destructor unmaps it.
 class SharedMemory {
@@ -36,6 +34,4 @@ CreatedMemory create_memory(std::size_t bytes);
 /// it shrank, reading it would kill this process.
 std::shared_ptr<SharedMemory> open_memory(const Descriptor& descriptor, std::size_t bytes);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

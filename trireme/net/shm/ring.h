@@ -19,9 +19,7 @@
 #include "trireme/net/messenger.h"
 #include "trireme/net/shm/control.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 inline constexpr std::uint64_t kLines = 256;
 inline constexpr std::uint64_t kBulk = std::uint64_t{256} << 10;
@@ -178,6 +176,4 @@ class RingReader {
   std::uint64_t line_ = 0, bulk_ = 0, lines_shown_ = 0, bulk_shown_ = 0;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -14,9 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr int kRingFramesPerPoll = 64;  // of one peer, so that no other peer starves
@@ -310,6 +308,4 @@ void ShmCore::read_socket(int peer) {
   messenger_.lose(peer, "its process has ended or left the group");
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

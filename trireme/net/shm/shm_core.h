@@ -12,9 +12,7 @@
 #include "trireme/net/shm/memory.h"
 #include "trireme/net/shm/ring.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class ShmCore final : public ProgressSource {
  public:
@@ -92,6 +90,4 @@ class ShmCore final : public ProgressSource {
   bool rung_ = false;  // a peer has rung, or is about to ring, the doorbell: drain it
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -6,9 +6,7 @@
 #include "trireme/net/mesh_sockets.h"
 #include "trireme/net/shm/shm_core.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 class ShmTransport final : public Transport {
@@ -76,6 +74,4 @@ std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,
   return std::make_shared<ShmTransport>(std::move(waiter), options, std::move(sockets));
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -7,9 +7,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 // The longest computation that an early delivery may stand for.
@@ -373,6 +371,4 @@ std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, in
   return std::make_shared<SimWaiter>(std::move(scheduler), rank);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

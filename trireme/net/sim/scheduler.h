@@ -30,9 +30,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 /// Thrown in every blocked rank when no thread can run and no event is scheduled.
 class DeadlockError : public Error {
@@ -144,6 +142,4 @@ class Scheduler {
 /// The Waiter of one simulated rank.
 std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, int rank);
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -5,9 +5,7 @@
 
 #include "trireme/net/sim/scheduler.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t kPacketBytes = 1460;
@@ -106,6 +104,4 @@ TimePoint SimWays::last_moved(int one, int other) const {
   return last;
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

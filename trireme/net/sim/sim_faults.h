@@ -14,9 +14,7 @@
 
 #include "trireme/base/clock.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class Scheduler;
 
@@ -70,6 +68,4 @@ class SimWays {
   std::map<std::pair<int, int>, Way> ways_;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -15,9 +15,7 @@
 #include "trireme/net/errors.h"
 #include "trireme/net/moving.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t kMostArrivals = 1024;
@@ -397,6 +395,4 @@ std::shared_ptr<Transport> SimNetwork::transport(int rank) {
   return std::make_shared<SimTransport>(state_, waiter(rank), rank);
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

@@ -15,9 +15,7 @@
 #include "trireme/net/sim/sim_faults.h"
 #include "trireme/net/transport.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 struct SimOptions {
   std::uint64_t seed = 1;
@@ -56,6 +54,4 @@ class SimNetwork {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

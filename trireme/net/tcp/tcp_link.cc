@@ -9,9 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 constexpr std::size_t kTcpChunk = std::size_t{1} << 20;
@@ -247,6 +245,4 @@ TcpLinks::TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> socke
   }
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

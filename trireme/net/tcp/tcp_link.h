@@ -13,9 +13,7 @@
 #include "trireme/net/messenger.h"
 #include "trireme/net/socket.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 
 class TcpLink final : public Link {
  public:
@@ -89,6 +87,4 @@ class TcpLinks final : public Link {
   std::vector<std::unique_ptr<TcpLink>> links_;
 };
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

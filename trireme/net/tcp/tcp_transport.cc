@@ -16,9 +16,7 @@
 #include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace net {
+namespace trireme::inline v0::net {
 namespace {
 
 class TcpCore final : public ProgressSource {
@@ -202,6 +200,4 @@ std::shared_ptr<Transport> connect_tcp(std::shared_ptr<Waiter> waiter,
   return std::make_shared<TcpTransport>(std::move(waiter), options, std::move(sockets));
 }
 
-}  // namespace net
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::net

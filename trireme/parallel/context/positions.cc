@@ -6,9 +6,7 @@
 #include "trireme/base/check.h"
 #include "trireme/parallel/shares.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks) {
   TRIREME_CHECK(rank >= 0);
@@ -42,6 +40,4 @@ MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks) {
   return own;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

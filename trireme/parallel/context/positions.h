@@ -13,9 +13,7 @@
 
 #include "trireme/tensor/batch.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Ascending, int64 [length / ranks]. ConfigError with the arithmetic if 2 x ranks does not divide
 /// length; with one rank every length is allowed.
@@ -30,6 +28,4 @@ at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim
 /// stays that of the whole one.
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/partial_attention.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using comm::Communicator;
@@ -169,6 +167,4 @@ at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal
   return RingAttention::apply(qkv, heads, causal, &group, on_hop);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -21,9 +21,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/tensor/partial_attention.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Reported before this rank's queries meet `owner`'s keys; `trireme show context` draws these.
 struct RingHop {
@@ -42,6 +40,4 @@ using OnRingHop = std::function<void(const RingHop&)>;
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
                           comm::Communicator& group, const OnRingHop* on_hop = nullptr);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -5,9 +5,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 struct TakeGradient final : torch::autograd::PostAccumulateGradHook {
@@ -61,6 +59,4 @@ GradientHooks::~GradientHooks() {
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

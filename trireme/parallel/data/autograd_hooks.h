@@ -11,9 +11,7 @@
 #include <functional>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class GradientHooks {
  public:
@@ -36,6 +34,4 @@ std::uint64_t next_node();
 void before_backward(const std::vector<at::Tensor>& values, std::uint64_t first_node,
                      std::function<void()> callback);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -1,8 +1,6 @@
 #include "trireme/parallel/data/bucket_layout.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 BucketLayout make_bucket_layout(std::span<const Accumulated> parameters,
                                 std::int64_t bucket_bytes) {
@@ -28,6 +26,4 @@ BucketLayout make_bucket_layout(std::span<const Accumulated> parameters,
   return layout;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

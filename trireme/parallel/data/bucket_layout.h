@@ -13,9 +13,7 @@
 
 #include "trireme/base/dtype.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// One accumulator: a parameter as one block uses it.
 struct Accumulated {
@@ -47,6 +45,4 @@ struct BucketLayout {
 /// larger parameter has its own bucket; one without elements joins the last bucket.
 BucketLayout make_bucket_layout(std::span<const Accumulated> parameters, std::int64_t bucket_bytes);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

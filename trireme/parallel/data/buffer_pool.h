@@ -11,9 +11,7 @@
 #include <memory>
 #include <new>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class BufferPool {
  public:
@@ -46,6 +44,4 @@ class BufferPool {
   std::multimap<std::size_t, Lease> free_;  // by capacity
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -4,9 +4,7 @@
 #include "trireme/kernel/optimizer.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // As torch.optim.SGD with nesterov; a momentum of zeros gives the same first step.
@@ -64,6 +62,4 @@ void DiLoCo::meet(Replica& replica, bool mixed) {
 
 std::vector<NamedShard> DiLoCo::state() { return momentum_; }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

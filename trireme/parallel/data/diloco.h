@@ -9,9 +9,7 @@
 
 #include "trireme/parallel/data/mixer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class DiLoCo final : public Mixer {
  public:
@@ -32,6 +30,4 @@ class DiLoCo final : public Mixer {
   std::vector<NamedShard> common_, momentum_;  // one per parameter
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

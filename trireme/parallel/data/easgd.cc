@@ -5,9 +5,7 @@
 #include "trireme/kernel/mixing.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void Easgd::attach(const Replica& replica) { centre_ = copies_of(replica.masters, "centre/"); }
 
@@ -37,6 +35,4 @@ void Easgd::meet(Replica& replica, bool mixed) {
   average(world_, replica.moments, "moments");
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 
 #include "trireme/parallel/data/mixer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class Easgd final : public Mixer {
  public:
@@ -34,6 +32,4 @@ class Easgd final : public Mixer {
   std::vector<NamedShard> centre_;  // one per parameter
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

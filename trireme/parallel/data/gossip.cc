@@ -1,8 +1,6 @@
 #include "trireme/parallel/data/gossip.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 Gossip::Gossip(comm::Communicator& world, const LocalOptions& options)
     : world_(world),
@@ -25,6 +23,4 @@ void Gossip::meet(Replica& replica, bool) {
   average(world_, replica.moments, "moments");
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

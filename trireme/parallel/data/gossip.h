@@ -10,9 +10,7 @@
 #include "trireme/comm/mixing.h"
 #include "trireme/parallel/data/mixer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class Gossip final : public Mixer {
  public:
@@ -33,6 +31,4 @@ class Gossip final : public Mixer {
   comm::GossipMixer mixer_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

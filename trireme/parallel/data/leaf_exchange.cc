@@ -3,9 +3,7 @@
 #include <numeric>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void LeafExchange::launch(std::uint32_t bucket, const void* mine, std::uint32_t num_mine,
                           std::span<const std::uint32_t> from, BufferPool::Lease lease, Fold fold) {
@@ -53,6 +51,4 @@ void LeafExchange::fold_front() {
   under_way_.pop_front();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

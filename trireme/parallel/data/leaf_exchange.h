@@ -16,9 +16,7 @@
 #include "trireme/parallel/data/buffer_pool.h"
 #include "trireme/parallel/data/shard_buckets.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class LeafExchange {
  public:
@@ -54,6 +52,4 @@ class LeafExchange {
   std::deque<UnderWay> under_way_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

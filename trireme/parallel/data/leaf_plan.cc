@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank) {
   LeafPlan plan;
@@ -45,6 +43,4 @@ int slots_needed(std::uint32_t total, int size) {
   return slots;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

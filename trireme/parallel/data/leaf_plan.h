@@ -16,9 +16,7 @@
 
 #include "trireme/kernel/tree_sum.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct LeafStep {
   int slot = 0;    // where the sum goes
@@ -42,6 +40,4 @@ LeafPlan make_running_plan(std::uint32_t total, int size, int rank);
 /// The most slots that any rank needs, at least 1: arenas have one size on all ranks.
 int slots_needed(std::uint32_t total, int size);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

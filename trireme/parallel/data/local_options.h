@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
+namespace trireme::inline v0 {
 
 struct LocalOptions {
   /// Steps of a rank on its own copy between two exchanges (H in the papers).
@@ -25,5 +24,4 @@ struct LocalOptions {
   std::uint64_t graph_seed = 1;
 };
 
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0

@@ -8,9 +8,7 @@
 
 #include "trireme/parallel/data/mixer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class LocalSgd final : public Mixer {
  public:
@@ -34,6 +32,4 @@ class LocalSgd final : public Mixer {
   comm::Communicator& world_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

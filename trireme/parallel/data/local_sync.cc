@@ -4,9 +4,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 LocalSync::LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
                      const LocalOptions& options, std::function<std::int64_t()> steps_done)
@@ -77,6 +75,4 @@ std::shared_ptr<void> LocalSync::show() {
   return put_back;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

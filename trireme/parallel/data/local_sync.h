@@ -21,9 +21,7 @@
 #include "trireme/parallel/data/mixer.h"
 #include "trireme/parallel/data/plain_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class LocalSync final : public ParameterSync {
  public:
@@ -81,6 +79,4 @@ class LocalSync final : public ParameterSync {
   bool mixed_ = false;    // mix() came after the last step
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/parallel/data/local_sgd.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label) {
   if (world.size() == 1 || buffers.empty()) return;
@@ -48,6 +46,4 @@ std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& w
   return nullptr;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

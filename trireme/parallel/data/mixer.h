@@ -17,9 +17,7 @@
 #include "trireme/parallel/data/local_options.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct Replica {
   std::vector<NamedShard> masters;  // whole parameters, fp32 or fp64
@@ -66,6 +64,4 @@ void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& w
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
                                   const LocalOptions& options);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

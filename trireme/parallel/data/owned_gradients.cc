@@ -3,9 +3,7 @@
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/optim/optimizer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices) {
   std::vector<double> squares;
@@ -21,6 +19,4 @@ std::int64_t first_not_finite(std::span<const optim::OwnedSlice> slices) {
   return -1;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,15 +7,11 @@
 
 #include "trireme/optim/owned_slice.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// The fp64 sums of squares of every chunk of every slice, in their order.
 std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices);
 /// The parameter of the first slice that holds an infinity or a NaN; -1: none. Reads each once.
 std::int64_t first_not_finite(std::span<const optim::OwnedSlice> slices);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

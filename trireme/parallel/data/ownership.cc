@@ -5,9 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -99,6 +97,4 @@ std::uint32_t Ownership::add(std::vector<Unit::Member> members) {
   return static_cast<std::uint32_t>(units_.size() - 1);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

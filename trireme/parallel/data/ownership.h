@@ -18,9 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Elements [begin, end) of a parameter.
 struct Piece {
@@ -64,6 +62,4 @@ class Ownership {
   std::vector<std::int64_t> owned_upto_;  // [r]: elements of owners before r
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -20,9 +20,7 @@
 #include "trireme/base/work.h"
 #include "trireme/optim/owned_slice.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// What a block does with a micro-batch. A pipeline's schedule may split Backward into Input, the
 /// gradient of its inputs, and Weight, that of its weights.
@@ -124,6 +122,4 @@ class ParameterSync : public StepSync {
   virtual void end_pass(std::uint32_t microbatch, Phase phase) = 0;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

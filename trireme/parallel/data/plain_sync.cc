@@ -13,9 +13,7 @@
 #include "trireme/parallel/data/owned_gradients.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
                  Buffer out, std::string_view label) {
@@ -310,6 +308,4 @@ void PlainSync::settle() {
   }
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -21,9 +21,7 @@
 #include "trireme/parallel/data/leaf_plan.h"
 #include "trireme/parallel/data/parameter_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Communicator::all_reduce over terms; tests substitute a wrong one.
 using ReduceTerms = std::function<Work(comm::Communicator& world, std::span<const comm::Term> terms,
@@ -133,6 +131,4 @@ class PlainSync final : public ParameterSync {
   std::optional<Refusal> refusal_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

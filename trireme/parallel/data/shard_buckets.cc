@@ -2,9 +2,7 @@
 
 #include <map>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 ShardBuckets make_shard_buckets(std::span<const Accumulated> uses,
                                 std::span<const std::uint32_t> parameter_of,
@@ -44,6 +42,4 @@ ShardBuckets make_shard_buckets(std::span<const Accumulated> uses,
   return result;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -15,9 +15,7 @@
 #include "trireme/parallel/data/bucket_layout.h"
 #include "trireme/parallel/data/ownership.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct ShardBuckets {
   struct Part {
@@ -53,6 +51,4 @@ ShardBuckets make_shard_buckets(std::span<const Accumulated> uses,
                                 std::span<const std::vector<Piece>> pieces,
                                 std::int64_t bucket_bytes);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -13,9 +13,7 @@
 
 #include "trireme/parallel/data/parameter_sync.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct ShardEvent {
   enum class Kind : std::uint8_t { Gather, Use, Free, Send, Fold };
@@ -27,6 +25,4 @@ struct ShardEvent {
 
 using OnShardEvent = std::function<void(const ShardEvent&)>;
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -11,9 +11,7 @@
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using comm::Communicator;
@@ -122,6 +120,4 @@ models::ExpertExchange expert_exchange(Communicator& group, int experts) {
   };
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

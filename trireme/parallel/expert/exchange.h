@@ -10,14 +10,10 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/models/experts.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// A collective of `group` in forward and in backward. `group` outlives it and all graphs. Ranks
 /// may bring different numbers of rows, or none. The group's size divides `experts`.
 models::ExpertExchange expert_exchange(comm::Communicator& group, int experts);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -5,9 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using plan::Action;
@@ -184,6 +182,4 @@ void Executor::settle(bool good) {
   for (auto& [place, link] : links_) link.settle(good);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -22,9 +22,7 @@
 #include "trireme/parallel/pipeline/link.h"
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// The passes of this rank's stages. An error in a pass is recorded, and its parcel has failed.
 /// forward() is not called if `in` has failed; the others are. No pass is called for a micro-batch
@@ -101,6 +99,4 @@ class Executor {
   std::map<Place, Parcel> parcels_;  // made here or received, and not used yet
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -6,9 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr std::size_t kNotePart = 0, kWordsPart = 1, kFirstTensor = 2;
@@ -191,6 +189,4 @@ void Link::settle(bool good) {
   pending_.clear();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

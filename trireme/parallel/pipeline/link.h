@@ -19,9 +19,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/parallel/pipeline/parcel.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct LinkOptions {
   comm::Communicator* pipeline = nullptr;
@@ -90,6 +88,4 @@ class Link {
   std::deque<Receiving> receiving_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

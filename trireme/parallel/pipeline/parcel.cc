@@ -7,9 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 std::int64_t TensorLayout::count() const noexcept {
   std::int64_t count = 1;
@@ -90,6 +88,4 @@ at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout) {
   return tensor.defined() ? copy.copy_(tensor) : copy.zero_();
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

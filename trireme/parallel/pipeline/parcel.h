@@ -13,9 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 struct TensorLayout {
   at::ScalarType type = at::kFloat;
@@ -49,6 +47,4 @@ Parcel parcel_of(std::span<const std::int64_t> words);
 /// `tensor` in the strides of `layout`: itself, or a copy; zeros for an undefined one.
 at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -7,9 +7,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 bool reads(const models::BlockSpec& spec, const std::string& value) {
@@ -143,6 +141,4 @@ void Stage::train(bool on) {
   for (const Member& member : members_) member.block->train(on);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -26,9 +26,7 @@
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Blocks [first, end) of a model's list; `end` beyond the last means the last.
 struct BlockRange {
@@ -100,6 +98,4 @@ class Stage {
   std::string drawing_block_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

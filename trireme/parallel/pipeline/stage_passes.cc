@@ -11,9 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/loss_gradient.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // The end of a stage's graph: catches the gradient of one tensor that came in.
@@ -137,6 +135,4 @@ Parcel StagePasses::backward(std::uint32_t number, const Parcel& gradients) {
   return back;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -16,9 +16,7 @@
 #include "trireme/parallel/pipeline/parcel.h"
 #include "trireme/parallel/pipeline/stage.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class StagePasses {
  public:
@@ -52,6 +50,4 @@ class StagePasses {
   std::map<std::uint32_t, Kept> kept_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -18,9 +18,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using models::LayerContext;
@@ -226,6 +224,4 @@ std::shared_ptr<const models::LayerFactory> tensor_layers(comm::Communicator& gr
   return std::make_shared<TensorLayers>(Group{&group, sequence && group.size() > 1});
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -14,14 +14,10 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/models/layer_factory.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// `group` outlives the factory and everything built from it. ConfigError with the arithmetic, from
 /// its methods, where the ranks do not divide a layer's columns, rows or heads.
 std::shared_ptr<const models::LayerFactory> tensor_layers(comm::Communicator& group, bool sequence);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 using models::Part;
 
@@ -107,6 +105,4 @@ std::vector<NamedShard> shards_of_whole(const NamedShard& own, const Part& part)
   return shards;
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

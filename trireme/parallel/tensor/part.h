@@ -10,9 +10,7 @@
 #include "trireme/models/block.h"
 #include "trireme/tensor/state.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// Cuts this part out of the whole tensor; contiguous.
 at::Tensor part_of(const at::Tensor& whole, const models::Part& part);
@@ -36,6 +34,4 @@ bool is_first_with(const models::Part& part, int rank, int tensor_ranks);
 /// one for each run of elements that is contiguous there too. They alias `own.local`.
 std::vector<NamedShard> shards_of_whole(const NamedShard& own, const models::Part& part);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

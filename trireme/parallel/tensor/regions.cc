@@ -8,9 +8,7 @@
 #include "trireme/parallel/shares.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using comm::Communicator;
@@ -172,6 +170,4 @@ at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& tar
   return CutCrossEntropy::apply(logits, targets, begin, &group);
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

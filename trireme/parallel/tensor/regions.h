@@ -10,9 +10,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// x, whose gradient is the sum of all ranks' (f).
 at::Tensor enter_cut(const at::Tensor& x, comm::Communicator& group);
@@ -35,6 +33,4 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicat
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, comm::Communicator& group);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

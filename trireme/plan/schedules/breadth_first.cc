@@ -9,9 +9,7 @@
 // weights and reduces its gradients once per step, not per micro-batch: made for sharded weights.
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule breadth_first(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -27,6 +25,4 @@ Schedule breadth_first(const ScheduleShape& shape) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

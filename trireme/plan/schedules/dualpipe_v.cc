@@ -15,9 +15,7 @@
 
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 namespace {
 
@@ -102,6 +100,4 @@ class DualOrder {
 
 Schedule dualpipe_v(const ScheduleShape& shape) { return v_shaped_by<DualOrder>(shape); }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

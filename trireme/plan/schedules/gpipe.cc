@@ -9,9 +9,7 @@
 // descending one, in the same time: then the tree sum has only ceil(log2 M) open sums.
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule gpipe(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -23,6 +21,4 @@ Schedule gpipe(const ScheduleShape& shape) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -13,9 +13,7 @@
 
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 namespace {
 
@@ -57,6 +55,4 @@ Schedule interleaved(const ScheduleShape& shape) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

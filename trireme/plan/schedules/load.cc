@@ -6,9 +6,7 @@
 #include "trireme/plan/schedule_check.h"
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 // In the order of a file, micro-batches may overtake one another. Links between stages distinguish
@@ -99,6 +97,4 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
   return shortened(std::move(schedule), microbatches);
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

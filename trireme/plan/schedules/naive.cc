@@ -7,9 +7,7 @@
 // micro-batch.
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule naive(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -20,6 +18,4 @@ Schedule naive(const ScheduleShape& shape) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -10,9 +10,7 @@
 
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule one_f_one_b(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -25,6 +23,4 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -5,9 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 namespace {
 
 constexpr std::array<ScheduleEntry, 9> kSchedules = {{
@@ -126,6 +124,4 @@ Order& Order::pair(int stage, int m, int back_stage, int back_m) {
   return *this;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

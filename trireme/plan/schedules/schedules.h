@@ -10,9 +10,7 @@
 
 #include "trireme/plan/schedule.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 struct ScheduleShape {
   int ranks = 0, stages = 0, microbatches = 0;
@@ -95,6 +93,4 @@ class Order {
   int microbatches_;
 };
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -6,9 +6,7 @@
 // activations of 1F1B's worst rank: p-r micro-batches before I and r between I and W.
 #include "trireme/plan/schedules/zero_bubble.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule zb_h1(const ScheduleShape& shape) {
   return handcrafted(
@@ -16,6 +14,4 @@ Schedule zb_h1(const ScheduleShape& shape) {
       [](int, int rank) { return rank; });
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

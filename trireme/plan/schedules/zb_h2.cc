@@ -8,9 +8,7 @@
 // rank: 2(p-r)-1 before I and 2r between I and W.
 #include "trireme/plan/schedules/zero_bubble.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule zb_h2(const ScheduleShape& shape) {
   return handcrafted(
@@ -18,6 +16,4 @@ Schedule zb_h2(const ScheduleShape& shape) {
       [](int, int rank) { return 2 * rank; });
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

@@ -12,9 +12,7 @@
 
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 namespace {
 
@@ -85,6 +83,4 @@ class VOrder {
 
 Schedule zb_v(const ScheduleShape& shape) { return v_shaped_by<VOrder>(shape); }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

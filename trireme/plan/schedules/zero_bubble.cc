@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 Schedule handcrafted(const ScheduleShape& shape, int (*ahead)(int, int), int (*put_off)(int, int)) {
   Schedule schedule = looped(shape);
@@ -23,6 +21,4 @@ Schedule handcrafted(const ScheduleShape& shape, int (*ahead)(int, int), int (*p
   return schedule;
 }
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

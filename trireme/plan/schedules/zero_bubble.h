@@ -3,15 +3,11 @@
 
 #include "trireme/plan/schedules/schedules.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace plan {
+namespace trireme::inline v0::plan {
 
 /// Rank r runs `ahead(r)` forward passes before its first I, and W of micro-batch m - put_off(r)
 /// after I of m; the remaining W fill the end.
 Schedule handcrafted(const ScheduleShape& shape, int (*ahead)(int ranks, int rank),
                      int (*put_off)(int ranks, int rank));
 
-}  // namespace plan
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::plan

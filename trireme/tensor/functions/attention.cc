@@ -14,9 +14,7 @@
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::Stat;
@@ -232,6 +230,4 @@ at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads) {
   return attend(qkv, heads, false);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

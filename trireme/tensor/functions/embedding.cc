@@ -9,9 +9,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/functions/typed.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::Stat;
@@ -96,6 +94,4 @@ at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
   return EmbeddingFunction::apply(tokens, table, maybe(position));
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

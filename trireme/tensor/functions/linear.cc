@@ -8,9 +8,7 @@
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -137,6 +135,4 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x) {
   return GatedFunction::apply(x, static_cast<std::int64_t>(gate));
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -4,9 +4,7 @@
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/functions/typed.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::Stat;
@@ -157,6 +155,4 @@ at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
   return AddFunction::apply(stream, update);
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -12,9 +12,7 @@
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 namespace {
 
 using kernel::Stat;
@@ -226,6 +224,4 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
   });
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -12,9 +12,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/transformer.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace tensor {
+namespace trireme::inline v0::tensor {
 
 /// Calls body.template operator()<T>() with T = float, double, BFloat16 or Float16.
 template <class Body>
@@ -74,6 +72,4 @@ inline std::size_t count_of(const at::Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel());
 }
 
-}  // namespace tensor
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::tensor

@@ -4,9 +4,7 @@
 #include <map>
 #include <string>
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 namespace {
 
 using namespace kernel::cuda;
@@ -43,6 +41,4 @@ FoldOnHost fold_on_host(std::string_view kernel_name) {
   return found == all.end() ? nullptr : found->second;
 }
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

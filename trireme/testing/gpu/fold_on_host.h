@@ -6,14 +6,10 @@
 
 #include "trireme/kernel/cuda/fold.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace testing {
+namespace trireme::inline v0::testing {
 
 using FoldOnHost = void (*)(const kernel::cuda::FoldArguments& arguments);
 /// Null if fold.cu does not define `kernel_name`.
 FoldOnHost fold_on_host(std::string_view kernel_name);
 
-}  // namespace testing
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::testing

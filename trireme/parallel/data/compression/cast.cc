@@ -6,9 +6,7 @@
 #include "trireme/parallel/data/compression/compressor.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 class CastCompressor final : public Compressor {
@@ -60,6 +58,4 @@ std::unique_ptr<Compressor> make_cast_compressor(comm::Communicator& world, DTyp
   return std::make_unique<CastCompressor>(world, wire, std::move(buckets));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -10,9 +10,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 struct Spec {
@@ -119,6 +117,4 @@ std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communi
   return make_cast_compressor(world, DType::BF16, std::move(buckets));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

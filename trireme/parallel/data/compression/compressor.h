@@ -20,9 +20,7 @@
 
 #include "trireme/comm/communicator.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// The layout of one bucket.
 struct BucketShape {
@@ -72,6 +70,4 @@ std::unique_ptr<Compressor> make_power_compressor(comm::Communicator& world, int
                                                   std::int64_t exact_steps, std::uint64_t seed,
                                                   std::vector<BucketShape> buckets);
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

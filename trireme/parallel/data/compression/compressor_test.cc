@@ -11,9 +11,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 using ::testing::HasSubstr;
@@ -234,6 +232,4 @@ TEST(Compressor, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

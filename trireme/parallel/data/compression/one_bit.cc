@@ -10,9 +10,7 @@
 #include "trireme/parallel/data/compression/residual.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr std::int64_t kChunk = 4096;
@@ -115,6 +113,4 @@ std::unique_ptr<Compressor> make_one_bit_compressor(comm::Communicator& world,
   return std::make_unique<OneBit>(world, std::move(buckets));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

@@ -17,9 +17,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 // Modified Gram-Schmidt over the columns of p [n, r]; a column that is zero stays zero. In fp64,
@@ -200,6 +198,4 @@ std::unique_ptr<Compressor> make_power_compressor(comm::Communicator& world, int
   return std::make_unique<Power>(world, rank, exact_steps, seed, std::move(buckets));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

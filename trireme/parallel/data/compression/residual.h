@@ -7,9 +7,7 @@
 
 #include "trireme/parallel/data/compression/compressor.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 /// The elements of each bucket that were not sent yet.
 class Residuals {
@@ -30,6 +28,4 @@ class Residuals {
   std::vector<at::Tensor> kept_;
 };
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel

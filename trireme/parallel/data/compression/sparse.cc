@@ -13,9 +13,7 @@
 #include "trireme/parallel/data/compression/residual.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
-inline namespace v0 {
-namespace parallel {
+namespace trireme::inline v0::parallel {
 namespace {
 
 std::int64_t number_of(double share, std::int64_t count) {
@@ -149,6 +147,4 @@ std::unique_ptr<Compressor> make_random_k_compressor(comm::Communicator& world, 
   return std::make_unique<RandomK>(world, share, seed, std::move(buckets));
 }
 
-}  // namespace parallel
-}  // namespace v0
-}  // namespace trireme
+}  // namespace trireme::inline v0::parallel
