@@ -7,7 +7,7 @@ one rank.
 
 A policy with @DIR has memory.offload_activations = DIR besides.
 4 sequences of 256 bytes in one micro-batch, fp32. What it saves in bytes is counted by
-trireme/parallel/recompute_memory_test.cc, and predicted by the plan, whose figure stands beside the time. Policies
+trireme/strategy/recompute_memory_test.cc, and predicted by the plan, whose figure stands beside the time. Policies
 take turns; a figure is the median of all steps but each run's first three."""
 import json
 import pathlib

@@ -27,15 +27,15 @@ endif()
 # Modules whose arithmetic decides bits. A product and a sum become one instruction (FMA) only if
 # the code says fma, so that a full vector and a tail cannot differ
 # (docs/design/006-no-contraction.md).
-set(TRIREME_NUMERIC_MODULES kernel tensor optim models parallel)
+set(TRIREME_NUMERIC_MODULES kernel tensor optim models layers placement sync decentralised pipeline strategy)
 
 # Modules whose sources are compiled sixteen at a time: reading their headers (CLI11, gRPC,
 # LibTorch) takes longer than compiling them. `make soak` sets TRIREME_UNITY=OFF, one source at a
 # time.
 option(TRIREME_UNITY "Compile several sources of a module together" ON)
 set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a module")
-set(TRIREME_UNITY_MODULES base observe plan net comm job launch command tensor optim models input memory checkpoint parallel
-    train cli)
+set(TRIREME_UNITY_MODULES base observe plan net comm rendezvous launch job command tensor optim models input memory
+    checkpoint layers placement sync decentralised pipeline strategy train cli)
 
 # Three precompiled headers (`make soak` builds without them):
 #   tests      GoogleTest, for tests of the floors without LibTorch; their sources use none

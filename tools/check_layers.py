@@ -6,7 +6,7 @@
 Rules (DESIGN 3, STYLE "LibTorch headers"):
   floors     a module includes itself and what layers.txt lists, which lies lower or on its own floor;
              CMake's DEPS say no more than layers.txt; only tests include trireme/testing
-  siblings   the sub-folders of net/ and parallel/ do not see one another, not even through a header
+  siblings   the sub-folders of net/ and layers/ do not see one another, not even through a header
   torch      modules without the mark see no LibTorch header, not even through one of ours;
              torch/torch.h stands in examples/ alone
   together   no file sees gRPC, protobuf, spdlog or fmt and LibTorch at once, also through our headers
@@ -28,7 +28,7 @@ APART = re.compile(r"^(grpc|grpcpp|google/protobuf|spdlog|fmt)/|\.pb\.h$")
 BLOCKING = re.compile(r"\b(condition_variable(?:_any)?|sleep_for|sleep_until|usleep|nanosleep"
                       r"|clock_nanosleep|steady_clock)\b|(?<![.>\w])(sleep)\s*\(")
 DEPS = re.compile(r"trireme_module\(\s*(\w+)([^)]*)\)")
-SIBLINGS = ("net", "parallel")
+SIBLINGS = ("net", "layers")
 FREE_HEADERS = ("trireme/job.h",)
 
 Module = collections.namedtuple("Module", "floor name torch allowed")

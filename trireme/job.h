@@ -3,7 +3,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/negotiate/negotiate.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/sparse.h"
 #include "trireme/command/commands.h"
 #include "trireme/job/job.h"

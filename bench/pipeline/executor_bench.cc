@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "trireme/job/job.h"
-#include "trireme/parallel/pipeline/executor.h"
+#include "trireme/pipeline/executor.h"
 #include "trireme/plan/schedule_transfers.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/recorded_schedule.h"

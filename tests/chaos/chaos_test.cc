@@ -191,9 +191,9 @@ TRIREME_PROCESS(stopped) {
   Job job(argc, argv);
   std::vector<std::int64_t> pid{getpid()}, pids(static_cast<std::size_t>(job.size()));
   all_gather(job.world(), pid, pids);
-  std::thread nurse;
+  std::thread supervise;
   if (job.rank() == 0) {
-    nurse = std::thread([&] { hold(static_cast<pid_t>(pids[1]), argc > 1); });
+    supervise = std::thread([&] { hold(static_cast<pid_t>(pids[1]), argc > 1); });
   }
   std::vector<float> x{1};
   const TimePoint end = steady_now() + sleep_time() / 2;
@@ -201,7 +201,7 @@ TRIREME_PROCESS(stopped) {
     x[0] = steady_now() < end ? 0 : 1;
     all_reduce(job.world(), x, Min, {.label = "bucket 2"});
   }
-  if (nurse.joinable()) nurse.join();
+  if (supervise.joinable()) supervise.join();
   return 0;
 }
 

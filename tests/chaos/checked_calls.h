@@ -12,7 +12,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/shared_result.h"
+#include "trireme/comm/shared/shared_result.h"
 
 namespace trireme::test {
 

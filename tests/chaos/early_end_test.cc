@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "trireme/base/event.h"
-#include "trireme/launch/client.h"
-#include "trireme/launch/coordinator.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/coordinator.h"
 #include "trireme/testing/process_bodies.h"
 
 namespace trireme {
@@ -18,7 +18,7 @@ namespace {
 
 const std::string kSecret(32, 's');
 
-launch::ClientOptions rank(int rank, const std::string& endpoint) {
+rendezvous::ClientOptions rank(int rank, const std::string& endpoint) {
   return {.endpoint = endpoint,
           .secret = kSecret,
           .rank = rank,
@@ -27,8 +27,8 @@ launch::ClientOptions rank(int rank, const std::string& endpoint) {
 }
 
 TRIREME_PROCESS(ends_at_once) {
-  launch::CoordinatorClient client(rank(1, std::getenv("TRIREME_TEST_ENDPOINT")));
-  client.watch([](const launch::News&) {});
+  rendezvous::CoordinatorClient client(rank(1, std::getenv("TRIREME_TEST_ENDPOINT")));
+  client.watch([](const rendezvous::News&) {});
   return kill(getpid(), SIGKILL);
 }
 
@@ -36,10 +36,10 @@ TEST(EarlyEnd, IsNewsHoweverEarly) {
   std::string command = "TRIREME_TEST_PROCESS=ends_at_once exec ";
   command += std::filesystem::read_symlink("/proc/self/exe").string();
   for (int round = 0; round < 20; ++round) {
-    launch::Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = true});
+    rendezvous::Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = true});
     Event arrived;  // outlives the thread that watches
-    launch::CoordinatorClient zero(rank(0, coordinator.endpoint()));
-    zero.watch([&](const launch::News&) { arrived.set(); });
+    rendezvous::CoordinatorClient zero(rank(0, coordinator.endpoint()));
+    zero.watch([&](const rendezvous::News&) { arrived.set(); });
     setenv("TRIREME_TEST_ENDPOINT", coordinator.endpoint().c_str(), 1);
     const int status = std::system(command.c_str());
     ASSERT_TRUE(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "tests/chaos/killing.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme {
 namespace {

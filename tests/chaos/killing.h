@@ -19,8 +19,8 @@
 #include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
 #include "trireme/job.h"
-#include "trireme/launch/membership.h"
 #include "trireme/net/connect.h"
+#include "trireme/rendezvous/membership.h"
 #include "trireme/testing/faulty_transport.h"
 #include "trireme/testing/run_processes.h"
 
@@ -105,7 +105,8 @@ class Killer {
     if (plan_.way == "peer" && peer != plan_.victim) return;
     if (left_-- > 0) return;
     testing::send_signal(victim_, SIGKILL);
-    while (launch::process_state(victim_) != 'Z' && launch::process_state(victim_) != '\0') {
+    while (rendezvous::process_state(victim_) != 'Z' &&
+           rendezvous::process_state(victim_) != '\0') {
     }
   }
 

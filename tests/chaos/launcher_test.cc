@@ -12,9 +12,9 @@
 
 #include "trireme/base/event.h"
 #include "trireme/job.h"
-#include "trireme/launch/client.h"
-#include "trireme/launch/membership.h"
-#include "trireme/launch/secret.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/membership.h"
+#include "trireme/rendezvous/secret.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -99,7 +99,7 @@ std::string left_behind(const std::vector<pid_t>& pids, const std::set<std::stri
   for (;;) {
     std::string left;
     for (const pid_t pid : pids) {
-      const char state = launch::process_state(pid);
+      const char state = rendezvous::process_state(pid);
       if (state != '\0' && state != 'Z') left += " process " + std::to_string(pid);
     }
     // A process whose main thread has ended may have other threads that keep its descriptors open.
@@ -241,9 +241,9 @@ TRIREME_PROCESS(gives_up) {
     Event().wait(seconds(20));
     return 0;
   }
-  launch::CoordinatorClient client(
+  rendezvous::CoordinatorClient client(
       {.endpoint = std::getenv("TRIREME_COORDINATOR"),
-       .secret = launch::read_secret_descriptor(std::atoi(std::getenv("TRIREME_SECRET_FD"))),
+       .secret = rendezvous::read_secret_descriptor(std::atoi(std::getenv("TRIREME_SECRET_FD"))),
        .job = std::getenv("TRIREME_JOB"),
        .rank = 1});
   std::printf("now\n");

@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme {

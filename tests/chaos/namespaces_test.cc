@@ -13,9 +13,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/job.h"
-#include "trireme/launch/coordinator.h"
 #include "trireme/launch/launch.h"
 #include "trireme/net/socket.h"
+#include "trireme/rendezvous/coordinator.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -205,7 +205,7 @@ TRIREME_PROCESS(no_port_left) {
   };
   std::printf("%s\n", text_of([] { net::listen_tcp("127.0.0.1"); }).c_str());
   std::printf("%s\n", text_of([] {
-                        launch::Coordinator({.size = 1, .secret = std::string(32, 's')});
+                        rendezvous::Coordinator({.size = 1, .secret = std::string(32, 's')});
                       }).c_str());
   std::printf("%s\n", text_of([] { net::listen_tcp("192.0.2.1"); }).c_str());
   return 0;

@@ -22,8 +22,8 @@
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job.h"
 #include "trireme/models/module_block.h"
-#include "trireme/parallel/data_parallel.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/data_parallel.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {

@@ -13,7 +13,7 @@
 #include "tests/chaos/shell.h"
 #include "trireme/base/event.h"
 #include "trireme/job.h"
-#include "trireme/launch/membership.h"
+#include "trireme/rendezvous/membership.h"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,7 @@ void wait_for_the_end_of(pid_t pid) {
 
 void stop_and_wait(pid_t pid) {
   kill(pid, SIGSTOP);
-  while (launch::process_state(pid) != 'T') Event().wait(milliseconds(1));
+  while (rendezvous::process_state(pid) != 'T') Event().wait(milliseconds(1));
 }
 
 // Starts 60 ranks of argv[1...]; when rank $AT has started, does what $DOES says.
@@ -90,7 +90,7 @@ std::string still_there(const ShellRun& run) {
     std::istringstream lines(run.out);
     for (std::string line; std::getline(lines, line);) {
       if (line.rfind("started ", 0) != 0) continue;
-      const char state = launch::process_state(std::stoi(line.substr(8)));
+      const char state = rendezvous::process_state(std::stoi(line.substr(8)));
       if (state != '\0' && state != 'Z') left += line + "; ";
     }
     if (left.empty() || steady_now() > end) return left;

@@ -19,12 +19,12 @@
 #include "trireme/base/event.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/job.h"
-#include "trireme/launch/client.h"
-#include "trireme/launch/coordinator.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/socket.h"
 #include "trireme/observe/machine.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/coordinator.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -179,11 +179,11 @@ TRIREME_PROCESS(crowded) {
   const rlimit few{200, 200};
   setrlimit(RLIMIT_NOFILE, &few);
   const std::string secret(32, 's');
-  launch::Coordinator coordinator({.size = 1, .secret = secret});
+  rendezvous::Coordinator coordinator({.size = 1, .secret = secret});
   const std::int64_t before = observe::memory_bytes();
   std::printf("%s\n", coordinator.endpoint().c_str());
   while (!std::filesystem::exists(argv[1])) Event().wait(milliseconds(5));
-  launch::CoordinatorClient client(
+  rendezvous::CoordinatorClient client(
       {.endpoint = coordinator.endpoint(), .secret = secret, .timeout = seconds(20)});
   client.heartbeat({}, seconds(20));
   const std::vector<net::Descriptor> own = [] {  // keeps some for the job

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "trireme/cli/app.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/models/module_block.h"
 
 namespace {

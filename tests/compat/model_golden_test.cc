@@ -14,8 +14,8 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/resnet.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/testing/run_ranks.h"
@@ -151,7 +151,7 @@ TEST(ModelGolden, FiftyStepsInFp64ArePyTorchs) {
   for (const Subject& subject : subjects()) {
     const Golden golden(subject.name);
     testing::run_ranks(1, [&](testing::RankContext& rank) {
-      Strategy strategy(parallel::Seat{.world = rank.world.get()},
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
                         filled(subject.make("fp64"), subject.name == "bert"),
                         {.precision = "fp64", .kernel_threads = 1},
                         optim::make_optimizer(subject.optimizer));

@@ -1,4 +1,4 @@
-// Authenticated messages to a job's coordinator (launch/door.h), from ranks that have joined and
+// Authenticated messages to a job's coordinator (rendezvous/door.h), from ranks that have joined and
 // from others, in any order and with any contents: every call is answered or waits for the other
 // ranks, no exception leaves the service, and calls without a session are refused.
 //
@@ -13,12 +13,12 @@
 #include <string>
 
 #include "tests/fuzz/poll_waiter.h"
-#include "trireme/launch/coordinator_service.h"
+#include "trireme/rendezvous/coordinator_service.h"
 
 namespace {
 
 using namespace trireme;
-namespace wire = launch::wire;
+namespace wire = rendezvous::wire;
 using grpc::CallbackServerContext;
 using grpc::testing::DefaultReactorTestPeer;
 
@@ -39,17 +39,19 @@ class Coordinator {
       case 0:
         return greet(who);
       case 1:
-        return call<wire::JoinRequest, wire::JoinReply>(&launch::Service::Join, std::nullopt);
+        return call<wire::JoinRequest, wire::JoinReply>(&rendezvous::Service::Join, std::nullopt);
       case 2:
-        return call<wire::ExchangeRequest, wire::ExchangeReply>(&launch::Service::Exchange, who);
+        return call<wire::ExchangeRequest, wire::ExchangeReply>(&rendezvous::Service::Exchange,
+                                                                who);
       case 3:
-        return call<wire::HeartbeatRequest, wire::HeartbeatReply>(&launch::Service::Heartbeat, who);
+        return call<wire::HeartbeatRequest, wire::HeartbeatReply>(&rendezvous::Service::Heartbeat,
+                                                                  who);
       case 4:
-        return call<wire::FailureReport, wire::Empty>(&launch::Service::ReportFailure, who);
+        return call<wire::FailureReport, wire::Empty>(&rendezvous::Service::ReportFailure, who);
       case 5:
-        return call<wire::WatchRequest, wire::Empty>(&launch::Service::StopWatching, who);
+        return call<wire::WatchRequest, wire::Empty>(&rendezvous::Service::StopWatching, who);
       default:
-        return call<wire::LeaveRequest, wire::Empty>(&launch::Service::Leave, who);
+        return call<wire::LeaveRequest, wire::Empty>(&rendezvous::Service::Leave, who);
     }
   }
 
@@ -64,7 +66,7 @@ class Coordinator {
   void greet(std::uint8_t who) {
     wire::JoinRequest join;
     join.ParseFromString(text_);
-    join.set_version(std::string(launch::kWireVersion));
+    join.set_version(std::string(rendezvous::kWireVersion));
     join.set_job("job");
     join.set_epoch(0);
     join.set_rank(who % (kRanks + 1));
@@ -112,7 +114,7 @@ class Coordinator {
   std::deque<std::shared_ptr<void>> replies_;
   std::array<std::string, kRanks> tokens_;
   std::string text_;
-  launch::Service service_;
+  rendezvous::Service service_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Context and expert parallelism over real processes, where messages arrive while a rank computes:
 // ring attention over long sequences and a GPT with experts, against one process.
-#include "trireme/parallel/group_layers.h"
+#include "trireme/layers/group_layers.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <cmath>
 
 #include "trireme/job/job.h"
+#include "trireme/layers/context/positions.h"
+#include "trireme/layers/context/ring_attention.h"
 #include "trireme/models/gpt.h"
-#include "trireme/parallel/context/positions.h"
-#include "trireme/parallel/context/ring_attention.h"
-#include "trireme/parallel/pipeline/stage.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/placement/stage.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/random.h"

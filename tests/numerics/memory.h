@@ -18,11 +18,10 @@
 
 #include "trireme/job/job.h"
 #include "trireme/models/module_block.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/testing/run_processes.h"
 
-namespace trireme {
-namespace numerics {
+namespace trireme::numerics {
 
 constexpr std::uint32_t kMemoryMicroBatches = 8;
 
@@ -134,5 +133,4 @@ inline std::map<std::string, double> measure_memory(int ranks, std::chrono::seco
   return mean;
 }
 
-}  // namespace numerics
-}  // namespace trireme
+}  // namespace trireme::numerics

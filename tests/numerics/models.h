@@ -17,8 +17,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
-namespace numerics {
+namespace trireme::numerics {
 
 constexpr std::int64_t kVocab = 24, kWidth = 16, kLength = 8, kImageSide = 8;
 
@@ -137,5 +136,4 @@ inline at::Tensor mean_loss(const at::Tensor& output, const at::Tensor& target) 
   return (output - target).pow(2).mean();
 }
 
-}  // namespace numerics
-}  // namespace trireme
+}  // namespace trireme::numerics

@@ -10,7 +10,7 @@
 
 #include "trireme/job/job.h"
 #include "trireme/models/mlp.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_processes.h"
 

@@ -12,8 +12,7 @@
 
 #include "trireme/testing/run_processes.h"
 
-namespace trireme {
-namespace numerics {
+namespace trireme::numerics {
 
 struct Layout {
   int ranks = 1;
@@ -94,5 +93,4 @@ inline void expect_same_training(const Layout& layout) {
     EXPECT_EQ(items, reference().results.computed.at(key)) << key;
 }
 
-}  // namespace numerics
-}  // namespace trireme
+}  // namespace trireme::numerics

@@ -12,7 +12,7 @@
 
 #include "tests/numerics/training.h"
 #include "trireme/base/check.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme {
 namespace {

@@ -22,12 +22,11 @@
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/resnet.h"
-#include "trireme/parallel/data_parallel.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/data_parallel.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 
-namespace trireme {
-namespace numerics {
+namespace trireme::numerics {
 
 struct Case {
   std::string name;  // "blocks-gpt" ...
@@ -87,9 +86,9 @@ Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& re
   Sampler sampler(job, which.samples, {.batch = which.batch, .seed = which.seed});
   Net net(which.seed);
   torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2).weight_decay(0));
-  parallel::Seat seat = parallel::seat_of(job);
-  seat.reduce = reduce;
-  DataParallel parallel(seat, net, adam,
+  parallel::StrategyContext env = parallel::context_of(job);
+  env.reduce = reduce;
+  DataParallel parallel(env, net, adam,
                         {.sync = which.sync, .clip = which.clip, .bucket_bytes = 1024});
   auto loader = torch::data::make_data_loader(
       Samples(which.samples, of_numbers(which)).map(torch::data::transforms::Stack<>()), sampler,
@@ -162,9 +161,9 @@ inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
 // Strategy: blocks and a configuration.
 inline Record train_blocks(Job& job, const Case& which, const models::Blocks& model,
                            const std::string& precision, const parallel::ReduceTerms& reduce) {
-  parallel::Seat seat = parallel::seat_of(job);
-  seat.reduce = reduce;
-  Strategy strategy(seat, model,
+  parallel::StrategyContext env = parallel::context_of(job);
+  env.reduce = reduce;
+  Strategy strategy(env, model,
                     {.sync = which.sync,
                      .pipeline = which.pipeline,
                      .schedule = which.schedule,
@@ -239,5 +238,4 @@ inline Record train(Job& job, const Case& which,
   return train_module<LanguageModel>(job, which, reduce);
 }
 
-}  // namespace numerics
-}  // namespace trireme
+}  // namespace trireme::numerics

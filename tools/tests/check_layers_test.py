@@ -14,7 +14,7 @@ LAYERS = """
 4 job: base net
 4 tensor torch: base
 5 models torch: base tensor
-7 parallel torch: base tensor models
+7 layers torch: base tensor models
 - testing: base net
 """
 
@@ -46,7 +46,7 @@ class CheckLayers(unittest.TestCase):
             "trireme/testing/run_ranks.h": '#include "trireme/net/transport.h"',
             "trireme/observe/log.cc": "#include <spdlog/spdlog.h>",
             "trireme/tensor/t.cc": '#include <ATen/ATen.h>\n#include "trireme/base/clock.h"',
-            "trireme/parallel/data/a.cc": '#include "trireme/models/block.h"',
+            "trireme/layers/tensor/a.cc": '#include "trireme/models/block.h"',
             "trireme/models/block.h": "#include <ATen/core/Tensor.h>",
             "trireme/job.h": '#include "trireme/net/transport.h"',
             "trireme/trireme.h": '#include "trireme/models/block.h"',

@@ -5,7 +5,7 @@
 #include "trireme/base/real_waiter.h"
 #include "trireme/input/batches.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/parallel/block_profile.h"
+#include "trireme/pipeline/block_profile.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::cli {

@@ -7,10 +7,10 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/recorded_steps.h"
 #include "trireme/cli/step_recorder.h"
+#include "trireme/layers/context/positions.h"
+#include "trireme/layers/context/ring_attention.h"
+#include "trireme/layers/expert/exchange.h"
 #include "trireme/models/experts.h"
-#include "trireme/parallel/context/positions.h"
-#include "trireme/parallel/context/ring_attention.h"
-#include "trireme/parallel/expert/exchange.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::cli {

@@ -8,8 +8,8 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/step_recorder.h"
 #include "trireme/models/mlp.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -40,11 +40,11 @@ class Trained {
   Trained(comm::SimulatedRank& rank, RankRecorder& recorder, StrategyOptions options,
           std::uint32_t total)
       : recorder(recorder), rank(rank.rank), total_(total) {
-    parallel::Seat seat{.world = rank.world.get()};
-    seat.assign = [this](const kernel::Assignment& dealt) { assignment_ = dealt; };
-    seat.trace = recorder.trace;
+    parallel::StrategyContext env{.world = rank.world.get()};
+    env.assign = [this](const kernel::Assignment& dealt) { assignment_ = dealt; };
+    env.trace = recorder.trace;
     options.bucket_bytes = (kWidth * kWidth + kWidth) * 4;
-    strategy_.emplace(seat, timed_blocks(four_blocks(), recorder), std::move(options),
+    strategy_.emplace(env, timed_blocks(four_blocks(), recorder), std::move(options),
                       optim::make_optimizer(AdamW{}));
   }
   void step() {

@@ -19,7 +19,7 @@ int simulate_ranks(int ranks, const plan::LinkCost& link, const train::WorkerSpe
   int code = 0;
   network.run([&](int rank) {
     try {
-      code = train::run_seat(network.transport(rank), tuning, spec);
+      code = train::run_simulated_rank(network.transport(rank), tuning, spec);
     } catch (...) {
       if (!first) first = std::current_exception();  // no race: one rank runs at a time
     }

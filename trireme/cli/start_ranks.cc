@@ -9,9 +9,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
-#include "trireme/job/mpi_meeting.h"
-#include "trireme/job/socket_meeting.h"
 #include "trireme/launch/launch.h"
+#include "trireme/rendezvous/mpi_meeting.h"
+#include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -43,22 +43,22 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
   return launch::run(options);
 }
 
-std::optional<launch::RankEnvironment> under_launcher() {
-  const launch::RankEnvironment place = launch::resolve_environment();
+std::optional<rendezvous::RankEnvironment> under_launcher() {
+  const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
   if (place.launcher.empty()) return std::nullopt;
-  if (!place.meeting) job::meet_under_mpirun(place);
+  if (!place.meeting) rendezvous::meet_under_mpirun(place);
   return place;
 }
 
 // noexcept, as for ranks that `train` starts: the rank's Job reports uncaught exceptions.
-int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
+int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
   told.corpus = told.lock = -1;  // descriptors are valid only in rank 0
   const std::string mine = place.rank == 0 ? told.to_text() : "";
-  const auto specs = place.meeting
-                         ? job::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
-                         : job::exchange_under_mpirun(mine);
+  const auto specs =
+      place.meeting ? rendezvous::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
+                    : rendezvous::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
   if (place.rank == 0) told = spec;
   return [&]() noexcept { return train::run_training(argc, argv, told); }();

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "trireme/launch/environment.h"
+#include "trireme/rendezvous/environment.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::cli {
@@ -17,9 +17,9 @@ int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec)
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.
-std::optional<launch::RankEnvironment> under_launcher();
+std::optional<rendezvous::RankEnvironment> under_launcher();
 /// Becomes a rank of the launcher's job. Collective over its processes: all take rank 0's `spec`.
-int run_under_launcher(const launch::RankEnvironment& place, int argc, char** argv,
+int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
 
 }  // namespace trireme::inline v0::cli

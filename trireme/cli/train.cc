@@ -108,7 +108,7 @@ void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json
   }
 }
 
-void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironment& place) {
+void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
   if (!options.ranks_given || options.ranks == place.size) return;
   throw ConfigError(
       "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
@@ -116,7 +116,7 @@ void check_ranks(const TrainingJobOptions& options, const launch::RankEnvironmen
       {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
 }
 
-void check_transport(const TrainingJob& job, const launch::RankEnvironment& place) {
+void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   if (!job.plan.job.simulated) return;
   throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
                         " started " + std::to_string(place.size),
@@ -183,7 +183,7 @@ int train_command(TrainOptions options, const Invocation& invocation) {
     return 0;
   }
   const TimePoint began = steady_now();
-  if (options.job.ranks_given && launch::in_batch_script()) launch::ignore_launchers();
+  if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
   const auto launcher = under_launcher();
   if (launcher) {
     check_ranks(options.job, *launcher);

@@ -1,7 +1,7 @@
 #include "trireme/cli/trained_model.h"
 
 #include "trireme/base/error.h"
-#include "trireme/launch/environment.h"
+#include "trireme/rendezvous/environment.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/trainer.h"
 
@@ -19,7 +19,7 @@ config::Config config_of(const std::string& run) {
 }
 
 int set_up(const train::Settings& settings, int argc) {
-  launch::ignore_launchers();  // one process suffices
+  rendezvous::ignore_launchers();  // one process suffices
   train::set_up_process(settings);
   return argc;
 }

@@ -6,7 +6,7 @@
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/job/job.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/schema.h"
 
 namespace trireme::inline v0::cli {

@@ -10,8 +10,8 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/models/mlp.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -144,11 +144,11 @@ Zero3Recording record_zero3(const Zero3Options& options) {
   comm::simulate(options.ranks, simulation, [&](comm::SimulatedRank& rank) {
     Moments moments(recording.moments[static_cast<std::size_t>(rank.rank)], options.rounds);
     kernel::Assignment assignment;
-    parallel::Seat seat{.world = rank.world.get()};
-    seat.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-    seat.on_shard_event = [&](const ShardEvent& event) { moments.take(event); };
+    parallel::StrategyContext env{.world = rank.world.get()};
+    env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+    env.on_shard_event = [&](const ShardEvent& event) { moments.take(event); };
     Strategy strategy(
-        seat, model,
+        env, model,
         {.sync = "zero3", .bucket_bytes = static_cast<std::int64_t>(recording.block_bytes)},
         optim::make_optimizer(Sgd{}));
     Batch batch{.total = total, .global_count = total};

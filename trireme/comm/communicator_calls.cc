@@ -11,7 +11,7 @@
 #include "trireme/comm/fused_call.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {

@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::comm {

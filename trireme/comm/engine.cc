@@ -9,9 +9,9 @@
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/native_run.h"
 #include "trireme/comm/nccl/gpu_group.h"
-#include "trireme/comm/phase.h"
-#include "trireme/comm/program_run.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/phase.h"
+#include "trireme/comm/rounds/program_run.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {

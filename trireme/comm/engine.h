@@ -17,14 +17,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trireme/comm/board.h"
 #include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/direct/direct_call.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/route.h"
+#include "trireme/comm/rounds/route.h"
 #include "trireme/comm/scratch.h"
+#include "trireme/comm/shared/board.h"
+#include "trireme/comm/shared/direct_call.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {

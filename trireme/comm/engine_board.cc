@@ -10,7 +10,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/inline_run.h"
 #include "trireme/comm/nccl/gpu_group.h"
-#include "trireme/comm/program_run.h"
+#include "trireme/comm/rounds/program_run.h"
 
 namespace trireme::inline v0::comm {
 namespace {

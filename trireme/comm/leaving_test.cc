@@ -41,9 +41,10 @@ std::vector<Other> other_calls() {
            }}};
 }
 
-void say_goodbye(Communicator& world) {
+void announce_leave(Communicator& world) {
   std::vector<std::int64_t> mine(3), all(3 * static_cast<std::size_t>(world.size()));
-  world.all_gather(buffer_of(mine), buffer_of(all), {.label = "step gate", .leaving = true}).wait();
+  world.all_gather(buffer_of(mine), buffer_of(all), {.label = "entry barrier", .leaving = true})
+      .wait();
 }
 
 TEST(Leaving, ARankWhoseLoopEndsIsNamedWhateverTheOthersCall) {
@@ -56,7 +57,7 @@ TEST(Leaving, ARankWhoseLoopEndsIsNamedWhateverTheOthersCall) {
                     barrier(*rank.world);
                     const TimePoint start = rank.waiter->now();
                     if (rank.rank == 1) {
-                      EXPECT_THROW(say_goodbye(*rank.world), UnevenInput);
+                      EXPECT_THROW(announce_leave(*rank.world), UnevenInput);
                       return;
                     }
                     try {
@@ -79,7 +80,7 @@ TEST(Leaving, IsNoticedBeforeASlowRankCalls) {
     barrier(*rank.world);
     const TimePoint start = rank.waiter->now();
     if (rank.rank == 2) rank.waiter->wait_until([] { return false; }, start + kSlow);
-    const auto call = [&] { rank.rank == 1 ? say_goodbye(*rank.world) : barrier(*rank.world); };
+    const auto call = [&] { rank.rank == 1 ? announce_leave(*rank.world) : barrier(*rank.world); };
     EXPECT_THROW(call(), UnevenInput);
     EXPECT_LT(rank.waiter->now() - start, rank.rank == 2 ? 2 * kSlow : kSlow / 100);
   });
@@ -88,7 +89,7 @@ TEST(Leaving, IsNoticedBeforeASlowRankCalls) {
 TEST(Leaving, AllMayLeaveAndCallAgain) {
   for (int size : {1, 2, 3}) {
     run_ranks(size, [](RankContext& rank) {
-      say_goodbye(*rank.world);
+      announce_leave(*rank.world);
       const Arena arena = rank.world->allocate(4096);
       const Buffer x = arena.buffer(0, 1024, DType::F32);
       rank.world->all_reduce(x, Sum).wait();

@@ -16,16 +16,16 @@
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/native_run.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/command/bench_report.h"
 #include "trireme/command/command.h"
 #include "trireme/command/names.h"
 #include "trireme/command/option_checks.h"
 #include "trireme/job/job.h"
-#include "trireme/launch/environment.h"
 #include "trireme/launch/launch.h"
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/plan/link.h"
+#include "trireme/rendezvous/environment.h"
 
 namespace trireme::inline v0::command {
 namespace {
@@ -165,7 +165,7 @@ void check_algorithm(comm::OpKind kind, const std::string& name) {
                "Choose one of " + names + ".");
 }
 
-void check_transport(BenchOptions& options, const launch::RankEnvironment& place) {
+void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {
   if (!options.link.empty() && options.transport == "auto") options.transport = "sim";
   if (options.transport == "sim" && options.link.empty()) options.link = "25us,1GB/s";
   if (!options.link.empty()) {
@@ -222,7 +222,7 @@ void check_tuning_file(const BenchOptions& options) {
 }
 
 // Refuses everything that can be found wrong before anything starts.
-void check(BenchOptions& options, const launch::RankEnvironment& place) {
+void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
   if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
     refuse_bench("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
@@ -238,8 +238,8 @@ void check(BenchOptions& options, const launch::RankEnvironment& place) {
 }
 
 int bench_comm(const Invocation& invocation, BenchOptions options) {
-  if (launch::in_batch_script()) launch::ignore_launchers();
-  const launch::RankEnvironment place = launch::resolve_environment();
+  if (rendezvous::in_batch_script()) rendezvous::ignore_launchers();
+  const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
   try {
     check(options, place);
   } catch (...) {  // all processes fail alike: rank 0 reports it
@@ -247,7 +247,7 @@ int bench_comm(const Invocation& invocation, BenchOptions options) {
     return describe(std::current_exception()).exit_code;
   }
   if (!options.link.empty()) return run_simulated(options);
-  const bool started = launch::process_environment(kRankVariable).has_value() || place.size > 1;
+  const bool started = rendezvous::process_environment(kRankVariable).has_value() || place.size > 1;
   if (started || options.ranks == 1) return run_rank(invocation, options);
   launch::LaunchOptions launch;
   launch.ranks = options.ranks;

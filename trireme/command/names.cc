@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/show/collective.h"
 

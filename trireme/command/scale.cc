@@ -19,8 +19,8 @@
 #include "trireme/command/files.h"
 #include "trireme/command/option_checks.h"
 #include "trireme/command/own_run.h"
-#include "trireme/launch/environment.h"
 #include "trireme/plan/link.h"
+#include "trireme/rendezvous/environment.h"
 
 namespace trireme::inline v0::command {
 namespace {
@@ -205,7 +205,7 @@ void check(const ScaleOptions& options) {
 
 int bench_scale(const ScaleOptions& options) {
   check(options);
-  launch::ignore_launchers();  // its runs are processes of this host
+  rendezvous::ignore_launchers();  // its runs are processes of this host
   Scale scale(options);
   const std::vector<ScalePoint> points = scale.run();
   const std::string name = std::filesystem::path(options.config).stem().string();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/command/command.h"
 #include "trireme/command/files.h"
 #include "trireme/command/names.h"

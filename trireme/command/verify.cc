@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/command/command.h"
 #include "trireme/command/names.h"
 #include "trireme/command/option_checks.h"

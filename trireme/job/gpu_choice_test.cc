@@ -5,8 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-namespace job {
+namespace trireme::job {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,5 +56,4 @@ TEST(GpuChoice, VersionsOfNcclThatDifferAreRefused) {
 }
 
 }  // namespace
-}  // namespace job
-}  // namespace trireme
+}  // namespace trireme::job

@@ -11,28 +11,28 @@
 #include "trireme/comm/alone_transport.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/job/gpu_choice.h"
-#include "trireme/job/heartbeat.h"
 #include "trireme/job/membership_watch.h"
-#include "trireme/job/mpi_meeting.h"
 #include "trireme/job/options.h"
-#include "trireme/job/own_address.h"
-#include "trireme/job/places.h"
-#include "trireme/job/socket_meeting.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
 #include "trireme/job/transport_check.h"
-#include "trireme/launch/client.h"
-#include "trireme/launch/environment.h"
-#include "trireme/launch/secret.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/heartbeat.h"
+#include "trireme/rendezvous/mpi_meeting.h"
+#include "trireme/rendezvous/own_address.h"
+#include "trireme/rendezvous/places.h"
+#include "trireme/rendezvous/secret.h"
+#include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0 {
 namespace {
 
-std::string secret_of(const launch::RankEnvironment& env) {
-  if (env.secret_descriptor >= 0) return launch::read_secret_descriptor(env.secret_descriptor);
-  if (!env.secret_file.empty()) return launch::read_secret_file(env.secret_file);
+std::string secret_of(const rendezvous::RankEnvironment& env) {
+  if (env.secret_descriptor >= 0) return rendezvous::read_secret_descriptor(env.secret_descriptor);
+  if (!env.secret_file.empty()) return rendezvous::read_secret_file(env.secret_file);
   throw RefusedError(
       ExitCode::Unauthenticated, "this rank was given no job secret",
       {.rank = env.rank,
@@ -41,7 +41,7 @@ std::string secret_of(const launch::RankEnvironment& env) {
 }
 
 // Ranks that share cores must not spin: a spinning rank keeps the awaited one from running.
-Duration spin_of(const launch::RankEnvironment& env) {
+Duration spin_of(const rendezvous::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
 }
 
@@ -73,26 +73,26 @@ struct Job::Impl {
   std::shared_ptr<net::Transport> connect();
   std::vector<std::string> exchange(const std::string& key, const std::string& mine);
   comm::CommunicatorOptions world_options();
-  void on_news(const launch::News& news);
+  void on_news(const rendezvous::News& news);
   void leave();
   void check_size() const;
   bool rank_0_coordinates() const noexcept;
 
-  launch::RankEnvironment env;
+  rendezvous::RankEnvironment env;
   std::string host;
-  launch::StatusPage status;
+  rendezvous::StatusPage status;
   JobOptions options;
   int cores = 1;
   std::string secret;
   std::shared_ptr<RealWaiter> waiter;
-  std::unique_ptr<job::MpiMeeting> meeting;           // under mpirun
-  std::unique_ptr<job::SocketMeeting> start;          // under srun, torchrun
-  std::unique_ptr<launch::CoordinatorClient> client;  // null: alone
-  std::vector<std::string> hosts;                     // by rank
-  job::Places places;
+  std::unique_ptr<rendezvous::MpiMeeting> meeting;        // under mpirun
+  std::unique_ptr<rendezvous::SocketMeeting> start;       // under srun, torchrun
+  std::unique_ptr<rendezvous::CoordinatorClient> client;  // null: alone
+  std::vector<std::string> hosts;                         // by rank
+  rendezvous::Places places;
   std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
   std::shared_ptr<const plan::Tuning> tuning;  // null: not measured
-  std::unique_ptr<job::Heartbeat> heartbeat;
+  std::unique_ptr<rendezvous::Heartbeat> heartbeat;
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
   std::shared_ptr<comm::Communicator> own_host, across;
@@ -103,7 +103,7 @@ struct Job::Impl {
 };
 
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
-    : env(launch::resolve_environment()),
+    : env(rendezvous::resolve_environment()),
       host(env.host.empty() ? observe::host_name() : env.host),
       status(env.status_descriptor) {
   job::set_reporter({env.rank, env.size, host, nullptr, &status});
@@ -116,7 +116,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
     env.coordinator.empty() ? be_alone() : join();
   } catch (...) {
     // The launcher's last line. The process ends by the exception, or continues without a Job.
-    const launch::Failure failure = job::failure_from(std::current_exception());
+    const rendezvous::Failure failure = job::failure_from(std::current_exception());
     status.set_last_words(failure.sentence);
     if (client) client->report(failure);
     leave();
@@ -131,11 +131,11 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   env.size = transport->size();
   for (int rank = 0; rank < env.size; ++rank) hosts.push_back("seat-" + std::to_string(rank));
   host = hosts[static_cast<std::size_t>(env.rank)];
-  places = job::places_of(hosts, env.rank);
-  comm::CommunicatorOptions seat = world_options();
-  seat.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
-  seat.on_stall = [](std::string_view) {};
-  world = std::make_shared<comm::Communicator>(std::move(transport), std::move(seat));
+  places = rendezvous::places_of(hosts, env.rank);
+  comm::CommunicatorOptions simulated = world_options();
+  simulated.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
+  simulated.on_stall = [](std::string_view) {};
+  world = std::make_shared<comm::Communicator>(std::move(transport), std::move(simulated));
   make_host_groups(world);
 }
 
@@ -166,33 +166,34 @@ bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
 
 void Job::Impl::meet(MpiComm communicator) {
   if (env.meeting && !communicator.address) {
-    start = std::make_unique<job::SocketMeeting>(env, waiter, options.timeout, options.interface);
+    start = std::make_unique<rendezvous::SocketMeeting>(env, waiter, options.timeout,
+                                                        options.interface);
     secret = start->secret();
     return;
   }
-  meeting = std::make_unique<job::MpiMeeting>(communicator.address, env, host, *waiter,
-                                              options.timeout_user_code, options.interface);
+  meeting = std::make_unique<rendezvous::MpiMeeting>(communicator.address, env, host, *waiter,
+                                                     options.timeout_user_code, options.interface);
   secret = meeting->secret();
 }
 
 void Job::Impl::join() {
   if (!rank_0_coordinates()) secret = secret_of(env);
-  client = std::make_unique<launch::CoordinatorClient>(
-      launch::ClientOptions{.endpoint = env.coordinator,
-                            .secret = secret,
-                            .job = env.job,
-                            .epoch = env.epoch,
-                            .rank = env.rank,
-                            .host = host,
-                            .identity = options.identity,
-                            .timeout = options.timeout});
+  client = std::make_unique<rendezvous::CoordinatorClient>(
+      rendezvous::ClientOptions{.endpoint = env.coordinator,
+                                .secret = secret,
+                                .job = env.job,
+                                .epoch = env.epoch,
+                                .rank = env.rank,
+                                .host = host,
+                                .identity = options.identity,
+                                .timeout = options.timeout});
   job::set_reporter({env.rank, env.size, host, client.get(), &status, rank_0_coordinates()});
-  client->watch([this](const launch::News& news) { on_news(news); });
+  client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
-  heartbeat = std::make_unique<job::Heartbeat>(*client, status, options.timeout);
+  heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
   hosts = exchange("hosts", host);
   check_size();
-  places = job::places_of(hosts, env.rank);
+  places = rendezvous::places_of(hosts, env.rank);
   take_gpu();
   // All ranks use rank 0's table, because they must choose alike.
   tuning = comm::parse_tuning(
@@ -251,7 +252,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
-        launch::JudgeOptions{env.rank, options.timeout, options.timeout_user_code});
+        rendezvous::JudgeOptions{env.rank, options.timeout, options.timeout_user_code});
     result.on_stall = [](std::string_view) {};  // the watch prints one line per job
   }
   return result;
@@ -282,7 +283,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .rank = env.rank,
       .size = env.size,
       .secret = secret,
-      .host = job::own_address(env.coordinator, options.interface),
+      .host = rendezvous::own_address(env.coordinator, options.interface),
       .epoch = env.epoch,
       .timeout = options.timeout,
       .patience = options.timeout + options.timeout_user_code,
@@ -304,8 +305,8 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   return net::connect_shm(waiter, connect_options, gather);
 }
 
-void Job::Impl::on_news(const launch::News& news) {
-  using Kind = launch::News::Kind;
+void Job::Impl::on_news(const rendezvous::News& news) {
+  using Kind = rendezvous::News::Kind;
   if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == env.rank) return;

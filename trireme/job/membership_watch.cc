@@ -13,8 +13,8 @@ comm::PeerWatch::Verdict MembershipWatch::ask(std::string_view operation, Durati
   try {
     const Duration patience =
         std::clamp<Duration>(options_.timeout, std::chrono::seconds(1), std::chrono::seconds(10));
-    const launch::Table table = client_.heartbeat(status_.read(steady_now()), patience);
-    const launch::Verdict verdict = launch::judge(table, name, waited, options_);
+    const rendezvous::Table table = client_.heartbeat(status_.read(steady_now()), patience);
+    const rendezvous::Verdict verdict = rendezvous::judge(table, name, waited, options_);
     if (verdict.keep_waiting && verdict.speak) observe::info(verdict.explanation);
     return {verdict.keep_waiting, verdict.explanation, verdict.lost_rank};
   } catch (const Error& error) {

@@ -7,15 +7,15 @@
 #include <memory>
 
 #include "trireme/comm/communicator.h"
-#include "trireme/launch/client.h"
-#include "trireme/launch/status_page.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::job {
 
 class MembershipWatch final : public comm::PeerWatch {
  public:
-  MembershipWatch(launch::CoordinatorClient& client, launch::StatusPage& status,
-                  launch::JudgeOptions options)
+  MembershipWatch(rendezvous::CoordinatorClient& client, rendezvous::StatusPage& status,
+                  rendezvous::JudgeOptions options)
       : client_(client), status_(status), options_(options) {}
 
   /// Prints the stall report if this is the lowest waiting rank.
@@ -23,9 +23,9 @@ class MembershipWatch final : public comm::PeerWatch {
   void activity(std::string_view operation, bool waiting) noexcept override;
 
  private:
-  launch::CoordinatorClient& client_;
-  launch::StatusPage& status_;
-  const launch::JudgeOptions options_;
+  rendezvous::CoordinatorClient& client_;
+  rendezvous::StatusPage& status_;
+  const rendezvous::JudgeOptions options_;
 };
 
 }  // namespace trireme::inline v0::job

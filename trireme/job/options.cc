@@ -12,7 +12,8 @@
 namespace trireme::inline v0::job {
 namespace {
 
-void take_seconds(const launch::Getenv& get, const char* name, Duration standard, Duration& value) {
+void take_seconds(const rendezvous::Getenv& get, const char* name, Duration standard,
+                  Duration& value) {
   const auto text = get(name);
   if (!text || text->empty() || value != standard) return;
   char* end = nullptr;
@@ -24,7 +25,7 @@ void take_seconds(const launch::Getenv& get, const char* name, Duration standard
   value = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-void take_text(const launch::Getenv& get, const char* name, const std::string& standard,
+void take_text(const rendezvous::Getenv& get, const char* name, const std::string& standard,
                std::string& value) {
   const auto text = get(name);
   if (text && !text->empty() && value == standard) value = *text;
@@ -33,7 +34,7 @@ void take_text(const launch::Getenv& get, const char* name, const std::string& s
 constexpr int kMostSockets = 64;
 constexpr int kMostCores = 1 << 16;
 
-void take_sockets(const launch::Getenv& get, int& value) {
+void take_sockets(const rendezvous::Getenv& get, int& value) {
   const auto text = get("TRIREME_COMM_SOCKETS");
   std::string given = std::to_string(value);
   if (text && !text->empty() && value == JobOptions().sockets) {
@@ -49,7 +50,7 @@ void take_sockets(const launch::Getenv& get, int& value) {
        .advice = "For example: TRIREME_COMM_SOCKETS=2"});
 }
 
-void take_rate(const launch::Getenv& get, std::int64_t& value) {
+void take_rate(const rendezvous::Getenv& get, std::int64_t& value) {
   const auto text = get("TRIREME_COMM_RATE");
   std::string given = std::to_string(value);
   if (text && !text->empty() && value == JobOptions().rate) {
@@ -70,7 +71,7 @@ bool bound(const observe::Cores& cores) { return cores.affinity < cores.online; 
 
 }  // namespace
 
-JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
+JobOptions resolve_options(JobOptions options, const rendezvous::Getenv& get) {
   const JobOptions standard;
   take_text(get, "TRIREME_COMM_TRANSPORT", standard.transport, options.transport);
   take_text(get, "TRIREME_COMM_ALGORITHM", standard.algorithm, options.algorithm);
@@ -91,13 +92,13 @@ JobOptions resolve_options(JobOptions options, const launch::Getenv& get) {
   return options;
 }
 
-bool share_cores(const launch::RankEnvironment& rank) {
+bool share_cores(const rendezvous::RankEnvironment& rank) {
   if (rank.launcher.empty()) return rank.shared_cores;
   const observe::Cores cores = observe::usable_cores();
   return rank.local_size > (bound(cores) ? cores.online : cores.usable);
 }
 
-int resolve_cores(const launch::RankEnvironment& rank, const launch::Getenv& get) {
+int resolve_cores(const rendezvous::RankEnvironment& rank, const rendezvous::Getenv& get) {
   if (const auto text = get("OMP_NUM_THREADS")) {
     if (const int threads = std::atoi(text->c_str()); threads > 0) return threads;
   }

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "trireme/job/job.h"
-#include "trireme/launch/environment.h"
+#include "trireme/rendezvous/environment.h"
 
 namespace trireme::inline v0::job {
 
 JobOptions resolve_options(JobOptions options,
-                           const launch::Getenv& get = launch::process_environment);
+                           const rendezvous::Getenv& get = rendezvous::process_environment);
 /// True if there are more ranks than cores: by the launcher's word, or under mpirun by counting.
-bool share_cores(const launch::RankEnvironment& rank);
+bool share_cores(const rendezvous::RankEnvironment& rank);
 /// OMP_NUM_THREADS; otherwise the launcher's number; otherwise the cores that this process may use.
-int resolve_cores(const launch::RankEnvironment& rank,
-                  const launch::Getenv& get = launch::process_environment);
+int resolve_cores(const rendezvous::RankEnvironment& rank,
+                  const rendezvous::Getenv& get = rendezvous::process_environment);
 
 }  // namespace trireme::inline v0::job

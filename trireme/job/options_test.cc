@@ -6,11 +6,10 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
-namespace job {
+namespace trireme::job {
 namespace {
 
-launch::Getenv from(std::map<std::string, std::string> variables) {
+rendezvous::Getenv from(std::map<std::string, std::string> variables) {
   return [variables](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return std::nullopt;
@@ -58,7 +57,7 @@ TEST(Options, ARateIsANumberOfBytes) {
 }
 
 TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
-  launch::RankEnvironment rank;
+  rendezvous::RankEnvironment rank;
   rank.cores = 3;
   EXPECT_EQ(resolve_cores(rank, from({})), 3);
   EXPECT_EQ(resolve_cores(rank, from({{"OMP_NUM_THREADS", "5"}})), 5);
@@ -67,5 +66,4 @@ TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
 }
 
 }  // namespace
-}  // namespace job
-}  // namespace trireme
+}  // namespace trireme::job

@@ -27,7 +27,7 @@ std::atomic<int> first_code{0};
 // Waits a moment, because the cause may be reported after its consequence.
 int adopted(int code) {
   constexpr int kPatience = 50, kMilliseconds = 10;
-  const bool secondary = launch::Failure{.exit_code = code}.secondary();
+  const bool secondary = rendezvous::Failure{.exit_code = code}.secondary();
   for (int i = 0; secondary && i < kPatience && first_code.load() == 0; ++i) {
     poll(nullptr, 0, kMilliseconds);
   }
@@ -41,15 +41,15 @@ constexpr int kRankZeroSpeaks = 300;  // ms
 bool stops_after_rank_0(int code) { return (code == 130 || code == 143) && reporter.rank > 0; }
 
 // An Error that knows its rank has a complete message; others get the rank (and place).
-launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
-  launch::Activity activity;
+rendezvous::Failure make_failure(const ErrorReport& report, const Reporter& who) {
+  rendezvous::Activity activity;
   if (who.status) activity = who.status->read(steady_now());
-  launch::Failure failure{who.rank,
-                          who.host,
-                          activity.step,
-                          activity.waiting ? activity.operation : activity.last_call,
-                          {},
-                          report.exit_code};
+  rendezvous::Failure failure{who.rank,
+                              who.host,
+                              activity.step,
+                              activity.waiting ? activity.operation : activity.last_call,
+                              {},
+                              report.exit_code};
   if (!report.context.operation.empty()) failure.operation = report.context.operation;
   if (report.context.step >= 0) failure.step = report.context.step;
   std::string sentence = report.sentence;
@@ -78,7 +78,7 @@ launch::Failure make_failure(const ErrorReport& report, const Reporter& who) {
   int code = report.exit_code;
   {
     std::lock_guard lock(mutex);
-    const launch::Failure failure = make_failure(report, reporter);
+    const rendezvous::Failure failure = make_failure(report, reporter);
     const std::string line = "trireme: " + failure.sentence + "\n";
     if (stops_after_rank_0(code)) {
       if (reporter.adopt_code) poll(nullptr, 0, kRankZeroSpeaks);
@@ -122,7 +122,7 @@ void clear_reporter() noexcept {
   reporter.status = nullptr;
 }
 
-launch::Failure failure_from(const std::exception_ptr& error) {
+rendezvous::Failure failure_from(const std::exception_ptr& error) {
   std::lock_guard lock(mutex);
   return make_failure(describe(error), reporter);
 }

@@ -5,8 +5,8 @@
 #include <exception>
 #include <string>
 
-#include "trireme/launch/client.h"
-#include "trireme/launch/status_page.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::job {
 
@@ -15,8 +15,8 @@ struct Reporter {
   int rank = 0;
   int size = 1;
   std::string host;
-  launch::CoordinatorClient* client = nullptr;
-  launch::StatusPage* status = nullptr;
+  rendezvous::CoordinatorClient* client = nullptr;
+  rendezvous::StatusPage* status = nullptr;
   /// No launcher of ours sets the job's exit code, so a rank that ends because of another rank's
   /// failure uses that failure's exit code.
   bool adopt_code = false;
@@ -32,6 +32,6 @@ void note_first_failure(int exit_code) noexcept;
 /// Removes the client and the status page, which are about to be destroyed; keeps rank and host.
 void clear_reporter() noexcept;
 /// Describes `error` as this process's Failure.
-launch::Failure failure_from(const std::exception_ptr& error);
+rendezvous::Failure failure_from(const std::exception_ptr& error);
 
 }  // namespace trireme::inline v0::job

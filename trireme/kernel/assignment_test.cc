@@ -4,8 +4,7 @@
 
 #include <set>
 
-namespace trireme {
-namespace kernel {
+namespace trireme::kernel {
 namespace {
 
 using Leaves = std::vector<std::uint32_t>;
@@ -47,5 +46,4 @@ TEST(Assignment, EveryLeafHasOneRank) {
 }
 
 }  // namespace
-}  // namespace kernel
-}  // namespace trireme
+}  // namespace trireme::kernel

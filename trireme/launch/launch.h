@@ -18,7 +18,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/launch/cores.h"
-#include "trireme/launch/membership.h"
+#include "trireme/rendezvous/membership.h"
 
 namespace trireme::inline v0::launch {
 
@@ -46,10 +46,10 @@ struct LaunchOptions {
 
 struct LaunchResult {
   int exit_code = 0;
-  std::vector<int> exit_codes;     // by rank; 128+n if signal n ended it, -1: never started
-  std::optional<Failure> failure;  // the first
-  int stop_signal = 0;             // the signal that this process received
-  bool out_of_time = false;        // time_limit expired
+  std::vector<int> exit_codes;  // by rank; 128+n if signal n ended it, -1: never started
+  std::optional<rendezvous::Failure> failure;  // the first
+  int stop_signal = 0;                         // the signal that this process received
+  bool out_of_time = false;                    // time_limit expired
   /// The line that run() prints last; "" after success.
   std::string last_line;
 };

@@ -9,7 +9,7 @@ namespace trireme::inline v0::launch {
 namespace {
 
 std::string sentence_of(int rank, const std::string& host, const std::string& what,
-                        const Activity& activity, const std::string& advice) {
+                        const rendezvous::Activity& activity, const std::string& advice) {
   std::string text = "rank " + std::to_string(rank) + " on host " + host + " " + what;
   if (activity.step >= 0) text += " at step " + std::to_string(activity.step);
   if (activity.waiting) {
@@ -43,8 +43,9 @@ std::string name_of(int signal) {
   return name ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
 }
 
-Failure failure_of(int rank, const std::string& host, const Exit& exit, const StatusPage& status) {
-  const Activity activity = status.read(steady_now());
+rendezvous::Failure failure_of(int rank, const std::string& host, const Exit& exit,
+                               const rendezvous::StatusPage& status) {
+  const rendezvous::Activity activity = status.read(steady_now());
   std::string what, advice;
   if (exit.signal != 0) {
     what =

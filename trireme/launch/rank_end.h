@@ -3,15 +3,16 @@
 
 #include <string>
 
-#include "trireme/launch/membership.h"
 #include "trireme/launch/sources.h"
-#include "trireme/launch/status_page.h"
+#include "trireme/rendezvous/membership.h"
+#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::launch {
 
 /// "SIGTERM".
 std::string name_of(int signal);
 /// A rank's failure: its own last words, or its activity and exit status.
-Failure failure_of(int rank, const std::string& host, const Exit& exit, const StatusPage& status);
+rendezvous::Failure failure_of(int rank, const std::string& host, const Exit& exit,
+                               const rendezvous::StatusPage& status);
 
 }  // namespace trireme::inline v0::launch

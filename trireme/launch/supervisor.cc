@@ -14,9 +14,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/launch/rank_end.h"
-#include "trireme/launch/secret.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
+#include "trireme/rendezvous/secret.h"
 
 extern char** environ;
 
@@ -88,13 +88,13 @@ Supervisor::Supervisor(const LaunchOptions& options)
     output_->give_up_at(signals_->descriptor());
     waiter_->add(signals_);
   }
-  auto coordinator = std::make_unique<Coordinator>(CoordinatorOptions{
+  auto coordinator = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
       .size = options.ranks,
       .address = options.listen,
       .secret = secret_,
       .job = std::to_string(getpid()),
       .on_failure =
-          [this](const Failure& failure) {
+          [this](const rendezvous::Failure& failure) {
             waiter_->run([this, failure] { on_reported(failure); });
           },
   });
@@ -114,8 +114,9 @@ Supervisor::~Supervisor() {
 // On loopback the ranks inherit a new secret; otherwise the user must provide one.
 std::string Supervisor::make_secret() const {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
-  if (file && *file != '\0') return read_secret_file(file);
-  return net::is_loopback(options_.listen) ? random_bytes(kSecretBytes) : std::string();
+  if (file && *file != '\0') return rendezvous::read_secret_file(file);
+  return net::is_loopback(options_.listen) ? rendezvous::random_bytes(rendezvous::kSecretBytes)
+                                           : std::string();
 }
 
 // Runs `task` in the progress context and waits until it has ended.
@@ -137,7 +138,7 @@ LaunchResult Supervisor::run() {
       kill_all(SIGKILL);
     });
   }
-  secret_file_ = net::Descriptor(secret_descriptor(secret_));
+  secret_file_ = net::Descriptor(rendezvous::secret_descriptor(secret_));
   share_ = share_of_cores();
   starting_ = true;
   const auto starter = std::make_shared<Starter>(*this);
@@ -219,8 +220,8 @@ void Supervisor::start_rank(int rank) {
     add_pipe(rank, false, std::move(output.out));
     add_pipe(rank, true, std::move(error.out));
   }
-  const net::Descriptor status(StatusPage::make_descriptor());
-  ranks_[rank].status = std::make_unique<StatusPage>(copy_of(status.get()).release());
+  const net::Descriptor status(rendezvous::StatusPage::make_descriptor());
+  ranks_[rank].status = std::make_unique<rendezvous::StatusPage>(copy_of(status.get()).release());
   // A rank in its own process group may not read the terminal; rank 0 may read from a pipe or file.
   const bool reads = rank == 0 && isatty(STDIN_FILENO) == 0;
   const net::Descriptor nothing = reads ? net::Descriptor() : empty_input();
@@ -274,7 +275,7 @@ void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
   if (exit.code != 0 && !stopped_as_asked(exit)) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
+    const rendezvous::Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
     if (!by_us) coordinator_->fail(failure);  // ignored if the rank has reported a failure itself
     end_all(failure.secondary());
   }
@@ -292,7 +293,7 @@ bool Supervisor::stopped_as_asked(const Exit& exit) const {
   return exit.code == 130 || exit.code == 143;
 }
 
-void Supervisor::on_reported(const Failure& failure) {
+void Supervisor::on_reported(const rendezvous::Failure& failure) {
   if (failure.exit_code == 130 || failure.exit_code == 143) return;
   end_all(failure.secondary());
 }

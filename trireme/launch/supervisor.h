@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
-#include "trireme/launch/coordinator.h"
 #include "trireme/launch/guard.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
 #include "trireme/launch/spawn.h"
-#include "trireme/launch/status_page.h"
 #include "trireme/net/socket.h"
+#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::launch {
 
@@ -35,7 +35,7 @@ class Supervisor {
     pid_t pid = -1;
     std::optional<Exit> exit;
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
-    std::unique_ptr<StatusPage> status;
+    std::unique_ptr<rendezvous::StatusPage> status;
   };
   class Starter;
 
@@ -51,7 +51,7 @@ class Supervisor {
   void add_pipe(int rank, bool error, net::Descriptor end);
 
   void on_exit(int rank, Exit exit);
-  void on_reported(const Failure& failure);
+  void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
   bool stopped_as_asked(const Exit& exit) const;
@@ -72,7 +72,7 @@ class Supervisor {
   const std::string secret_;
   net::Descriptor secret_file_;  // inherited by the ranks
   CoreShare share_;
-  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::vector<Rank> ranks_;  // never resized
   int num_started_ = 0;
   std::atomic<bool> starting_{false};

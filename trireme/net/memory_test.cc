@@ -8,8 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace trireme {
-namespace net {
+namespace trireme::net {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -42,5 +41,4 @@ TEST(SharedMemory, LargeMappingsDoNotBeginAtEqualPlaces) {
 }
 
 }  // namespace
-}  // namespace net
-}  // namespace trireme
+}  // namespace trireme::net

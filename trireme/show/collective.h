@@ -11,7 +11,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/simulate.h"
 
 namespace trireme::inline v0::show {

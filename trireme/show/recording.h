@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "trireme/comm/op_kind.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::show {
 
@@ -69,7 +69,7 @@ struct RecordOptions {
 /// The most ranks whose contributions are distinguishable in a sum of 64 bits.
 inline constexpr int kMostRanks = 20;
 
-/// ConfigError if the algorithm is not registered or refuses the options (comm/route.h), or if
+/// ConfigError if the algorithm is not registered or refuses the options (comm/rounds/route.h), or if
 /// ranks, root or hosts are out of range.
 Recording record(const RecordOptions& options);
 

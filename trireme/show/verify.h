@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/comm/op_kind.h"
-#include "trireme/comm/route.h"
+#include "trireme/comm/rounds/route.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::show {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::show {
 

@@ -1,5 +1,5 @@
 // The gradient at which a backward pass of this thread starts: 1, or more if losses are scaled so
-// that fp16 gradients do not underflow (parallel/loss_scale.h). Code that starts a pass uses it,
+// that fp16 gradients do not underflow (strategy/loss_scale.h). Code that starts a pass uses it,
 // and so does code that adds a loss of its own (models/experts.h).
 #pragma once
 

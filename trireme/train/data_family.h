@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/base/config.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/data_source.h"
 
 namespace trireme::inline v0::train {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/model_family.h"
 
 namespace trireme::inline v0::train {

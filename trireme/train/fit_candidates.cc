@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
-#include "trireme/parallel/sync_plan.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/train/job_plan.h"
 
 namespace trireme::inline v0::train {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 
 namespace trireme::inline v0::train {
 

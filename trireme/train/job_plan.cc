@@ -5,8 +5,8 @@
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
 #include "trireme/optim/group_check.h"
-#include "trireme/parallel/option_check.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/strategy/option_check.h"
 #include "trireme/train/auto_recompute.h"
 
 namespace trireme::inline v0::train {

@@ -9,7 +9,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
 #include "trireme/observe/terminal.h"
-#include "trireme/parallel/data_parallel.h"
+#include "trireme/strategy/data_parallel.h"
 #include "trireme/train/report.h"
 #include "trireme/train/run_folder.h"
 

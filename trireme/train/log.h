@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 
 namespace trireme::inline v0 {
 

@@ -17,7 +17,7 @@
 #include "trireme/input/batches.h"
 #include "trireme/models/mlp.h"
 #include "trireme/net/sim/sim_network.h"
-#include "trireme/parallel/data_parallel.h"
+#include "trireme/strategy/data_parallel.h"
 
 namespace trireme {
 namespace {

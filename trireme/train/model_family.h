@@ -16,8 +16,8 @@
 #include "trireme/base/config.h"
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
-#include "trireme/parallel/option_check.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/model_shape.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/data_family.h"
 
 namespace trireme::inline v0::train {

@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/train/recorded_layers.h"
 

@@ -13,8 +13,8 @@
 #include "trireme/base/error.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/shared_corpus.h"
-#include "trireme/parallel/seat.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/schema.h"
@@ -156,11 +156,11 @@ void train_one(const train::Settings& settings,
                const std::shared_ptr<const input::SharedCorpus>& bytes,
                testing::RankContext& rank) {
   kernel::Assignment assignment;
-  const parallel::Seat seat{
+  const parallel::StrategyContext env{
       .world = rank.world.get(),
       .assign = [&](const kernel::Assignment& shares) { assignment = shares; },
       .local_size = rank.world->size()};
-  Strategy strategy(seat, settings.model.blocks, settings.strategy,
+  Strategy strategy(env, settings.model.blocks, settings.strategy,
                     optim::make_optimizer(settings.optimizer));
   BatchesOptions reading = settings.batches;
   reading.prefetch = 0;

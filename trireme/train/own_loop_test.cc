@@ -20,7 +20,7 @@
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
 #include "trireme/net/sim/sim_network.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "trireme/models/layer_factory.h"
-#include "trireme/parallel/option_check.h"
+#include "trireme/strategy/option_check.h"
 
 namespace trireme::inline v0::train {
 

@@ -12,8 +12,8 @@
 #include "trireme/job/job.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/optim/schedule.h"
-#include "trireme/parallel/strategy.h"
 #include "trireme/plan/tuning.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/model_family.h"
 
 namespace trireme::inline v0::train {

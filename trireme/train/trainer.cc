@@ -17,7 +17,7 @@
 #include "trireme/job/stop_signal.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
-#include "trireme/parallel/strategy.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
@@ -78,22 +78,23 @@ std::string subtitle(const Settings& settings, const Data& data, int ranks) {
          " a step";
 }
 
-// How a rank gets its Job: it joins one, or is simulated over the transport `seat`.
+// How a rank gets its Job: it joins one, or is simulated over the transport `transport`.
 struct Entry {
   int argc = 0;
   char** argv = nullptr;
-  std::shared_ptr<net::Transport> seat = nullptr;
+  std::shared_ptr<net::Transport> transport = nullptr;
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
 
   Job job(JobOptions options) const {
-    return seat ? Job(seat, std::move(options), tuning) : Job(argc, argv, std::move(options));
+    return transport ? Job(transport, std::move(options), tuning)
+                     : Job(argc, argv, std::move(options));
   }
 };
 
 // A simulated rank's clock does not know a thread that reads ahead.
 BatchesOptions batch_options(const Settings& settings, const Entry& entry) {
   BatchesOptions options = settings.batches;
-  if (entry.seat) options.prefetch = 0;
+  if (entry.transport) options.prefetch = 0;
   return options;
 }
 
@@ -399,9 +400,9 @@ int run_training(int argc, char** argv, const WorkerSpec& spec) {
   return Trainer({.argc = argc, .argv = argv}, spec).run();
 }
 
-int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
-             const WorkerSpec& spec) {
-  return Trainer({.seat = std::move(seat), .tuning = std::move(tuning)}, spec).run();
+int run_simulated_rank(std::shared_ptr<net::Transport> transport,
+                       std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec) {
+  return Trainer({.transport = std::move(transport), .tuning = std::move(tuning)}, spec).run();
 }
 
 }  // namespace trireme::inline v0::train

@@ -21,11 +21,11 @@ inline constexpr long kTrialSteps = 2;
 /// Errors are thrown.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
 
-/// The same for a rank that is a thread of a simulated group (net/sim), with its transport `seat`.
+/// The same for a rank that is a thread of a simulated group (net/sim), with its transport `transport`.
 /// Its times are those of the virtual clock.
-int run_seat(std::shared_ptr<net::Transport> seat, std::shared_ptr<const plan::Tuning> tuning,
-             const WorkerSpec& spec);
-/// Call once per process, before run_seat().
+int run_simulated_rank(std::shared_ptr<net::Transport> transport,
+                       std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec);
+/// Call once per process, before run_simulated_rank().
 void set_up_training(const WorkerSpec& spec);
 /// Applies the settings that hold for the whole process, such as kernel threads and the kernel
 /// table. Call before anything computes.

@@ -13,7 +13,7 @@
 #include "tests/conformance/collectives/leaves.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme {
 namespace {

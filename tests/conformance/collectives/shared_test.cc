@@ -12,7 +12,7 @@
 #include "tests/conformance/collectives/leaves.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/shared_result.h"
+#include "trireme/comm/shared/shared_result.h"
 
 namespace trireme {
 namespace {

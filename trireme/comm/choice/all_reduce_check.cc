@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/native_run.h"
 #include "trireme/comm/nccl/gpu_plan.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 

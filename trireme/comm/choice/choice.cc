@@ -8,7 +8,7 @@
 
 #include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/comm/choice/cost.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "trireme/comm/registry.h"
-#include "trireme/comm/route.h"
+#include "trireme/comm/rounds/registry.h"
+#include "trireme/comm/rounds/route.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::comm {

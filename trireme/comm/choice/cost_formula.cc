@@ -4,7 +4,7 @@
 #include <bit>
 #include <set>
 
-#include "trireme/comm/algorithms/rank_tree.h"
+#include "trireme/comm/rounds/algorithms/rank_tree.h"
 
 namespace trireme::inline v0::comm {
 namespace {

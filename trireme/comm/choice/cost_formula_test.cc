@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/cost.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::comm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/shared_result.h"
+#include "trireme/comm/shared/shared_result.h"
 
 namespace trireme::inline v0::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {

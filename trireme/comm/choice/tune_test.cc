@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/comm/registry.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::inline v0::comm {

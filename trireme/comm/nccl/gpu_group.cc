@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/phase.h"
+#include "trireme/comm/rounds/phase.h"
 
 namespace trireme::inline v0::comm {
 namespace nccl {

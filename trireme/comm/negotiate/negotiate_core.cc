@@ -160,7 +160,7 @@ void Negotiator::Core::take(int peer) {
   } catch (const Error&) {
     return fail(std::current_exception());
   }
-  obey_all();
+  apply_commands();
 }
 
 // Rank 0 only: sends the table's answers to all ranks, itself included, in one order.
@@ -178,18 +178,18 @@ void Negotiator::Core::hear(int peer, const Record& record) {
     if (answer.to <= 0) orders_.push_back(answer);
   }
   for (int other = 1; other < size_; ++other) flush(other);
-  obey_all();
+  apply_commands();
 }
 
 // Applies rank 0's commands. Queues commands that arrive meanwhile because of new submissions.
-void Negotiator::Core::obey_all() {
-  if (std::exchange(obeying_, true)) return;
-  for (std::size_t i = 0; i < orders_.size() && !failure_; ++i) obey(Record(orders_[i]));
+void Negotiator::Core::apply_commands() {
+  if (std::exchange(applying_, true)) return;
+  for (std::size_t i = 0; i < orders_.size() && !failure_; ++i) apply(Record(orders_[i]));
   orders_.clear();
-  obeying_ = false;
+  applying_ = false;
 }
 
-void Negotiator::Core::obey(const Record& record) {
+void Negotiator::Core::apply(const Record& record) {
   switch (record.kind) {
     case RecordKind::Go:
       if (record.number != Record::kNoNumber) {

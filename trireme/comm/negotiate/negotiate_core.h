@@ -55,8 +55,8 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   void listen(int peer);
   void take(int peer);
   void hear(int peer, const Record& record);
-  void obey_all();
-  void obey(const Record& record);
+  void apply_commands();
+  void apply(const Record& record);
   void start(const std::string& name);
   void refuse(const Record& record);
   void fail(const std::exception_ptr& error);
@@ -70,7 +70,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   std::vector<Link> links_;  // by peer; other ranks than 0 use the link to rank 0 only
   NegotiationTable table_;   // used on rank 0 only
   std::vector<Record> orders_;
-  bool obeying_ = false;
+  bool applying_ = false;
   std::map<std::string, Pending> pending_;
   std::vector<std::pair<std::string, Signature>> by_number_;
   std::unordered_map<std::string, std::uint32_t> numbers_;

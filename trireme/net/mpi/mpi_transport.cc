@@ -28,10 +28,10 @@ namespace trireme::inline v0::net {
 namespace {
 
 constexpr int kFramesPerPoll = 64;
-constexpr FrameKind kGoodbye{0x40};  // the last frame of a rank that leaves
+constexpr FrameKind kLeave{0x40};  // the last frame of a rank that leaves
 constexpr Duration kFirstPause = std::chrono::microseconds(20);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
-constexpr Duration kLongestGoodbye = std::chrono::seconds(1);
+constexpr Duration kLeaveTimeout = std::chrono::seconds(1);
 constexpr std::size_t kReducedAtOnce = 8u << 20;
 constexpr std::size_t kChunk = TRIREME_MPI_BYTES - sizeof(Frame);
 static_assert(sizeof(Frame) == 24 && kChunk >= kEagerLimit);
@@ -76,7 +76,7 @@ class MpiCore final : public ProgressSource {
         waiter_(waiter),
         timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
         messenger_(rank_, size_, waiter),
-        goodbye_(static_cast<std::size_t>(size_)) {
+        peer_left_(static_cast<std::size_t>(size_)) {
     if (!timer_) throw_system_error("timerfd_create");
     for (int peer = 0; peer < size_; ++peer) {
       links_.push_back(std::make_unique<MpiLink>(*this, peer));
@@ -144,14 +144,14 @@ class MpiCore final : public ProgressSource {
   void leave() {
     abort(closed(rank_));
     if (receiving_) broken_ = true;  // called by a continuation, with a message in use
-    const TimePoint deadline = waiter_->now() + kLongestGoodbye;
+    const TimePoint deadline = waiter_->now() + kLeaveTimeout;
     for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
       all = true;
       for (int peer = 0; peer < size_ && !broken_; ++peer) {
         const auto at = static_cast<std::size_t>(peer);
-        const Frame frame{kGoodbye, 0, 0, 0};
+        const Frame frame{kLeave, 0, 0, 0};
         if (!said_[at]) said_[at] = put(peer, frame, {});
-        all &= said_[at] && (goodbye_[at] || peer == rank_);
+        all &= said_[at] && (peer_left_[at] || peer == rank_);
       }
       receive();
       if (reducing_) go_on_reducing();
@@ -199,7 +199,7 @@ class MpiCore final : public ProgressSource {
       std::memcpy(piece(*reduced_), staging_.get(),
                   reduced_->count * size_of(reduced_->inout.dtype));
       next_piece();
-    } else if (ended == 0 && reduced_ && left_ && waiter_->now() > *left_ + kLongestGoodbye) {
+    } else if (ended == 0 && reduced_ && left_ && waiter_->now() > *left_ + kLeaveTimeout) {
       std::exchange(reduced_, std::nullopt)
           ->source.fail(std::make_exception_ptr(
               PeerLost("a rank has left the group in the middle of a reduction",
@@ -287,8 +287,8 @@ class MpiCore final : public ProgressSource {
         messenger_.on_control(peer, frame);
         return true;
       default:
-        if (frame.kind != kGoodbye) return false;
-        goodbye_[static_cast<std::size_t>(peer)] = true;
+        if (frame.kind != kLeave) return false;
+        peer_left_[static_cast<std::size_t>(peer)] = true;
         if (!left_) left_ = waiter_->now();
         messenger_.lose(peer, "it has left the group");
         return true;
@@ -307,8 +307,8 @@ class MpiCore final : public ProgressSource {
   const Descriptor timer_;
   Messenger messenger_;
   std::vector<std::unique_ptr<MpiLink>> links_;
-  std::vector<bool> goodbye_;                                           // peers that leave
-  std::vector<bool> said_ = std::vector<bool>(goodbye_.size(), false);  // peers we told
+  std::vector<bool> peer_left_;                                           // peers that leave
+  std::vector<bool> said_ = std::vector<bool>(peer_left_.size(), false);  // peers we told
   std::atomic<bool> unsent_{false};
   std::optional<Reduced> reduced_;        // under way
   std::atomic<bool> reducing_{false};     // MPI has a piece of it in `staging_`

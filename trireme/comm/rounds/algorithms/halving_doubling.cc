@@ -1,0 +1,62 @@
+// Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005): partners
+// at distance 1, 2, 4, ... exchange halves of what they still add, then the sums the same way back.
+//
+// If n = 2^k: 2k rounds and 2(n-1)/n buffers per rank. Neighbours exchange first, so every message
+// is one term.
+//
+// Otherwise 2^k is n rounded down to a power of two. The halving of the ranks has 2^k nodes of one
+// or two ranks. In a node of two, the second rank first sends its buffer to the first, and receives
+// the sum at the end. Two rounds and one buffer more than for 2^k ranks.
+#include <algorithm>
+#include <bit>
+
+#include "trireme/comm/rounds/algorithms/algorithms.h"
+#include "trireme/comm/rounds/algorithms/halving_doubling.h"
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme::inline v0::comm {
+
+int halving_chunks(int size) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(size, 1))));
+}
+
+int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ranks, int first) {
+  const int size = static_cast<int>(ranks.size()), core = halving_chunks(size);
+  const auto node = [&](int v) {
+    return kernel::contiguous_share(static_cast<std::uint32_t>(size), core, v);
+  };
+  const auto rank_of = [&](int v) { return ranks[node(v).first]; };
+  const int folds = core == size ? 0 : 1, levels = std::countr_zero(static_cast<unsigned>(core));
+  const int back = time + folds + levels;  // the first time at which sums are sent
+  for (int v = 0; v < core; ++v) {
+    for (int chunk = 0; chunk < core && node(v).count == 2; ++chunk) {
+      const int extra = ranks[node(v).first + 1];
+      table.add(time, extra, rank_of(v), {first + chunk});
+      table.copy(back + levels, rank_of(v), extra, {first + chunk});
+    }
+    for (int level = 0; level < levels; ++level) {
+      const int distance = 1 << level, partner = v ^ distance;
+      // After `level` rounds, v adds the chunks whose lowest `level` bits equal its own.
+      for (int chunk = 0; chunk < core; ++chunk) {
+        if (chunk % (2 * distance) == partner % (2 * distance)) {
+          table.add(time + folds + level, rank_of(v), rank_of(partner), {first + chunk});
+        }
+        if (chunk % (2 * distance) == v % (2 * distance)) {
+          table.copy(back + levels - 1 - level, rank_of(v), rank_of(partner), {first + chunk});
+        }
+      }
+    }
+  }
+  return back + levels + folds;
+}
+
+void halving_doubling(Algorithm& a) {
+  a.chunks(halving_chunks(a.size));
+  std::vector<int> ranks;
+  for (int rank = 0; rank < a.size; ++rank) ranks.push_back(rank);
+  Timetable table;
+  add_halving_doubling(table, 0, ranks, 0);
+  table.record(a);
+}
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,16 @@
+// Naive: one round, in which every rank sends its buffer to all others and adds all leaves. The
+// fewest rounds, but the most bytes: n-1 times all terms of a rank.
+#include "trireme/comm/rounds/algorithms/algorithms.h"
+
+namespace trireme::inline v0::comm {
+
+void naive(Algorithm& a) {
+  a.chunks(1);
+  auto round = a.round();
+  for (int s = 1; s < a.size; ++s) {  // starts with the neighbour, to spread the load
+    round.send((a.rank + s) % a.size, a.chunk(0));
+    round.add_from((a.rank + a.size - s) % a.size, a.chunk(0));
+  }
+}
+
+}  // namespace trireme::inline v0::comm

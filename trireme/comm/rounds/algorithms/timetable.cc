@@ -1,0 +1,36 @@
+#include "trireme/comm/rounds/algorithms/timetable.h"
+
+#include <algorithm>
+
+namespace trireme::inline v0::comm {
+
+void Timetable::give(int time, int from, int to, Chunk chunk) {
+  moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .give = true});
+}
+
+void Timetable::copy(int time, int from, int to, Chunk chunk) {
+  moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .copy = true});
+}
+
+int Timetable::end() const noexcept {
+  int end = 0;
+  for (const Move& move : moves_) end = std::max(end, move.time + 1);
+  return end;
+}
+
+void Timetable::record(Algorithm& a) const {
+  std::vector<Algorithm::Step> rounds;
+  const int count = end();
+  for (int time = 0; time < count; ++time) rounds.push_back(a.round());
+  for (const Move& move : moves_) {
+    Algorithm::Step& round = rounds[static_cast<std::size_t>(move.time)];
+    if (move.from == a.rank) {
+      move.give ? round.give(move.to, move.chunk) : round.send(move.to, move.chunk);
+    }
+    if (move.to == a.rank) {
+      move.copy ? round.copy_from(move.from, move.chunk) : round.add_from(move.from, move.chunk);
+    }
+  }
+}
+
+}  // namespace trireme::inline v0::comm

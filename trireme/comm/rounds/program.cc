@@ -1,0 +1,74 @@
+#include "trireme/comm/rounds/program.h"
+
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::comm {
+
+Algorithm::Step& Algorithm::Step::send(int peer, Chunk chunk) {
+  round().sends.push_back({peer, chunk.index});
+  return *this;
+}
+
+Algorithm::Step& Algorithm::Step::give(int peer, Chunk chunk) {
+  round().sends.push_back({.peer = peer, .chunk = chunk.index, .give = true});
+  return *this;
+}
+
+Algorithm::Step& Algorithm::Step::add_from(int peer, Chunk chunk) {
+  round().receives.push_back({peer, chunk.index});
+  return *this;
+}
+
+Algorithm::Step& Algorithm::Step::copy_from(int peer, Chunk chunk) {
+  round().receives.push_back({.peer = peer, .chunk = chunk.index, .copy = true});
+  return *this;
+}
+
+Chunk Algorithm::chunk(int index) const noexcept {
+  return {(index % num_chunks_ + num_chunks_) % num_chunks_};
+}
+
+Algorithm::Step Algorithm::round() {
+  rounds_.emplace_back();
+  return Step(*this, rounds_.size() - 1);
+}
+
+int pieces_for(std::size_t bytes, int size) noexcept {
+  constexpr std::size_t kPieceBytes = 512u << 10;
+  int pieces = 1;
+  while (pieces < 8 && bytes / static_cast<std::size_t>(size) / pieces > kPieceBytes) pieces *= 2;
+  return pieces;
+}
+
+Program record(std::string_view name, const Generator& generator, int size, int root,
+               const std::vector<int>& hosts, int pieces) {
+  Program program;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("algorithm " + std::string(name) + ": " + why,
+                      {.operation = "algorithm", .advice = "Correct the algorithm."});
+  };
+  for (int rank = 0; rank < size; ++rank) {
+    Algorithm algorithm(rank, size, root, hosts, pieces);
+    generator(algorithm);
+    if (rank > 0 && algorithm.num_chunks() != program.num_chunks) {
+      refuse("rank 0 cuts " + std::to_string(program.num_chunks) + " chunks, rank " +
+             std::to_string(rank) + " " + std::to_string(algorithm.num_chunks()));
+    }
+    program.num_chunks = algorithm.num_chunks();
+    program.rounds_of_rank.push_back(algorithm.take());
+    for (const Round& round : program.rounds_of_rank.back()) {
+      for (const auto* side : {&round.sends, &round.receives}) {
+        for (const Transfer& transfer : *side) {
+          if (transfer.peer < 0 || transfer.peer >= size || transfer.peer == rank) {
+            refuse("rank " + std::to_string(rank) + " names peer " + std::to_string(transfer.peer));
+          }
+        }
+      }
+    }
+  }
+  return program;
+}
+
+}  // namespace trireme::inline v0::comm

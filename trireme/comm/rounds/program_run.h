@@ -1,0 +1,80 @@
+// ProgramRun: executes one rank's Route over the transport, round by round. Each term of a chunk is
+// one message, sent without a copy. A large reduction runs all rounds segment by segment, so that
+// operands are still in the caches when they are added. Progress context only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/rounds/phase.h"
+#include "trireme/comm/run_event.h"
+
+namespace trireme::inline v0::comm {
+
+class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
+ public:
+  ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route);
+  /// Posts the sends of the first round, before the ranks have agreed. For small messages only.
+  void send_ahead();
+  void run() { begin_round(); }
+  /// Releases what send_ahead() opened, if the engine broke before run().
+  void cancel() noexcept { phase_ = nullptr; }
+
+ private:
+  struct Place {
+    kernel::LeafRange node;
+    std::byte* data = nullptr;
+    bool writable = true;
+    bool scratch = false;
+    bool wide = false;  // fp32, though the call's type has 16 bits
+  };
+  struct Extent {
+    std::size_t in = 0, out = 0, count = 0;  // offsets in the call's buffers, and length: elements
+  };
+  std::size_t segment_count() const;
+  void cut_segment();
+  void cut_chunks();
+  void cut_pieces();
+  void cut_all_to_all();
+  void place_inputs();
+  void post_sends(Phase& phase);
+  void post_receives(Phase& phase);
+  void begin_round();
+  void end_round();
+  bool next_round_needs_merges() const;
+  void merge_all();
+  void drop(int chunk);
+  void merge(int chunk, const kernel::Merge& merge);
+  void end();
+  bool watched() const noexcept { return static_cast<bool>(engine_.options().on_run); }
+  void tell(const RunEvent& event) const { engine_.options().on_run(event); }
+  void tell_held() const;
+  void tell_received(const Movement& receive, const std::vector<Place>& places) const;
+  Place take(int chunk, kernel::LeafRange node);
+  void release(const Place& place);
+  Place& find(int chunk, kernel::LeafRange node);
+  std::size_t bytes_of(int chunk, bool wide = false) const {
+    return extents_[chunk].count * (wide ? sizeof(float) : width_);
+  }
+  /// True if a node's values are fp32: partial sums of a 16-bit type are (kernel/reduce.h).
+  bool is_wide(kernel::LeafRange node) const;
+  std::byte* out_of(int chunk) const;
+
+  Engine& engine_;
+  const std::shared_ptr<Call> call_;
+  const Route& route_;
+  const std::size_t width_;
+  std::vector<kernel::LeafRange> leaves_;  // initial nodes of all ranks, if partial sums are wide
+  const std::size_t segment_;              // elements of a segment
+  std::size_t segment_begin_ = 0;          // first element of the current segment
+  std::vector<Extent> extents_;            // per chunk
+  std::vector<std::vector<Place>> held_;   // per chunk
+  std::vector<std::vector<Place>> arriving_;                        // per receive of the round
+  const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the last round
+  std::size_t round_ = 0;
+  std::shared_ptr<Phase> phase_;
+  bool sent_ = false;
+};
+
+}  // namespace trireme::inline v0::comm

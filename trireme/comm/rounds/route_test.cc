@@ -1,0 +1,134 @@
+#include "trireme/comm/rounds/route.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/rounds/algorithms/algorithms.h"
+
+namespace trireme::comm {
+namespace {
+
+double factor_of_ring(int size) {  // terms sent, divided by 2(n-1) chunks per rank
+  const Program program = record("ring", ring, size);
+  std::size_t sent = 0;
+  for (const Route& route : resolve("ring", program, all_reduce_layout(size, size))) {
+    sent += terms_sent(route);
+  }
+  return double(sent) / (2 * (size - 1) * size);
+}
+
+TEST(Route, RingForwardsWhatNumericsSays) {
+  EXPECT_NEAR(factor_of_ring(2), 1.0, 0.005);
+  EXPECT_NEAR(factor_of_ring(3), 1.17, 0.005);
+  EXPECT_NEAR(factor_of_ring(4), 1.25, 0.005);
+  EXPECT_NEAR(factor_of_ring(8), 1.57, 0.005);
+}
+
+TEST(Route, EveryAlgorithmReachesTheSum) {
+  for (int size = 2; size <= 9; ++size) {
+    for (std::uint32_t total = 1; total <= 33; ++total) {
+      for (auto [name, generator] : {std::pair("ring", &ring), std::pair("naive", &naive)}) {
+        const Program program = record(name, generator, size);
+        EXPECT_NO_THROW(resolve(name, program, all_reduce_layout(size, total)));
+      }
+    }
+    for (int root = 0; root < size; ++root) {
+      const Program program = record("binomial", binomial_broadcast, size, root);
+      EXPECT_NO_THROW(resolve("binomial", program, broadcast_layout(root)));
+    }
+    EXPECT_NO_THROW(
+        resolve("gather", record("gather", pairwise_all_gather, size), all_gather_layout()));
+    const Program scatter = record("scatter", pairwise_reduce_scatter, size);
+    EXPECT_NO_THROW(resolve("scatter", scatter, reduce_scatter_layout(size)));
+  }
+}
+
+TEST(Route, WhatIsGivenIsHeldNoLonger) {
+  const Program program = record(
+      "give",
+      [](Algorithm& a) {  // rank 0 gives its leaf to rank 1, then receives the sum
+        a.chunks(1);
+        auto first = a.round(), second = a.round();
+        a.rank == 0 ? first.give(1, a.chunk(0)) : first.add_from(0, a.chunk(0));
+        a.rank == 0 ? second.add_from(1, a.chunk(0)) : second.send(0, a.chunk(0));
+      },
+      2);
+  const auto routes = resolve("give", program, all_reduce_layout(2, 2));
+  EXPECT_TRUE(routes[0].rounds[0].sends[0].give);
+  EXPECT_EQ(routes[0].rounds[1].begin, 1);
+  EXPECT_EQ(routes[1].rounds[0].end, 0);
+}
+
+TEST(Route, OnlySiblingsAreMerged) {
+  const Program program = record("ring", ring, 5);
+  for (std::uint32_t total : {5u, 13u}) {
+    for (const Route& route : resolve("ring", program, all_reduce_layout(5, total))) {
+      for (const RouteRound& round : route.rounds) {
+        for (const auto& chunk : round.merges) {
+          for (const auto& [left, right] : chunk.merges) {
+            EXPECT_EQ(kernel::sibling(left, total), right);
+          }
+        }
+      }
+    }
+  }
+}
+
+std::string refusal(const Generator& generator, int size) {
+  try {
+    const Program program = record("mine", generator, size);
+    resolve("mine", program, all_reduce_layout(size, size));
+  } catch (const ConfigError& error) {
+    return error.message();
+  }
+  return "accepted";
+}
+
+TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal([](Algorithm& a) { a.round().add_from(a.prev(), a.chunk(0)); }, 3),
+              HasSubstr("rank 0 waits for ever in its round 1 for rank 2 to send chunk 0"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {  // a deadlock: every send waits for a receive that comes later
+                    a.send(a.next(), a.chunk(0));
+                    a.round().add_from(a.prev(), a.chunk(0));
+                  },
+                  2),
+              HasSubstr("rank 0 waits for ever in its round 1 for rank 1 to receive chunk 0"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {
+                    auto round = a.round();
+                    for (int i : {0, 1}) {
+                      round.send(1 - a.rank, a.chunk(i)).add_from(1 - a.rank, a.chunk(1 - i));
+                    }
+                  },
+                  2),
+              HasSubstr("takes chunk 1 from rank 0, whose next message is chunk 0"));
+  EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.next(), a.chunk(0)); }, 3),
+              HasSubstr("without the whole sum"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {
+                    for (int i = 0; i < 2; ++i) {
+                      a.send(a.next(), a.chunk(0)).add_from(a.prev(), a.chunk(0));
+                    }
+                  },
+                  3),
+              HasSubstr("twice"));
+  EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.rank, a.chunk(0)); }, 3),
+              HasSubstr("names peer 0"));
+  EXPECT_THAT(
+      refusal([](Algorithm& a) { a.send(a.next(), a.chunk(0)).copy_from(a.prev(), a.chunk(0)); },
+              2),
+      HasSubstr("while it sends it"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {
+                    naive(a);
+                    a.send(a.next(), a.chunk(0));
+                  },
+                  2),
+              HasSubstr("never receives"));
+}
+
+}  // namespace
+}  // namespace trireme::comm

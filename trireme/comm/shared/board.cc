@@ -1,0 +1,104 @@
+#include "trireme/comm/shared/board.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::comm {
+namespace {
+
+// The longest time to wait for a peer that is writing a block. Limits the wait for a peer that is
+// stopped in a debugger; a peer checks `aborted` before every block.
+constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
+
+}  // namespace
+
+// Stored at once from a local copy, since reading back this shared cache line would be slow.
+void BoardMemory::Slot::put(std::span<const Location> locations) noexcept {
+  Few few{static_cast<std::uint32_t>(locations.size()), {}, {}};
+  for (std::size_t i = 0; i < locations.size(); ++i) {
+    if (i >= std::size(few.arena)) {
+      more[i] = locations[i];
+      continue;
+    }
+    few.arena[i] = locations[i].arena;
+    few.offset[i] = locations[i].offset;
+  }
+  std::memcpy(payload, &few, sizeof few);
+}
+
+std::uint32_t BoardMemory::Slot::num_locations() const noexcept {
+  std::uint32_t count;
+  std::memcpy(&count, payload + offsetof(Few, count), sizeof count);
+  return count;
+}
+
+Location BoardMemory::Slot::location(std::uint32_t index) const noexcept {
+  if (index >= std::size(Few{}.arena)) return more[index];
+  Location found;
+  std::memcpy(&found.arena, payload + offsetof(Few, arena) + 4 * index, 4);
+  std::memcpy(&found.offset, payload + offsetof(Few, offset) + 8 * index, 8);
+  return found;
+}
+
+void Board::notify_peers() noexcept {
+  for (int peer = 0; peer < transport_.size(); ++peer) {
+    if (peer != transport_.rank()) transport_.notify(peer);
+  }
+}
+
+int Board::first_aborted() const noexcept {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank != transport_.rank() && boards_[rank]->aborted.load()) return rank;
+  }
+  return -1;
+}
+
+int Board::first_given_up() const noexcept {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    const BoardMemory& board = *boards_[rank];
+    if (rank != transport_.rank() && board.aborted.load() && !board.complete.load()) return rank;
+  }
+  return -1;
+}
+
+std::exception_ptr Board::error_of(int rank) const {
+  const BoardMemory& board = *boards_[rank];
+  const auto name = [&](int one) { return names_.empty() ? one : names_[one]; };
+  try {
+    const std::string reason(board.abort_reason,
+                             strnlen(board.abort_reason, sizeof board.abort_reason));
+    throw_error(ExitCode(board.abort_code),
+                "rank " + std::to_string(name(rank)) + " gave up: " + reason,
+                {.rank = name(transport_.rank()),
+                 .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
+                 .advice = "See that rank's own last lines."});
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
+  BoardMemory& board = own();
+  if (board.aborted.load()) return;
+  const ErrorReport report = describe(error);
+  board.abort_code = report.exit_code;
+  board.abort_peer = report.context.peer;
+  const std::size_t length = std::min(report.sentence.size(), sizeof board.abort_reason - 1);
+  std::memcpy(board.abort_reason, report.sentence.data(), length);
+  board.abort_reason[length] = '\0';
+  board.aborted.store(1);  // before reading `writing`; a peer stores `writing`, then reads this
+  notify_peers();
+  const TimePoint until = waiter.now() + kLongestBlock;
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank == transport_.rank()) continue;
+    while (boards_[rank]->writing.load() != 0 && waiter.now() < until) sched_yield();
+  }
+}
+
+}  // namespace trireme::inline v0::comm

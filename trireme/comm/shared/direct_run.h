@@ -1,0 +1,80 @@
+// DirectRun: all_reduce, reduce and reduce_scatter between ranks of a host that can access one
+// another's memory. Rank r computes slice r of the result.
+//
+// In place: if all buffers lie in arenas. Rank r reads its slice of all terms and writes the sum to
+// the `out` of every rank that needs it. Two rounds of flags (header, done); 2nS bytes of memory
+// traffic for an all_reduce of S bytes.
+// Pulled: otherwise, for reduce and reduce_scatter. A rank reads the peers' terms block by block
+// (Transport::read) and folds them into its own `out`; in a reduce, the root folds everything.
+// Staged: otherwise, for all_reduce, piece by piece through the ranks' staging areas. A rank copies
+// in what the others fold, folds its own slice, and copies theirs out. Pieces are copied in and out
+// while peers still reduce. Each rank copies 2S(n-1)/n bytes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trireme/comm/shared/direct_base.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme::inline v0::comm {
+
+class DirectRun final : public DirectBase {
+ public:
+  DirectRun(Engine& engine, std::shared_ptr<Call> call);
+  void announce(BoardMemory::Slot& slot) override;
+  void run() override;
+  bool waits() const override;
+  bool poll() override;
+  bool owes(int peer) const override;
+
+ private:
+  enum class Way { InPlace, Pulled, Staged };
+  struct Slice {
+    std::size_t begin = 0, count = 0;  // elements
+  };
+  Way choose_way() const;
+  Slice slice_of(Slice whole, int rank) const;
+  Slice result_slice(int rank) const;
+  std::size_t terms_of(int rank) const { return plan_.nodes_of[rank].size(); }
+  OpKind kind() const noexcept { return operation().kind; }
+  bool writes_to(int rank) const noexcept;
+  void fold(std::size_t begin, std::size_t count);
+  // In place:
+  void reduce_in_place();
+  bool fold_blocks(std::size_t count, const std::byte* shared);
+  // Pulled:
+  void reduce_pulled();
+  bool fold_block(Slice block, std::byte* scratch);
+  // Staged:
+  Slice piece(std::size_t index) const;
+  std::byte* staged_term(int rank, std::size_t index, std::size_t term) const;
+  std::byte* staged_result(int rank, std::size_t index) const;
+  void stage(std::size_t index);
+  bool reduce_staged(std::size_t index);
+  void unstage(std::size_t index);
+  bool poll_staged();
+  std::uint64_t mark(std::size_t index) const;
+
+  // For CommunicatorOptions::on_run; all_reduce only:
+  bool watched() const noexcept {
+    return kind() == OpKind::AllReduce && engine_.options().on_run != nullptr;
+  }
+  void tell_start() const;
+  void tell_reads() const;
+  void tell_reduced() const;
+  void tell_end() const;
+  void ended() override {
+    if (watched()) tell_end();
+  }
+
+  const std::size_t width_;
+  const FoldPlan& plan_;
+  DirectPointers& pointers_;  // operands and results of the slice that is being folded
+  Way way_ = Way::Staged;
+  // Staged only:
+  std::size_t piece_count_ = 0, num_pieces_ = 0;         // elements of a piece; pieces
+  std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces
+};
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,97 @@
+// The RunEvents of a direct all_reduce; slice r is chunk r. In place there are two rounds: rank r
+// reads its slice of all terms and adds them; then every rank has received all sums.
+#include "trireme/comm/run_event.h"
+#include "trireme/comm/shared/direct_run.h"
+
+namespace trireme::inline v0::comm {
+namespace {
+
+using Kind = RunEvent::Kind;
+
+const std::byte* at(const Buffer& buffer, std::size_t byte) {
+  return static_cast<const std::byte*>(buffer.data) + byte;
+}
+
+}  // namespace
+
+void DirectRun::tell_start() const {
+  const auto& tell = engine_.options().on_run;
+  const Operation& op = call_->operation;
+  tell({.kind = Kind::Begin, .chunk = size_});
+  for (int chunk = 0; chunk < size_; ++chunk) {
+    const Slice slice = slice_of({0, op.count}, chunk);
+    for (std::size_t i = 0; i < op.terms.size(); ++i) {
+      tell({.kind = Kind::Hold,
+            .chunk = chunk,
+            .node = plan_.nodes_of[rank_][i],
+            .data = {at(op.terms[i].value, slice.begin * width_), slice.count * width_}});
+    }
+  }
+  tell({.kind = Kind::RoundEnd});
+}
+
+void DirectRun::tell_reads() const {
+  const Slice slice = result_slice(rank_);
+  std::size_t operand = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    for (const kernel::LeafRange& node : plan_.nodes_of[rank]) {
+      const std::byte* data = pointers_.in[operand++];
+      if (rank == rank_ || slice.count == 0) continue;
+      engine_.options().on_run({.kind = Kind::Receive,
+                                .chunk = rank_,
+                                .peer = rank,
+                                .node = node,
+                                .data = {data, slice.count * width_},
+                                .read = true});
+    }
+  }
+}
+
+void DirectRun::tell_reduced() const {
+  const auto& tell = engine_.options().on_run;
+  const Operation& op = call_->operation;
+  const Slice own = result_slice(rank_);
+  const kernel::LeafRange all{0, op.total};
+  const std::span<const std::byte> sum(at(op.out, own.begin * width_), own.count * width_);
+  for (std::size_t i = 1; i < pointers_.in.size(); ++i) {
+    tell({.kind = Kind::Add, .chunk = rank_, .node = all, .data = sum});
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_ || sum.empty()) continue;
+    tell({.kind = Kind::Send, .chunk = rank_, .peer = peer, .node = all, .data = sum});
+  }
+  tell({.kind = Kind::Hold, .chunk = rank_, .node = all, .data = sum});
+  for (int chunk = 0; chunk < size_; ++chunk) {
+    const Slice slice = slice_of({0, op.count}, chunk);
+    for (std::size_t i = 0; chunk != rank_ && i < op.terms.size(); ++i) {
+      tell({.kind = Kind::Hold,
+            .chunk = chunk,
+            .node = plan_.nodes_of[rank_][i],
+            .data = {at(op.terms[i].value, slice.begin * width_), slice.count * width_}});
+    }
+  }
+  tell({.kind = Kind::RoundEnd});
+}
+
+void DirectRun::tell_end() const {
+  const auto& tell = engine_.options().on_run;
+  const Operation& op = call_->operation;
+  const kernel::LeafRange all{0, op.total};
+  for (const Kind kind : {Kind::Receive, Kind::Hold, Kind::Out}) {
+    for (int chunk = 0; chunk < size_; ++chunk) {
+      const Slice slice = slice_of({0, op.count}, chunk);
+      const bool came = way_ == Way::InPlace && chunk != rank_ && slice.count > 0;
+      if (kind == Kind::Receive && !came) continue;
+      tell({.kind = kind,
+            .chunk = chunk,
+            .peer = kind == Kind::Receive ? chunk : -1,
+            .copy = kind == Kind::Receive,
+            .node = all,
+            .data = {at(op.out, slice.begin * width_), slice.count * width_}});
+    }
+    if (kind == Kind::Hold) tell({.kind = Kind::RoundEnd});
+  }
+  tell({.kind = Kind::End});
+}
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,61 @@
+// MoveStaging: DirectMove through the ranks' staging areas, used if peers' inputs are not mapped. A
+// rank that has data copies it into its own area, piece by piece; a rank that needs it copies it
+// out ("takes" it). Both go on at the same time, a few pieces apart, so that a piece is still in
+// the caches when it is taken. These two overlapping copies take less time than one copy by the
+// system out of a peer's address space (docs/design/009-direct-moves.md).
+//
+//     broadcast            the root stages its input, the others take it
+//     gather               all ranks but the root stage their inputs, the root takes them
+//     all_gather           every rank stages its input once and takes all others
+//     scatter, all_to_all  a piece has n parts, one for each rank
+//
+// A rank writes only to its own area. It ends when all ranks have taken everything, since the next
+// call may overwrite the areas. Progress context only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "trireme/comm/shared/direct_call.h"
+#include "trireme/comm/shared/moved_part.h"
+
+namespace trireme::inline v0::comm {
+
+class MoveStaging {
+ public:
+  /// Call it after all headers have arrived; `call` must outlive this. Not for all_to_all with
+  /// unequal pieces, since only the sender knows where those begin.
+  MoveStaging(Engine& engine, const Call& call);
+  /// Stages and takes as much as the peers allow; true if anything moved.
+  bool poll();
+  bool finished() const;
+  /// True if poll() would move nothing.
+  bool waits() const;
+  bool owes(int peer) const;
+
+ private:
+  struct Outgoing {
+    std::size_t lane = 0, source = 0, bytes = 0;
+  };
+  void plan_parts();
+  void copy_own() const;
+  void stage();
+  void take();
+  bool may_stage() const;
+  bool may_take() const;
+  std::byte* slot(int rank, std::size_t index, std::size_t lane) const;
+  std::uint64_t mark(std::size_t index) const;
+
+  Engine& engine_;
+  const Call& call_;
+  const int rank_, size_;
+  const bool alike_;           // all ranks take the same data from a source
+  const std::size_t quantum_;  // bytes of each part in one piece
+  std::vector<Outgoing> outgoing_;
+  std::vector<Part> incoming_;
+  Part own_;
+  std::size_t num_pieces_ = 0, staged_ = 0, taken_ = 0;
+};
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,35 @@
+// LocalSgd: every H steps weights, moments and buffers become the ranks' mean (Stich 2019,
+// arXiv:1805.09767).
+//
+// The moments are averaged too, as in Yu, Jin, Yang 2019 (arXiv:1905.03817). A rank's momentum then
+// fits its new weights, all ranks are equal after an exchange, and with H = 1 and SGD the run is
+// that of plain data parallel. An exchange costs (1 + moments) times the weights' bytes.
+#pragma once
+
+#include "trireme/decentralised/mixer.h"
+
+namespace trireme::inline v0::parallel {
+
+class LocalSgd final : public Mixer {
+ public:
+  explicit LocalSgd(comm::Communicator& world) : world_(world) {}
+
+  void attach(const Replica&) override {}
+  void mix(Replica& replica, std::int64_t) override {
+    show(replica);
+    average(world_, replica.moments, "moments");
+  }
+  bool brings_together() const noexcept override { return true; }
+  void show(Replica& replica) override {
+    average(world_, replica.weights, "weights");
+    average(world_, replica.buffers, "buffers");
+  }
+  void meet(Replica& replica, bool) override { mix(replica, 0); }
+  void start(Replica&) override {}
+  std::vector<NamedShard> state() override { return {}; }
+
+ private:
+  comm::Communicator& world_;
+};
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,78 @@
+#include "trireme/decentralised/local_sync.h"
+
+#include <cstring>
+
+#include "trireme/base/check.h"
+
+namespace trireme::inline v0::parallel {
+
+LocalSync::LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
+                     const LocalOptions& options, std::function<std::int64_t()> steps_done)
+    : gradients_(std::move(gradients)),
+      mixer_(std::move(mixer)),
+      options_(options),
+      steps_done_(std::move(steps_done)) {}
+
+void LocalSync::attach(Replica replica, std::function<void()> refresh) {
+  replica_ = std::move(replica);
+  refresh_ = std::move(refresh);
+  TRIREME_CHECK(replica_.weights.size() == gradients_->owned().size());
+  for (std::size_t i = 0; i < replica_.weights.size(); ++i) {
+    replica_.scratch.push_back(gradients_->sum_of(i));
+    TRIREME_CHECK(replica_.scratch[i].bytes() == replica_.weights[i].bytes());
+  }
+  mixer_->attach(replica_);
+}
+
+void LocalSync::begin(std::uint32_t total, std::span<const Use> order) {
+  if (total > 0) {
+    local_ = steps_done_() >= options_.post_local_after;
+    if (local_ && !started_) mixer_->start(replica_);
+    started_ = local_;
+    gradients_->reduce_over_ranks(!local_);
+  }
+  gradients_->begin(total, order);
+}
+
+Work LocalSync::publish() {
+  if (!local_) return {};
+  together_ = mixed_ = false;
+  const std::int64_t done = steps_done_() - options_.post_local_after;
+  if (done % options_.steps != 0) return {};
+  mixer_->mix(replica_, done / options_.steps - 1);
+  refresh_();
+  mixed_ = true;
+  together_ = mixer_->brings_together();
+  return {};
+}
+
+void LocalSync::meet() {
+  if (together_) return;
+  mixer_->meet(replica_, mixed_);
+  refresh_();
+  together_ = mixed_ = true;
+}
+
+void LocalSync::restored() {
+  started_ = false;
+  together_ = true;
+}
+
+std::shared_ptr<void> LocalSync::show() {
+  if (together_) return nullptr;
+  std::vector<Buffer> shown = replica_.weights;
+  shown.insert(shown.end(), replica_.buffers.begin(), replica_.buffers.end());
+  auto own = std::make_shared<std::vector<std::vector<std::byte>>>();
+  for (const Buffer& buffer : shown)
+    own->emplace_back(buffer.as_bytes().begin(), buffer.as_bytes().end());
+  auto put_back = std::shared_ptr<void>(nullptr, [this, shown, own](void*) {
+    for (std::size_t i = 0; i < shown.size(); ++i)
+      std::memcpy(shown[i].data, (*own)[i].data(), (*own)[i].size());
+    refresh_();
+  });
+  mixer_->show(replica_);
+  refresh_();
+  return put_back;
+}
+
+}  // namespace trireme::inline v0::parallel

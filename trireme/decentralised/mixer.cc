@@ -1,0 +1,49 @@
+#include "trireme/decentralised/mixer.h"
+
+#include <ATen/Functions.h>
+
+#include <cstring>
+
+#include "trireme/decentralised/diloco.h"
+#include "trireme/decentralised/easgd.h"
+#include "trireme/decentralised/gossip.h"
+#include "trireme/decentralised/local_sgd.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+
+void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label) {
+  if (world.size() == 1 || buffers.empty()) return;
+  world.all_reduce_many(buffers, Mean, {.label = label}).wait();
+}
+
+std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
+                                  const std::string& prefix) {
+  std::vector<NamedShard> copies = masters;
+  for (NamedShard& copy : copies) {
+    copy.name = prefix + copy.name;
+    copy.local = copy.local.detach().clone();
+  }
+  return copies;
+}
+
+void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights) {
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    std::memcpy(tensor::to_buffer(kept[i].local).data, weights[i].data, weights[i].bytes());
+}
+
+void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights) {
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    std::memcpy(weights[i].data, tensor::to_buffer(kept[i].local).data, weights[i].bytes());
+}
+
+std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
+                                  const LocalOptions& options) {
+  if (sync == "local_sgd") return std::make_unique<LocalSgd>(world);
+  if (sync == "diloco") return std::make_unique<DiLoCo>(world, options);
+  if (sync == "gossip") return std::make_unique<Gossip>(world, options);
+  if (sync == "easgd") return std::make_unique<Easgd>(world, options);
+  return nullptr;
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,67 @@
+// Mixer: how ranks that train separate copies of the model exchange them. Local SGD and its
+// relatives are one Mixer each.
+//
+// A Replica is this rank's copy, as raw memory that the mixer reads and writes in place. All ranks
+// call the same methods in the same order. Results repeat bit for bit on the same number of ranks
+// (sums go by the tree of docs/numerics.md, one leaf per rank) and differ on another. Not thread
+// safe. Fails with the communicator's error.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/buffer.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/decentralised/local_options.h"
+#include "trireme/tensor/state.h"
+
+namespace trireme::inline v0::parallel {
+
+struct Replica {
+  std::vector<NamedShard> masters;  // whole parameters, fp32 or fp64
+  std::vector<Buffer> weights;      // their memory
+  std::vector<Buffer> scratch;      // as large; nobody else needs it between two steps
+  std::vector<Buffer> moments;      // the optimizer's state
+  std::vector<Buffer> buffers;      // of the model, the floating ones
+};
+
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+  /// Called once, before anything else. The mixer allocates its memory here.
+  virtual void attach(const Replica& replica) = 0;
+  /// Exchange number `round`, from 0 on, after every LocalOptions::steps local steps.
+  virtual void mix(Replica& replica, std::int64_t round) = 0;
+  /// Whether mix() leaves weights, moments and buffers equal on all ranks.
+  virtual bool brings_together() const noexcept = 0;
+  /// Replaces the weights (and buffers) by those of the model that this algorithm trains, equal on
+  /// all ranks. Nothing else changes, and the caller restores what it had. Collective.
+  virtual void show(Replica& replica) = 0;
+  /// Makes weights, moments and buffers equal on all ranks, which go on from there: the content of
+  /// a checkpoint. `mixed`: mix() was called after the last step. Collective.
+  virtual void meet(Replica& replica, bool mixed) = 0;
+  /// Local steps follow, from copies that are equal on all ranks: called after a start, a
+  /// checkpoint, or the synchronous steps.
+  virtual void start(Replica& replica) = 0;
+  /// Additional tensors for a checkpoint; equal on all ranks after meet().
+  virtual std::vector<NamedShard> state() = 0;
+};
+
+/// Replaces each buffer by its mean over the ranks.
+void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
+
+/// Tensors of the masters' shapes and types, named PREFIX + the parameter's name, with their
+/// values.
+std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
+                                  const std::string& prefix);
+/// kept = weights, and weights = kept, element by element.
+void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
+void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
+
+/// Makes the mixer of a SyncPlan's `sync`; null for one that keeps the ranks equal.
+std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
+                                  const LocalOptions& options);
+
+}  // namespace trireme::inline v0::parallel

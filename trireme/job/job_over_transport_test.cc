@@ -1,0 +1,60 @@
+// Jobs over a simulated group, several in one process.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/job/job.h"
+#include "trireme/net/sim/sim_network.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(StrategyContext, RanksOfASimulatedClusterReduceTogether) {
+  net::SimNetwork network(5, net::cluster(25us, 1e9));
+  int done = 0;
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {}, nullptr);
+    EXPECT_EQ(job.rank(), rank);
+    EXPECT_EQ(job.size(), 5);
+    EXPECT_EQ(job.num_hosts(), 5);
+    EXPECT_EQ(job.host().size(), 1);
+    EXPECT_EQ(&job.across(), &job.world());
+    const TimePoint start = job.waiter()->now();
+    std::vector<float> values(250'000, static_cast<float>(rank));
+    all_reduce(job.world(), std::span(values), Sum);
+    EXPECT_EQ(values.front(), 10);
+    EXPECT_EQ(values.back(), 10);
+    EXPECT_GE(job.waiter()->now() - start, 1ms);  // 1 MB at 1 GB/s
+    ++done;
+  });
+  EXPECT_EQ(done, 5);
+}
+
+// A peer may compute for longer than the timeout, like a real peer in user code.
+TEST(StrategyContext, WaitsForAPeerInUserCode) {
+  net::SimNetwork network(2, net::cluster(25us, 1e9));
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {.timeout = 1s, .timeout_user_code = 60s}, nullptr);
+    if (rank == 1) job.waiter()->sleep(5s);
+    EXPECT_NO_THROW(job.world().barrier().wait());
+  });
+}
+
+TEST(StrategyContext, GivesUpWhereAPeerNeverComes) {
+  net::SimNetwork network(2, net::cluster(25us, 1e9));
+  int failed = 0;
+  network.run([&](int rank) {
+    Job job(network.transport(rank), {.timeout = 1s, .timeout_user_code = 5s}, nullptr);
+    if (rank == 1) return job.waiter()->sleep(60s);
+    EXPECT_THROW(job.world().barrier().wait(), TimeoutError);
+    ++failed;
+  });
+  EXPECT_EQ(failed, 1);
+}
+
+}  // namespace
+}  // namespace trireme

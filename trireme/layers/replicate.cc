@@ -1,0 +1,139 @@
+#include "trireme/layers/replicate.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/error.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+at::Tensor content_of(const at::Tensor& tensor) { return tensor.detach().contiguous(); }
+
+std::uint64_t hash_of(const std::string& name, const at::Tensor& content, bool with_content) {
+  const Buffer buffer = tensor::to_buffer(content);
+  return tensor_hash({name, buffer.dtype, content.sizes().vec(),
+                      with_content ? std::span<const std::byte>(buffer.as_bytes())
+                                   : std::span<const std::byte>()});
+}
+
+// Compares one number per tensor with rank 0's.
+void compare(comm::Communicator& world, const NamedTensors& tensors, const std::string& host,
+             bool with_content) {
+  std::vector<std::int64_t> mine;
+  for (const auto& [name, tensor] : tensors)
+    mine.push_back(static_cast<std::int64_t>(hash_of(name, content_of(tensor), with_content)));
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world
+      .all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)),
+                  {.label = "parameter hashes"})
+      .wait();
+  for (int rank = 1; rank < world.size(); ++rank) {
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (all[static_cast<std::size_t>(rank) * mine.size() + i] == all[i]) continue;
+      const std::string what = with_content ? "content" : "name, type or shape";
+      throw MismatchError(
+          "tensor " + std::to_string(i) + " (\"" + tensors[i].first +
+              "\" on this rank) differs in " + what + " between rank 0 and rank " +
+              std::to_string(rank),
+          {.rank = world.rank(),
+           .host = host,
+           .operation = "replicate",
+           .peer = rank,
+           .label = tensors[i].first,
+           .advice = with_content ? "The copy is damaged: check that machine's memory."
+                                  : "Build the same model on every rank."});
+    }
+  }
+}
+
+void compare_counts(comm::Communicator& world, std::size_t count, const std::string& host) {
+  std::vector<std::int64_t> mine{static_cast<std::int64_t>(count)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
+  world
+      .all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)),
+                  {.label = "parameter count"})
+      .wait();
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const std::int64_t theirs = all[static_cast<std::size_t>(rank)];
+    if (theirs == all[0]) continue;
+    throw MismatchError("rank 0's model has " + std::to_string(all[0]) +
+                            " parameters and buffers, rank " + std::to_string(rank) + "'s has " +
+                            std::to_string(theirs),
+                        {.rank = world.rank(),
+                         .host = host,
+                         .operation = "replicate",
+                         .peer = rank,
+                         .advice = "Build the same model on every rank."});
+  }
+}
+
+// A text as a record of fixed length: [length, bytes].
+constexpr std::size_t kMostText = 248, kRecord = kMostText + 8;
+
+std::string text_of(const std::vector<std::uint8_t>& records, int rank) {
+  const std::uint8_t* record = records.data() + kRecord * static_cast<std::size_t>(rank);
+  return {reinterpret_cast<const char*>(record + 8), std::min<std::size_t>(record[0], kMostText)};
+}
+
+}  // namespace
+
+void require_equal_processors(comm::Communicator& world, const std::string& mine,
+                              const std::string& host) {
+  if (world.size() == 1) return;
+  std::vector<std::uint8_t> own(kRecord), all(kRecord * static_cast<std::size_t>(world.size()));
+  own[0] = static_cast<std::uint8_t>(std::min(mine.size(), kMostText));
+  std::memcpy(own.data() + 8, mine.data(), own[0]);
+  world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = "processors"})
+      .wait();
+  const std::string first = text_of(all, 0);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const std::string theirs = text_of(all, rank);
+    if (theirs == first) continue;
+    throw MismatchError(
+        "rank " + std::to_string(rank) + " computes with \"" + theirs + "\", rank 0 with \"" +
+            first + "\": their bits differ",
+        {.rank = world.rank(),
+         .host = host,
+         .operation = "replicate",
+         .peer = rank,
+         .label = "processor",
+         .advice = "Give all ranks one kind of processor, one LibTorch and one environment, or "
+                   "set reproducible to false (train.reproducible)."});
+  }
+}
+
+void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
+                     const std::string& host) {
+  if (world.size() > 1 && !tensors.empty()) compare(world, tensors, host, true);
+}
+
+void replicate(comm::Communicator& world, const NamedTensors& tensors, const std::string& host) {
+  if (world.size() == 1) return;
+  compare_counts(world, tensors.size(), host);
+  if (tensors.empty()) return;
+  compare(world, tensors, host, false);
+  const c10::AutoGradMode no_grad(false);
+  std::vector<at::Tensor> contents;
+  std::vector<Work> works;
+  for (const auto& [name, tensor] : tensors) {
+    contents.push_back(content_of(tensor));
+    Buffer bytes = tensor::to_buffer(contents.back());
+    bytes.count = bytes.bytes();
+    bytes.dtype = DType::U8;  // moved, not computed with
+    works.push_back(world.broadcast(bytes, 0, {.label = name}));
+  }
+  Work::all(works).wait();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor target = tensors[i].second.detach();
+    if (target.data_ptr() != contents[i].data_ptr()) target.copy_(contents[i]);
+  }
+  verify_replicas(world, tensors, host);
+}
+
+}  // namespace trireme::inline v0::parallel

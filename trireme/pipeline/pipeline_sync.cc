@@ -1,0 +1,281 @@
+#include "trireme/pipeline/pipeline_sync.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "trireme/base/check.h"
+#include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/leaf_sum.h"
+#include "trireme/sync/gather_parameter.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+constexpr std::uint32_t kTag = 0xff;  // not used by any Link
+
+std::size_t num_chunks(std::int64_t elements) {
+  const auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
+  return static_cast<std::size_t>((elements + chunk - 1) / chunk);
+}
+
+}  // namespace
+
+PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan,
+                           const ModelParts& parts, std::unique_ptr<UnitGather> gather,
+                           std::vector<std::unique_ptr<ParameterSync>> syncs)
+    : pipeline_(pipeline),
+      plan_(plan),
+      parts_(parts),
+      gather_(std::move(gather)),
+      syncs_(std::move(syncs)) {
+  TRIREME_CHECK(syncs_.size() == parts_.parts().size());
+  const std::vector<ModelTensor>& all = parts_.parameters();
+  for (std::uint32_t i = 0; i < all.size(); ++i)
+    if (all[i].stages.size() > 1) tied_.push_back(i);
+  std::vector<std::size_t> first_part(all.size(), parts_.parts().size());
+  for (std::size_t i = 0; i < syncs_.size(); ++i)
+    for (const std::uint32_t number : parts_.parts()[i]->number)
+      first_part[number] = std::min(first_part[number], i);
+  find_held(first_part);
+}
+
+// If two stages of this rank hold a parameter, the first one's is updated; publish() copies it.
+void PipelineSync::find_held(const std::vector<std::size_t>& first_part) {
+  for (std::size_t i = 0; i < syncs_.size(); ++i) {
+    const std::vector<std::uint32_t>& number = parts_.parts()[i]->number;
+    std::vector<optim::OwnedSlice> owned(number.size());
+    for (optim::OwnedSlice slice : syncs_[i]->owned()) {
+      const std::uint32_t stored = slice.parameter;
+      slice.parameter = number[stored];
+      if (first_part[slice.parameter] == i) slices_.push_back(slice);
+      owned[stored] = std::move(slice);
+    }
+    for (std::uint32_t stored = 0; stored < number.size(); ++stored)
+      if (parts_.parameters()[number[stored]].stages.size() > 1)
+        held_.push_back({number[stored], i, stored, std::move(owned[stored])});
+  }
+  std::sort(slices_.begin(), slices_.end(),
+            [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
+}
+
+int PipelineSync::stage_of(const Held& held) const { return parts_.parts()[held.part]->stage; }
+
+const PipelineSync::Held* PipelineSync::held(std::uint32_t parameter, int stage) const {
+  for (const Held& one : held_)
+    if (one.parameter == parameter && stage_of(one) == stage) return &one;
+  return nullptr;
+}
+
+const PipelineSync::Held& PipelineSync::first_held(std::uint32_t parameter) const {
+  return *std::find_if(held_.begin(), held_.end(),
+                       [&](const Held& one) { return one.parameter == parameter; });
+}
+
+int PipelineSync::rank_of(int stage) const {
+  return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
+}
+
+// The sum of all elements, in place or gathered into `memory`.
+Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory) const {
+  const ModelTensor& tied = parts_.parameters()[held.parameter];
+  const auto count = static_cast<std::size_t>(tied.count());
+  const Buffer own{const_cast<void*>(held.slice.gradient),
+                   static_cast<std::size_t>(held.slice.size()), tied.dtype};
+  const ModelPart& part = *parts_.parts()[held.part];
+  // If ranks share it, even one that owns all of it takes part in the gather.
+  if (part.store.ownership().pieces().size() == 1) return own;
+  memory.resize(count * size_of(tied.dtype));
+  const Buffer whole{memory.data(), count, tied.dtype};
+  gather_pieces(*part.data, part.store.ownership(), held.stored, own, whole, "sum of " + tied.name);
+  return whole;
+}
+
+void PipelineSync::begin(std::uint32_t total, std::span<const Use> order) {
+  for (const auto& sync : syncs_) sync->begin(total, order);
+  if (gather_) gather_->begin(order);
+}
+
+Work PipelineSync::finish() {
+  std::vector<Work> works;
+  for (const auto& sync : syncs_) works.push_back(sync->finish());
+  return Work::all(works);
+}
+
+std::optional<Refusal> PipelineSync::refusal() const {
+  for (const auto& sync : syncs_)
+    if (auto refusal = sync->refusal()) return refusal;
+  return std::nullopt;
+}
+
+// Stages ascend on every rank, and sums only go to later stages: ranks cannot wait in a circle.
+void PipelineSync::settle() {
+  for (std::size_t i = 0; i < syncs_.size(); ++i) {
+    const int stage = parts_.parts()[i]->stage;
+    take_uses_before(stage);
+    syncs_[i]->settle();
+    give_uses_after(stage);
+  }
+  spread_sums();
+}
+
+// The sum of all earlier stages' uses comes before this stage's first use.
+void PipelineSync::take_uses_before(int stage) {
+  for (const std::uint32_t index : tied_) {
+    const ModelTensor& tied = parts_.parameters()[index];
+    const Held* own = held(index, stage);
+    if (own == nullptr || tied.stages.front() == stage) continue;
+    const int before = *(std::lower_bound(tied.stages.begin(), tied.stages.end(), stage) - 1);
+    const std::size_t width = size_of(tied.dtype);
+    std::vector<std::byte> memory;
+    const std::byte* earlier = nullptr;
+    if (const Held* near = held(index, before)) {
+      earlier = static_cast<const std::byte*>(whole_sum(*near, memory).data);
+    } else {
+      memory.resize(static_cast<std::size_t>(tied.count()) * width);
+      pipeline_
+          .recv({memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype},
+                rank_of(before), kTag, {.label = "uses of " + tied.name})
+          .wait();
+      earlier = memory.data();
+    }
+    if (own->slice.size() > 0)
+      kernel::add_into(const_cast<void*>(own->slice.gradient),
+                       earlier + static_cast<std::size_t>(own->slice.begin) * width, tied.dtype,
+                       static_cast<std::size_t>(own->slice.size()));
+  }
+}
+
+void PipelineSync::give_uses_after(int stage) {
+  for (const std::uint32_t index : tied_) {
+    const ModelTensor& tied = parts_.parameters()[index];
+    const Held* own = held(index, stage);
+    if (own == nullptr || tied.stages.back() == stage) continue;
+    const int after = *std::upper_bound(tied.stages.begin(), tied.stages.end(), stage);
+    if (rank_of(after) == pipeline_.rank()) continue;
+    std::vector<std::byte> memory;
+    pipeline_.send(whole_sum(*own, memory), rank_of(after), kTag, {.label = "uses of " + tied.name})
+        .wait();
+  }
+}
+
+// The last stage that uses a parameter has its whole sum. On each rank that holds the parameter,
+// the first stage gets the part that the rank owns: the slice in slices_.
+void PipelineSync::spread_sums() {
+  for (const std::uint32_t index : tied_) {
+    const ModelTensor& tied = parts_.parameters()[index];
+    const auto holds = [&](const Held& one) { return one.parameter == index; };
+    if (std::none_of(held_.begin(), held_.end(), holds)) continue;
+    const int root = rank_of(tied.stages.back());
+    const comm::OpOptions options{.label = tied.name};
+    std::vector<std::byte> memory;
+    Buffer whole;
+    if (root == pipeline_.rank()) {
+      whole = whole_sum(*held(index, tied.stages.back()), memory);
+      std::vector<int> told{root};
+      for (const int stage : tied.stages) {
+        const int rank = rank_of(stage);
+        if (std::find(told.begin(), told.end(), rank) != told.end()) continue;
+        told.push_back(rank);
+        pipeline_.send(whole, rank, kTag, options).wait();
+      }
+    } else {
+      memory.resize(static_cast<std::size_t>(tied.count()) * size_of(tied.dtype));
+      whole = {memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype};
+      pipeline_.recv(whole, root, kTag, options).wait();
+    }
+    const optim::OwnedSlice& own = first_held(index).slice;
+    const Buffer mine =
+        whole.slice(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+    if (mine.count > 0 && mine.data != own.gradient)
+      std::memcpy(const_cast<void*>(own.gradient), mine.data, mine.bytes());
+  }
+}
+
+std::vector<double> PipelineSync::chunk_squares() {
+  const std::vector<ModelTensor>& all = parts_.parameters();
+  std::vector<double> mine;
+  for (std::size_t i = 0; i < syncs_.size(); ++i) {
+    const std::vector<double> squares = syncs_[i]->chunk_squares();
+    const double* at = squares.data();
+    for (const std::uint32_t parameter : parts_.parts()[i]->number) {
+      const std::size_t chunks = num_chunks(all[parameter].count());
+      if (all[parameter].stages.front() == parts_.parts()[i]->stage)
+        mine.insert(mine.end(), at, at + chunks);
+      at += chunks;
+    }
+  }
+  std::vector<std::size_t> counts(static_cast<std::size_t>(pipeline_.size()), 0);
+  std::size_t total = 0;
+  for (const ModelTensor& one : all) {
+    counts[static_cast<std::size_t>(rank_of(one.stages.front()))] += num_chunks(one.count());
+    total += num_chunks(one.count());
+  }
+  TRIREME_CHECK(mine.size() == counts[static_cast<std::size_t>(pipeline_.rank())]);
+  std::vector<double> gathered(total);
+  pipeline_
+      .all_gather_v(Buffer::of(std::span(mine)), Buffer::of(std::span(gathered)), counts,
+                    {.label = "gradient norm"})
+      .wait();
+  std::vector<const double*> next;  // per rank
+  const double* begin = gathered.data();
+  for (const std::size_t count : counts) {
+    next.push_back(begin);
+    begin += count;
+  }
+  std::vector<double> squares;
+  squares.reserve(total);
+  for (const ModelTensor& one : all) {
+    const double*& from = next[static_cast<std::size_t>(rank_of(one.stages.front()))];
+    squares.insert(squares.end(), from, from + num_chunks(one.count()));
+    from += num_chunks(one.count());
+  }
+  return squares;
+}
+
+std::int64_t PipelineSync::first_overflow() {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::array<std::int64_t, 1> first{kNone};
+  for (std::size_t i = 0; i < syncs_.size(); ++i) {
+    const std::int64_t own = syncs_[i]->first_overflow();
+    if (own < 0) continue;
+    const auto number = parts_.parts()[i]->number[static_cast<std::size_t>(own)];
+    first[0] = std::min<std::int64_t>(first[0], number);
+  }
+  pipeline_
+      .all_reduce(Buffer::of(std::span<std::int64_t>(first)), ReduceOp::Min, {.label = "overflow"})
+      .wait();
+  return first[0] == kNone ? -1 : first[0];
+}
+
+void PipelineSync::drop() {
+  for (const auto& sync : syncs_) sync->drop();
+}
+
+Work PipelineSync::publish() {
+  std::vector<Work> works;
+  for (const auto& sync : syncs_) works.push_back(sync->publish());
+  for (const Held& copy : held_) {
+    const Held& first = first_held(copy.parameter);
+    if (first.part == copy.part) continue;
+    Work::all(works).wait();  // the first stage's weights are whole
+    const c10::AutoGradMode no_grad(false);
+    const ModelPart& from = *parts_.parts()[first.part];
+    keep_weights(parts_.parts()[copy.part]->store, copy.stored,
+                 whole_weights(*from.data, from.store, first.stored));
+  }
+  return Work::all(works);
+}
+
+std::size_t PipelineSync::gradient_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& sync : syncs_) bytes += sync->gradient_bytes();
+  return bytes;
+}
+
+}  // namespace trireme::inline v0::parallel

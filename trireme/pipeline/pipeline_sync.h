@@ -1,0 +1,73 @@
+// PipelineSync: the StepSync of a rank in a pipeline. Each of its stages has a ParameterSync over
+// the ranks that hold the same stage; what concerns the whole model goes along the pipeline.
+//
+//     tied parameters   settle(): the sum of the uses goes from stage to stage in block order, then
+//                       back to all ranks that hold the parameter
+//     norm, overflow    combined over the pipeline; in the norm a tied parameter counts once, at
+//                       its first use
+//
+// Under ZeRO, ranks own shards of a sum, cut differently in each stage. A tied parameter's sums are
+// then gathered over the stage's ranks before they go on. Not thread safe.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/placement/pipeline_plan.h"
+#include "trireme/sync/model_parts.h"
+#include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/unit_gather.h"
+
+namespace trireme::inline v0::parallel {
+
+class PipelineSync final : public StepSync {
+ public:
+  /// `syncs[i]` is that of parts.parts()[i]. `gather` brings the weights of all stages; null if
+  /// weights are whole. `pipeline`, `plan` and `parts` outlive it.
+  PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan, const ModelParts& parts,
+               std::unique_ptr<UnitGather> gather,
+               std::vector<std::unique_ptr<ParameterSync>> syncs);
+
+  ParameterSync& of_part(std::size_t part) { return *syncs_[part]; }
+
+  void begin(std::uint32_t total, std::span<const Use> order) override;
+  Work finish() override;
+  std::optional<Refusal> refusal() const override;
+  void settle() override;
+  std::vector<double> chunk_squares() override;
+  std::int64_t first_overflow() override;
+  void drop() override;
+  std::span<optim::OwnedSlice> owned() override { return slices_; }
+  Work publish() override;
+  std::size_t gradient_bytes() const override;
+
+ private:
+  // A tied parameter in one of this rank's stages.
+  struct Held {
+    std::uint32_t parameter = 0;  // its number in the model
+    std::size_t part = 0;
+    std::uint32_t stored = 0;  // its number in the part's store
+    optim::OwnedSlice slice;   // what this rank owns of it; of size 0 if nothing
+  };
+  const Held* held(std::uint32_t parameter, int stage) const;
+  const Held& first_held(std::uint32_t parameter) const;
+  int stage_of(const Held& held) const;
+  int rank_of(int stage) const;
+  Buffer whole_sum(const Held& held, std::vector<std::byte>& memory) const;
+  void find_held(const std::vector<std::size_t>& first_part);
+  void take_uses_before(int stage);
+  void give_uses_after(int stage);
+  void spread_sums();
+
+  comm::Communicator& pipeline_;
+  const PipelinePlan& plan_;
+  const ModelParts& parts_;
+  std::unique_ptr<UnitGather> gather_;
+  std::vector<std::unique_ptr<ParameterSync>> syncs_;
+  std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
+  std::vector<std::uint32_t> tied_;        // parameters in several stages
+  std::vector<Held> held_;                 // this rank's, by ascending stage
+};
+
+}  // namespace trireme::inline v0::parallel

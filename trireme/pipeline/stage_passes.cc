@@ -1,0 +1,138 @@
+#include "trireme/pipeline/stage_passes.h"
+
+#include <ATen/ops/full_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/tensor/loss_gradient.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+// The end of a stage's graph: catches the gradient of one tensor that came in.
+struct CatchGradient final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    caught = std::move(gradients.at(0));
+    return {};
+  }
+  at::Tensor caught;
+};
+
+}  // namespace
+
+struct StagePasses::Kept {
+  struct Input {
+    c10::intrusive_ptr<CatchGradient> node;
+    TensorLayout layout;
+  };
+  std::vector<Input> inputs;           // that carry a gradient
+  torch::autograd::edge_list outputs;  // that carry one; not the tensors, which may be freed
+  at::Tensor loss;                     // of the last stage
+};
+
+StagePasses::StagePasses(Stage& stage, Stage::Enter enter)
+    : stage_(stage), enter_(std::move(enter)) {}
+StagePasses::~StagePasses() = default;
+StagePasses::StagePasses(StagePasses&&) noexcept = default;
+
+void StagePasses::drop() { kept_.clear(); }
+
+// The incoming values by name. Those that carry a gradient end in a CatchGradient node.
+Values StagePasses::enter(Parcel in, Kept* kept) const {
+  TRIREME_CHECK(in.counts.size() == stage_.takes().size());
+  Values values;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < in.counts.size(); ++i) {
+    models::Value& value = values[stage_.takes()[i]];
+    for (std::size_t left = in.counts[i]; left > 0; --left, ++at) {
+      at::Tensor tensor = in.tensors[at];
+      if (kept != nullptr && in.layouts[at].carries_gradient) {
+        auto node = c10::make_intrusive<CatchGradient>();
+        torch::autograd::set_history(tensor, node);
+        kept->inputs.push_back({std::move(node), in.layouts[at]});
+      }
+      value.push_back(std::move(tensor));
+    }
+  }
+  return values;
+}
+
+Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
+                            Parcel in) {
+  const bool keeps = c10::GradMode::is_enabled();
+  Kept kept;
+  Values values =
+      stage_.forward(enter(std::move(in), keeps ? &kept : nullptr), micro, step, enter_);
+  Parcel out;
+  for (const std::string& name : stage_.gives()) {
+    const auto found = values.find(name);
+    TRIREME_CHECK(found != values.end());
+    out.counts.push_back(found->second.size());
+    for (const at::Tensor& tensor : found->second) {
+      const bool carries = keeps && tensor.requires_grad();
+      if (carries) kept.outputs.push_back(torch::autograd::impl::gradient_edge(tensor));
+      out.layouts.push_back(layout_of(tensor, carries));
+      out.tensors.push_back(tensor.detach());
+    }
+  }
+  if (keeps) kept_[number] = std::move(kept);
+  return out;
+}
+
+double StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
+                                 Parcel in, const SumLoss& loss) {
+  Kept kept;
+  Values values = stage_.forward(enter(std::move(in), &kept), micro, step, enter_);
+  kept.loss = loss(values.at(stage_.gives().back()), micro);
+  if (kept.loss.numel() != 1 || !kept.loss.requires_grad())
+    throw ConfigError("the loss has " + std::to_string(kept.loss.numel()) + " elements" +
+                          (kept.loss.requires_grad() ? "" : " and no gradient"),
+                      {.operation = "step", .advice = "Return the summed loss, a scalar."});
+  const double value = kept.loss.item<double>();
+  kept_[number] = std::move(kept);
+  return value;
+}
+
+models::Value StagePasses::forward_value(const MicroBatch& micro, std::int64_t step, Parcel in) {
+  Values values = stage_.forward(enter(std::move(in), nullptr), micro, step, enter_);
+  return std::move(values.at(stage_.gives().back()));
+}
+
+Parcel StagePasses::backward(std::uint32_t number, const Parcel& gradients) {
+  const auto found = kept_.find(number);
+  TRIREME_CHECK(found != kept_.end());
+  Kept kept = std::move(found->second);
+  kept_.erase(found);
+  torch::autograd::edge_list roots;
+  torch::autograd::variable_list of_roots;
+  if (kept.loss.defined()) {
+    roots.push_back(torch::autograd::impl::gradient_edge(kept.loss));
+    of_roots.push_back(at::full_like(kept.loss, tensor::loss_gradient()));
+  } else {
+    TRIREME_CHECK(gradients.tensors.size() == kept.outputs.size());
+    for (std::size_t i = 0; i < kept.outputs.size(); ++i) {
+      if (!gradients.tensors[i].defined()) continue;
+      roots.push_back(kept.outputs[i]);
+      of_roots.push_back(gradients.tensors[i]);
+    }
+  }
+  if (!roots.empty())
+    torch::autograd::Engine::get_default_engine().execute(roots, of_roots, /*keep_graph=*/false,
+                                                          /*create_graph=*/false,
+                                                          /*accumulate_grad=*/true);
+  Parcel back{.counts = {kept.inputs.size()}};
+  for (const Kept::Input& input : kept.inputs) {
+    const at::Tensor& caught = input.node->caught;
+    back.layouts.push_back(caught.defined() ? layout_of(caught, false) : input.layout);
+    back.layouts.back().carries_gradient = false;
+    back.tensors.push_back(caught);
+  }
+  return back;
+}
+
+}  // namespace trireme::inline v0::parallel

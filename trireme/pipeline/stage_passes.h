@@ -1,0 +1,53 @@
+// StagePasses: forward and backward passes of one stage, of several micro-batches at a time.
+//
+// Values from the stage before are cut off from their graph: the gradients that reach them are
+// caught, with the strides that autograd gave them, and go back as a parcel. For a value that is
+// passed on, the later stages' gradient is added before that of its readers here, as in one
+// process, so the sum has the same bits. One thread at a time; throws what blocks throw.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "trireme/pipeline/parcel.h"
+#include "trireme/placement/stage.h"
+
+namespace trireme::inline v0::parallel {
+
+class StagePasses {
+ public:
+  /// Maps the last block's value and the micro-batch to the summed loss.
+  using SumLoss = std::function<at::Tensor(const models::Value&, const MicroBatch&)>;
+
+  /// `enter`: around every block of a forward pass.
+  explicit StagePasses(Stage& stage, Stage::Enter enter = {});
+  ~StagePasses();
+  StagePasses(StagePasses&&) noexcept;
+
+  /// Under autograd, keeps the micro-batch's graph until backward().
+  Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in);
+  /// On the last stage: the summed loss, whose graph is kept too.
+  double forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
+                      const SumLoss& loss);
+  /// On the last stage: its value, without keeping a graph.
+  models::Value forward_value(const MicroBatch& micro, std::int64_t step, Parcel in);
+  /// Runs micro-batch `number` back; `gradients` is empty at the last stage. Returns the gradients
+  /// of the inputs; parameters' go to their hooks.
+  Parcel backward(std::uint32_t number, const Parcel& gradients);
+  /// Drops the graphs of the step.
+  void drop();
+
+ private:
+  struct Kept;
+  Values enter(Parcel in, Kept* kept) const;
+
+  Stage& stage_;
+  Stage::Enter enter_;
+  std::map<std::uint32_t, Kept> kept_;
+};
+
+}  // namespace trireme::inline v0::parallel

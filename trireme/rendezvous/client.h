@@ -1,0 +1,61 @@
+// CoordinatorClient: a rank's side of the control plane.
+//
+// The constructor connects (both ends prove the job's secret) and joins. It throws RefusedError for
+// a wrong secret (exit code 11), version or identity (10), and TimeoutError if no coordinator
+// answers. Thread safe; every call has a deadline.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/rendezvous/membership.h"
+
+namespace trireme::inline v0::rendezvous {
+
+struct ClientOptions {
+  std::string endpoint;  // "127.0.0.1:40123"
+  std::string secret;
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  int rank = 0;
+  std::string host;
+  std::string identity;
+  std::string version = {};  // empty: kWireVersion
+  Duration timeout = std::chrono::seconds(30);
+};
+
+struct News {
+  enum class Kind { Failure, Stop, Left, CoordinatorLost } kind = Kind::Failure;
+  Failure failure;
+  int stop_signal = 0;
+  int left_rank = -1;
+};
+
+class CoordinatorClient {
+ public:
+  explicit CoordinatorClient(ClientOptions options);
+  ~CoordinatorClient();
+  CoordinatorClient(const CoordinatorClient&) = delete;
+
+  /// Collective: returns every rank's value under `key`, by rank. Throws TimeoutError if not all
+  /// ranks called within `timeout` (the call may be repeated), PeerLost if one failed or left.
+  std::vector<std::string> exchange(const std::string& key, const std::string& value,
+                                    Duration timeout);
+  /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
+  Table heartbeat(const Activity& activity, Duration timeout);
+  /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When
+  /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
+  void watch(std::function<void(const News&)> on_news);
+  void stop_watching() noexcept;
+  /// These two wait at most 1 s and do not throw.
+  void report(const Failure& failure) noexcept;
+  void leave() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::inline v0::rendezvous

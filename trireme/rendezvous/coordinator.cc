@@ -1,0 +1,113 @@
+#include "trireme/rendezvous/coordinator.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/rendezvous/coordinator_service.h"
+#include "trireme/rendezvous/door.h"
+#include "trireme/rendezvous/room.h"
+
+namespace trireme::inline v0::rendezvous {
+namespace {
+
+constexpr int kLargestMessage = 1 << 20;
+
+}  // namespace
+
+struct Coordinator::Impl {
+  explicit Impl(CoordinatorOptions options)
+      : service(std::move(options)),
+        door(service.options_.address, service.options_.port, service.options_.secret) {}
+  Service service;
+  Door door;
+  std::unique_ptr<grpc::Server> server;
+};
+
+Coordinator::Coordinator(CoordinatorOptions options) {
+  if (!net::is_loopback(options.address) && options.secret.empty()) {
+    throw ConfigError("a coordinator on " + options.address + " needs a job secret",
+                      {.operation = "launch",
+                       .advice = "Set TRIREME_JOB_SECRET_FILE to a file that only you may read, or "
+                                 "listen on 127.0.0.1."});
+  }
+  if (options.secret.size() < 16) {
+    throw ConfigError("a job secret has at least 16 bytes", {.operation = "launch"});
+  }
+  require_room_for_grpc();
+  impl_ = std::make_unique<Impl>(std::move(options));
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(kLargestMessage);
+  builder.RegisterService(&impl_->service);
+  impl_->server = builder.BuildAndStart();
+  if (!impl_->server) throw ResourceError("gRPC could not start", {.operation = "launch"});
+  impl_->door.open([server = impl_->server.get()](net::Descriptor guest) {
+    grpc::AddInsecureChannelFromFd(server, guest.release());
+  });
+}
+
+Coordinator::~Coordinator() { close(); }
+
+void Coordinator::close() {
+  impl_->door.close();
+  impl_->service.close();
+  impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  impl_->server->Wait();
+}
+
+const std::string& Coordinator::endpoint() const noexcept { return impl_->door.endpoint(); }
+
+void Coordinator::set_process(int rank, pid_t pid) {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.members_.set_process(rank, pid, steady_now());
+}
+
+void Coordinator::end(int rank) {
+  std::lock_guard lock(impl_->service.mutex_);
+  const bool left = impl_->service.members_.phase(rank) == Phase::Left;
+  impl_->service.members_.end(rank);
+  if (!left) impl_->service.gone(rank, "rank " + std::to_string(rank) + " has ended");
+}
+
+void Coordinator::fail(Failure failure) {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.record(std::move(failure));
+}
+
+void Coordinator::announce_failure() {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.announce();
+}
+
+std::optional<Failure> Coordinator::first_failure() const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.members_.first_failure();
+}
+
+void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
+
+void Coordinator::forgive_silence() {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.members_.forgive(steady_now());
+}
+
+bool Coordinator::awaits_anybody(Duration silence) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  const Table table = impl_->service.members_.table(steady_now());
+  return std::any_of(table.peers.begin(), table.peers.end(), [&](const PeerState& peer) {
+    return peer.phase == Phase::Joined && (peer.stopped || peer.silent < silence);
+  });
+}
+
+bool Coordinator::has_joined(int rank) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.members_.phase(rank) != Phase::Absent;
+}
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,64 @@
+// Coordinator: the launcher's side of the control plane (gRPC, one per job).
+//
+// Runs in the launcher's process and listens on loopback, on a port that the system picks. Another
+// address needs a secret from the user, because ranks on other hosts inherit no descriptor. All
+// methods are thread safe; callbacks run on gRPC's threads and must not block. The destructor
+// answers every open call and stops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/rendezvous/membership.h"
+
+namespace trireme::inline v0::rendezvous {
+
+struct CoordinatorOptions {
+  int size = 1;
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: the system picks one
+  std::string secret;      // at least 16 bytes
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  std::string version = {};  // empty: kWireVersion
+  /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
+  bool lost_with_stream = false;
+  /// Called when a rank reports its failure, before its process has ended.
+  std::function<void(const Failure&)> on_failure = {};
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(CoordinatorOptions options);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  /// Stops as the destructor does. No callback follows; the methods may still be called.
+  void close();
+
+  /// "127.0.0.1:40123", "[::1]:40123".
+  const std::string& endpoint() const noexcept;
+  void set_process(int rank, pid_t pid);
+  /// The process of `rank` has ended: calls that wait for it fail.
+  void end(int rank);
+  /// Records a failure. Unless another failure caused it, tells all ranks at once.
+  void fail(Failure failure);
+  /// Tells all ranks the first failure, even a secondary one, which fail() does not announce.
+  void announce_failure();
+  std::optional<Failure> first_failure() const;
+  /// `signal` is 2 or 15: every rank's stop_signal() becomes 130 or 143.
+  void request_stop(int signal);
+  /// This process was stopped for a while: no rank counts as silent for that time.
+  void forgive_silence();
+  bool has_joined(int rank) const;
+  /// True while some rank has not left or ended and has not been silent for `silence`.
+  bool awaits_anybody(Duration silence) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,260 @@
+#include "trireme/rendezvous/coordinator_service.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::rendezvous {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+using grpc::Status;
+using grpc::StatusCode;
+
+constexpr std::size_t kLongestExchange = 1 << 16;
+
+ServerUnaryReactor* answer(CallbackServerContext* context, const Status& status) {
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+const Status kNoSession(StatusCode::UNAUTHENTICATED, "the call carries no valid session");
+
+}  // namespace
+
+int Service::rank_of(const wire::Session& session) const {
+  const std::size_t rank = session.rank();
+  if (rank >= tokens_.size() || tokens_[rank].empty()) return -1;
+  return same_proof(tokens_[rank], session.token()) ? static_cast<int>(rank) : -1;
+}
+
+grpc::Status Service::check_join(const wire::JoinRequest& request) const {
+  const std::string who = "rank " + std::to_string(request.rank());
+  if (request.version() != options_.version) {
+    return Status(
+        StatusCode::FAILED_PRECONDITION,
+        who + " is \"" + request.version() + "\", its coordinator \"" + options_.version + "\"");
+  }
+  if (request.job() != options_.job || request.epoch() != options_.epoch ||
+      request.rank() >= tokens_.size()) {
+    return Status(StatusCode::FAILED_PRECONDITION,
+                  who + " of job " + request.job() + ", epoch " + std::to_string(request.epoch()) +
+                      ", does not belong to job " + options_.job + ", epoch " +
+                      std::to_string(options_.epoch) + ", of " + std::to_string(tokens_.size()) +
+                      " ranks");
+  }
+  return Status::OK;
+}
+
+ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::JoinRequest* request,
+                                  wire::JoinReply* reply) {
+  std::lock_guard lock(mutex_);
+  Status status = check_join(*request);
+  const auto rank = request->rank();
+  if (status.ok()) {
+    const auto refusal =
+        members_.join(static_cast<int>(rank), request->host(), request->identity(), steady_now());
+    if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
+  }
+  if (!status.ok()) {
+    // Record it, so that all ranks print the reason.
+    if (rank < tokens_.size()) {
+      record({static_cast<int>(rank), request->host(), -1, "join",
+              "rank " + std::to_string(rank) + " on host " + request->host() +
+                  " was refused: " + status.error_message() +
+                  ". Start every rank from the same build, with the same configuration.",
+              static_cast<int>(ExitCode::Refused)});
+    }
+    return answer(context, status);
+  }
+  tokens_[rank] = random_bytes(kSecretBytes);
+  reply->set_token(tokens_[rank]);
+  return answer(context, Status::OK);
+}
+
+ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
+                                      const wire::ExchangeRequest* request,
+                                      wire::ExchangeReply* reply) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  if (rank < 0) return answer(context, kNoSession);
+  if (request->value().size() > kLongestExchange || request->key().size() > 256) {
+    return answer(context, Status(StatusCode::INVALID_ARGUMENT, "too long"));
+  }
+  PendingExchange& pending = exchanges_[request->key()];
+  pending.values[rank] = request->value();
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
+  if (const auto old = pending.waiting.find(rank); old != pending.waiting.end()) {
+    old->second.first->Finish(Status::CANCELLED);
+  }
+  pending.waiting[rank] = {reactor, reply};
+  if (pending.values.size() < tokens_.size()) {
+    if (!broken_.empty()) fail_exchanges(broken_);
+    return reactor;
+  }
+  for (auto& [waiting_rank, call] : pending.waiting) {
+    for (auto& [value_rank, value] : pending.values) call.second->add_values(value);
+    call.first->Finish(Status::OK);
+  }
+  exchanges_.erase(request->key());
+  return reactor;
+}
+
+void Service::fail_exchanges(const std::string& why) {
+  for (auto& [key, pending] : exchanges_) {
+    for (auto& [rank, call] : pending.waiting) {
+      call.first->Finish(Status(StatusCode::ABORTED, why));
+    }
+    pending.waiting.clear();
+  }
+}
+
+ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
+                                       const wire::HeartbeatRequest* request,
+                                       wire::HeartbeatReply* reply) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  if (rank < 0) return answer(context, kNoSession);
+  const TimePoint now = steady_now();
+  members_.beat(rank, activity_from(request->activity()), now);
+  fill(members_.table(now), *reply);
+  return answer(context, Status::OK);
+}
+
+grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
+                                                     const wire::WatchRequest* request) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  auto* watcher = new Watcher(mutex_, watchers_, [this, rank, stream = request->stream()] {
+    on_stream_end(rank, stream);
+  });  // deletes itself
+  watchers_.insert(watcher);
+  if (rank < 0) {
+    watcher->finish(kNoSession);
+    return watcher;
+  }
+  watches_[rank] = request->stream() >= next_stream_[rank];
+  wire::News first;
+  first.set_watching(true);
+  watcher->push(first);
+  wire::News news;
+  if (stop_signal_ != 0) {
+    news.set_stop_signal(stop_signal_);
+    watcher->push(news);
+  }
+  if (announced_) {
+    fill(*members_.first_failure(), *news.mutable_failure());
+    watcher->push(news);
+  }
+  return watcher;
+}
+
+ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
+                                          const wire::WatchRequest* request, wire::Empty*) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  if (rank < 0) return answer(context, kNoSession);
+  watches_[rank] = false;
+  next_stream_[rank] = request->stream() + 1;  // its Watch may still arrive
+  return answer(context, Status::OK);
+}
+
+// The end of a process closes its connections, on any host.
+void Service::on_stream_end(int rank, std::uint32_t stream) {
+  if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
+  if (stream < next_stream_[rank]) return;
+  watches_[rank] = false;
+  if (members_.phase(rank) != Phase::Joined) return;
+  const std::string who = "rank " + std::to_string(rank) + " on host " + members_.host(rank);
+  members_.end(rank);
+  const bool news =
+      members_.fail({.rank = rank,
+                     .host = members_.host(rank),
+                     .sentence = who + " is gone: its process ended without a word. See "
+                                       "what its launcher says of it",
+                     .exit_code = static_cast<int>(ExitCode::PeerLost)});
+  if (news) announce();
+  gone(rank, who + " is gone");
+}
+
+ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
+                                           const wire::FailureReport* request, wire::Empty*) {
+  Failure failure;
+  {
+    std::lock_guard lock(mutex_);
+    const int rank = rank_of(request->session());
+    if (rank < 0) return answer(context, kNoSession);
+    failure = failure_from(request->failure());
+    failure.rank = rank;
+    record(failure);
+  }
+  if (options_.on_failure) options_.on_failure(failure);
+  return answer(context, Status::OK);
+}
+
+ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
+                                   const wire::LeaveRequest* request, wire::Empty*) {
+  std::lock_guard lock(mutex_);
+  const int rank = rank_of(request->session());
+  if (rank < 0) return answer(context, kNoSession);
+  members_.leave(rank);
+  gone(rank, "rank " + std::to_string(rank) + " has left the job");
+  return answer(context, Status::OK);
+}
+
+// Fails only those exchanges to which the rank has not yet given its value.
+void Service::gone(int rank, const std::string& why) {
+  broken_ = why;
+  for (auto& [key, pending] : exchanges_) {
+    if (pending.values.count(rank) != 0) continue;
+    for (auto& [waiting, call] : pending.waiting) {
+      call.first->Finish(Status(StatusCode::ABORTED, why));
+    }
+    pending.waiting.clear();
+  }
+  wire::News news;
+  news.set_left_rank(static_cast<std::uint32_t>(rank));
+  tell_all(news);
+}
+
+bool Service::record(Failure failure) {
+  const bool secondary = failure.secondary();
+  if (failure.host.empty()) failure.host = members_.host(failure.rank);
+  const bool first = members_.fail(std::move(failure));
+  if (first && !secondary) announce();
+  return first;
+}
+
+void Service::announce() {
+  const auto failure = members_.first_failure();
+  if (announced_ || !failure) return;
+  announced_ = true;
+  wire::News news;
+  fill(*failure, *news.mutable_failure());
+  tell_all(news);
+  broken_ = failure->sentence;
+  fail_exchanges(broken_);
+}
+
+void Service::tell_all(const wire::News& news) {
+  for (Watcher* watcher : watchers_) watcher->push(news);
+}
+
+void Service::stop(int signal) {
+  std::lock_guard lock(mutex_);
+  stop_signal_ = signal;
+  wire::News news;
+  news.set_stop_signal(signal);
+  tell_all(news);
+}
+
+void Service::close() {
+  std::lock_guard lock(mutex_);
+  broken_ = "the launcher is ending";
+  watches_.assign(watches_.size(), false);
+  fail_exchanges(broken_);
+  for (Watcher* watcher : watchers_) watcher->finish(Status::OK);
+}
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,85 @@
+// The coordinator's gRPC service: one method per call of coordinator.proto, one lock for all state.
+// Only for .cc files of launch (gRPC's headers cost 2.7 s per file).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/rendezvous/coordinator.grpc.pb.h"
+#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/secret.h"
+#include "trireme/rendezvous/watcher.h"
+#include "trireme/rendezvous/wire_convert.h"
+
+namespace trireme::inline v0::rendezvous {
+
+struct PendingExchange {
+  std::map<int, std::string> values;
+  std::map<int, std::pair<grpc::ServerUnaryReactor*, wire::ExchangeReply*>> waiting;
+};
+
+class Service final : public wire::Coordinator::CallbackService {
+ public:
+  explicit Service(CoordinatorOptions options)
+      : options_(std::move(options)),
+        members_(options_.size),
+        tokens_(static_cast<std::size_t>(options_.size)),
+        watches_(static_cast<std::size_t>(options_.size)),
+        next_stream_(static_cast<std::size_t>(options_.size)) {
+    if (options_.version.empty()) options_.version = kWireVersion;
+  }
+
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const wire::JoinRequest* request, wire::JoinReply* reply) override;
+  grpc::ServerUnaryReactor* Exchange(grpc::CallbackServerContext* context,
+                                     const wire::ExchangeRequest* request,
+                                     wire::ExchangeReply* reply) override;
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
+                                      const wire::HeartbeatRequest* request,
+                                      wire::HeartbeatReply* reply) override;
+  grpc::ServerWriteReactor<wire::News>* Watch(grpc::CallbackServerContext* context,
+                                              const wire::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* StopWatching(grpc::CallbackServerContext* context,
+                                         const wire::WatchRequest* request,
+                                         wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* ReportFailure(grpc::CallbackServerContext* context,
+                                          const wire::FailureReport* request,
+                                          wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
+                                  const wire::LeaveRequest* request, wire::Empty* reply) override;
+
+  bool record(Failure failure);
+  void announce();
+  void tell_all(const wire::News& news);
+  void stop(int signal);
+  void gone(int rank, const std::string& why);
+  void close();
+
+  std::mutex mutex_;
+  CoordinatorOptions options_;
+  Membership members_;
+
+ private:
+  // The rank that `session` authenticates, or -1.
+  int rank_of(const wire::Session& session) const;
+  grpc::Status check_join(const wire::JoinRequest& request) const;
+  void fail_exchanges(const std::string& why);
+  void on_stream_end(int rank, std::uint32_t stream);
+
+  std::vector<std::string> tokens_;
+  std::vector<bool> watches_;               // by rank: the end of its stream means its end
+  std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
+  std::map<std::string, PendingExchange> exchanges_;  // by key
+  std::set<Watcher*> watchers_;
+  std::string broken_;  // why later exchanges fail; empty: they work
+  int stop_signal_ = 0;
+  bool announced_ = false;
+};
+
+}  // namespace trireme::inline v0::rendezvous

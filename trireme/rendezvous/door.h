@@ -1,0 +1,55 @@
+// Door: the listening port of a coordinator. A caller must prove that it knows the job's secret
+// (net/handshake.h) before its connection is passed to gRPC. So strangers never reach gRPC, which
+// would accept any number of connections and messages.
+//
+// A thread of its own accepts callers. net/reception.h limits what strangers can cost. Throws
+// ResourceError if the port or the thread is not available.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "trireme/base/event.h"
+#include "trireme/base/waiter.h"
+#include "trireme/net/reception.h"
+#include "trireme/net/socket.h"
+
+namespace trireme::inline v0::rendezvous {
+
+class Door {
+ public:
+  /// Port 0: the system picks one. Accepts no caller before open().
+  Door(const std::string& address, std::uint16_t port, std::string secret);
+  ~Door();
+  Door(const Door&) = delete;
+  /// "127.0.0.1:40123", "[::1]:40123".
+  const std::string& endpoint() const noexcept { return endpoint_; }
+  /// `on_guest` takes ownership of each connection, on the door's thread. Call it once.
+  void open(std::function<void(net::Descriptor)> on_guest);
+  /// Ends the thread; no caller is accepted afterwards.
+  void close() noexcept;
+
+ private:
+  void let_in(const std::function<void(net::Descriptor)>& on_guest);
+
+  const std::shared_ptr<Waiter> waiter_;
+  const net::Listener listener_;
+  const std::string endpoint_;
+  net::Reception reception_;  // used by the thread from open() on
+  std::atomic<bool> closing_{false};
+  Event closed_;  // wakes the thread out of a pause
+  std::thread thread_;
+};
+
+/// The caller's side: connects to the coordinator at `endpoint` ("host:port"), retries while nobody
+/// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
+/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError.
+net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout);
+/// True if a coordinator that knows the secret answers now. Waits at most a second.
+bool is_coordinator(const std::string& endpoint, const std::string& secret);
+
+}  // namespace trireme::inline v0::rendezvous

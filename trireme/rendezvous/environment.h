@@ -1,0 +1,55 @@
+// Finds out which rank of which job this process is, with one resolver per way of starting.
+//
+// Order: our own launcher; mpirun; torchrun; srun; launchers whose ranks cannot be joined (refused,
+// so that n copies do not train side by side unnoticed); alone. Pure functions of a getter.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trireme::inline v0::rendezvous {
+
+/// Where ranks meet if their launcher provides no means of communication.
+struct MeetingPlace {
+  std::string name;      // equal on all ranks of this start, and unique: "srun 17.0"
+  std::string host;      // rank 0's host, as other ranks reach it: "node07"
+  bool one_host = true;  // all ranks are on one host
+};
+
+struct RankEnvironment {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;   // the launcher's numbers; Job counts by the ranks' hosts
+  std::string host;                     // this host's name; empty: the system's
+  std::string coordinator;              // "127.0.0.1:40123"; empty: alone, or a foreign launcher
+  std::string launcher;                 // "mpirun (Open MPI)", "srun", "torchrun"; empty: none
+  std::optional<MeetingPlace> meeting;  // for a foreign launcher; none: the ranks meet over MPI
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  int secret_descriptor = -1;  // -1: use secret_file
+  std::string secret_file;
+  int status_descriptor = -1;
+  int cores = 0;              // from the launcher; 0: unknown
+  bool shared_cores = false;  // more ranks than cores on this host
+};
+
+using Getenv = std::function<std::optional<std::string>(const char* name)>;
+std::optional<std::string> process_environment(const char* name);
+
+/// True in a batch script to which Slurm gave several tasks: srun has not started them.
+bool in_batch_script(const Getenv& get = process_environment);
+
+/// Removes the variables in which mpirun, torchrun and srun state the number of processes. This
+/// process and its children then run alone. For commands that need no ranks or start their own.
+/// Call it before other threads exist.
+void ignore_launchers();
+
+/// The first host of a Slurm list: "node07" for "node[07-09,12],gpu1".
+std::string first_host(const std::string& node_list);
+
+/// Throws ConfigError (exit code 2) for malformed values, in a batch script with several tasks, and
+/// if the environment states several processes that cannot be joined.
+RankEnvironment resolve_environment(const Getenv& get = process_environment);
+
+}  // namespace trireme::inline v0::rendezvous

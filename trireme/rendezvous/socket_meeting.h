@@ -1,0 +1,54 @@
+// SocketMeeting: joins processes to one job that srun or torchrun started. These launchers assign
+// ranks but provide no means of communication.
+//
+// Rank 0 runs a coordinator in its process. On one host the other ranks ask rank 0 for the
+// coordinator's address and the job's secret, over an abstract Unix socket named after the start;
+// the kernel proves that both ends belong to one user. On several hosts the user provides the
+// secret (TRIREME_JOB_SECRET_FILE, otherwise ConfigError). The coordinator then listens on the
+// first free port of a list that is derived from the start's name, and the others try these ports
+// in turn until one proves the secret. The rest is as under `trireme launch`. Processes may meet
+// again if all do.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/waiter.h"
+#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/environment.h"
+
+namespace trireme::inline v0::rendezvous {
+
+class SocketMeeting {
+ public:
+  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError).
+  SocketMeeting(rendezvous::RankEnvironment& env, const std::shared_ptr<Waiter>& waiter,
+                Duration timeout, const std::string& interface);
+  ~SocketMeeting();
+  SocketMeeting(const SocketMeeting&) = delete;
+
+  const std::string& secret() const noexcept { return secret_; }
+  /// Called when this rank has left. On rank 0, keeps the coordinator until the other ranks have
+  /// left or have been silent for `timeout`.
+  void stay(Waiter& waiter, Duration timeout) const;
+
+ private:
+  class Door;
+  void open_on_one_host(const rendezvous::RankEnvironment& env, const std::string& name);
+  void open_to_all(const rendezvous::RankEnvironment& env, const std::string& name);
+  void ask_on_this_host(rendezvous::RankEnvironment& env, const std::string& name,
+                        TimePoint deadline);
+  void search(rendezvous::RankEnvironment& env, const std::string& name, TimePoint deadline);
+
+  const std::shared_ptr<Waiter> waiter_;
+  std::string secret_;
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // on rank 0
+  std::shared_ptr<Door> door_;                            // on rank 0 of a job on one host
+};
+
+/// For programs before they make a Job: returns one text per process of the start.
+std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
+                                             const std::string& mine, Duration timeout);
+
+}  // namespace trireme::inline v0::rendezvous

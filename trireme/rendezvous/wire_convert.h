@@ -1,0 +1,21 @@
+// Converts messages from and to membership.h's types. Only for .cc files of launch.
+#pragma once
+
+#include "trireme/rendezvous/coordinator.pb.h"
+#include "trireme/rendezvous/membership.h"
+
+namespace trireme::inline v0::rendezvous {
+
+namespace wire = ::trireme_wire;
+
+inline std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+void fill(const Activity& activity, wire::Activity& message);
+Activity activity_from(const wire::Activity& message);
+void fill(const Failure& failure, wire::Failure& message);
+Failure failure_from(const wire::Failure& message);
+void fill(const Table& table, wire::HeartbeatReply& message);
+Table table_from(const wire::HeartbeatReply& message);
+
+}  // namespace trireme::inline v0::rendezvous

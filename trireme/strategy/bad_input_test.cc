@@ -1,0 +1,378 @@
+// Bad input to DataParallel and Strategy: each is a clear error on every rank, or a correct step.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
+
+#include <cmath>
+#include <functional>
+
+#include "trireme/base/error.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/strategy/data_parallel.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Net : torch::nn::Module {
+  Net() {
+    first = register_module("first", torch::nn::Linear(3, 5));
+    second = register_module("second", torch::nn::Linear(5, 2));
+  }
+  at::Tensor forward(const at::Tensor& x) { return second(at::tanh(first(x))); }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+// Two parameters that are views of the same memory, with offsets 0 and `apart`.
+struct Views : torch::nn::Module {
+  explicit Views(std::int64_t apart) {
+    const at::Tensor flat = at::linspace(-1, 1, 12);
+    left = register_parameter("left", flat.narrow(0, 0, 6));
+    right = register_parameter("right", flat.narrow(0, apart, 6));
+  }
+  at::Tensor forward(const at::Tensor& x) { return x * left.sum() + right.sum(); }
+  at::Tensor left, right;
+};
+
+at::Tensor input(int number) { return at::full({4, 3}, 0.1 * (number + 1)); }
+at::Tensor loss_of(Net& net, int number) { return net.forward(input(number)).pow(2).mean(); }
+
+// The message of the E that `act` throws; "" if it throws nothing.
+template <class E>
+std::string said(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Sync {
+  std::string name;
+  int shard = 0;
+};
+const std::vector<Sync>& syncs() {
+  static const std::vector<Sync> all = {{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
+  return all;
+}
+
+// A rank's Strategy over blocks, and its share of the batches.
+struct Program {
+  Program(testing::RankContext& context, const models::Blocks& model, StrategyOptions options,
+          std::string processor = {})
+      : rank(context),
+        strategy(env(std::move(processor)), model, std::move(options),
+                 optim::make_optimizer(AdamW{.learning_rate = 1e-2})) {}
+  parallel::StrategyContext env(std::string processor) {
+    parallel::StrategyContext env{.world = rank.world.get(), .processor = std::move(processor)};
+    env.assign = [this](const kernel::Assignment& dealt) { assignment = dealt; };
+    return env;
+  }
+  Batch batch(std::int64_t step, std::uint32_t total = 4) const {
+    Batch batch{.total = total, .global_count = total, .step = step};
+    for (const std::uint32_t i : leaves_of(assignment, total, rank.rank))
+      batch.micro.push_back(
+          {.index = i,
+           .count = 1,
+           .fields = {{"features", at::full({2, 3}, 0.1 + static_cast<double>(step + i))}}});
+    return batch;
+  }
+  StepResult step(std::int64_t number, const Loss& loss, std::uint32_t total = 4) {
+    return strategy.step(batch(number, total), loss);
+  }
+  testing::RankContext& rank;
+  kernel::Assignment assignment;
+  Strategy strategy;
+};
+
+models::Blocks small_model() { return models::make_mlp({.widths = {3, 5, 2}}); }
+const Loss kSquares = [](const models::Value& output, const MicroBatch&) {
+  return output.at(0).pow(2).sum();
+};
+
+TEST(BadInput, ParametersThatShareMemoryAreNamedAtBothDoors) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    for (const char* sync : {"plain", "zero1", "zero2"}) {
+      Views overlap(4), apart(6);
+      torch::optim::SGD sgd(overlap.parameters(), torch::optim::SGDOptions(0.1));
+      const parallel::StrategyContext env{.world = rank.world.get()};
+      EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, overlap, sgd, {.sync = sync}); }),
+                  AllOf(HasSubstr("right and left share memory"), HasSubstr("clone()")));
+      torch::optim::SGD other(apart.parameters(), torch::optim::SGDOptions(0.1));
+      DataParallel parallel(env, apart, other, {.sync = sync});
+      apart.forward(at::ones({2})).sum().backward();
+      EXPECT_TRUE(parallel.step()) << "side by side is no harm";
+    }
+    for (const Sync& sync : syncs()) {
+      models::Blocks model;
+      model.add("views", [] { return Views(4); });
+      EXPECT_THAT(said<ConfigError>(
+                      [&] { Program(rank, model, {.sync = sync.name, .shard = sync.shard}); }),
+                  HasSubstr("views.right and views.left share memory"));
+    }
+  });
+}
+
+TEST(BadInput, OneTensorInTwoBlocksIsNamed) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const auto shared = std::make_shared<torch::nn::LinearImpl>(3, 3);
+    const auto holder = torch::nn::Linear(shared);
+    models::Blocks model;
+    model.add_block(
+        {.name = "a", .make = [=] { return models::as_block(holder); }, .reads = {"features"}});
+    model.add("b", [=] { return holder; });
+    EXPECT_THAT(said<ConfigError>([&] { Program(rank, model, {}); }),
+                AllOf(HasSubstr("b.weight and a.weight are one tensor"), HasSubstr("tie()")));
+  });
+}
+
+// DataParallel: rank 1 changes its module between two steps, and all ranks get the error.
+TEST(BadInput, AParameterThatIsReplacedIsNamedOnAllRanks) {
+  struct Change {
+    const char* sync;
+    std::function<void(Net&)> make;
+    const char* said;
+  };
+  const std::vector<Change> changes = {
+      {"plain", [](Net& net) { net.first = net.replace_module("first", torch::nn::Linear(3, 5)); },
+       "parameter first.weight is another tensor"},
+      {"zero1", [](Net& net) { net.first = net.replace_module("first", torch::nn::Linear(3, 5)); },
+       "parameter first.weight is another tensor"},
+      {"zero2", [](Net& net) { net.second->bias.set_data(net.second->bias.detach().clone()); },
+       "parameter second.bias has other memory"},
+      {"plain", [](Net& net) { net.first->bias.set_data(at::zeros({5}, at::kDouble)); },
+       "parameter first.bias has another type"},
+      {"plain", [](Net& net) { net.register_parameter("more", at::zeros({1})); },
+       "the module has 5 parameters, and had 4"},
+      {"plain", [](Net& net) { net.first->bias.requires_grad_(true); }, "requires grad"},
+  };
+  for (const Change& change : changes) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      if (std::string(change.said) == "requires grad") net.first->bias.requires_grad_(false);
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+      DataParallel parallel({.world = rank.world.get()}, net, sgd,
+                            {.sync = change.sync, .skip_not_finite = 5});
+      loss_of(net, 0).backward();
+      EXPECT_TRUE(parallel.step());
+      loss_of(net, 1).backward();
+      if (rank.rank == 1) change.make(net);
+      const std::string before = rank.rank == 0 ? parallel.weights_hash() : "";
+      try {
+        parallel.step();
+        ADD_FAILURE() << change.said << ": the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_THAT(error.what(), HasSubstr(change.said));
+        EXPECT_EQ(error.peer(), 1);
+        EXPECT_EQ(error.exit_code(), 20);
+      }
+      EXPECT_EQ(rank.rank == 0 ? parallel.weights_hash() : "", before);
+    });
+  }
+}
+
+// Without ZeRO, a parameter may get other memory of the same type: the optimizer updates that.
+TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel({.world = rank.world.get()}, net, sgd);
+    net.first->weight.set_data(net.first->weight.detach().clone());
+    const at::Tensor before = net.first->weight.detach().clone();
+    loss_of(net, 0).backward();
+    EXPECT_TRUE(parallel.step());
+    EXPECT_FALSE(at::equal(net.first->weight, before));
+  });
+}
+
+TEST(BadInput, AParameterThatIsReplacedInABlockIsNamedOnAllRanks) {
+  for (const Sync& sync : syncs()) {
+    for (const bool other_memory : {false, true}) {
+      testing::run_ranks(2, [&](testing::RankContext& rank) {
+        std::shared_ptr<Net> net;
+        models::Blocks model;
+        model.add_block({.name = "net",
+                         .make =
+                             [&net] {
+                               net = std::make_shared<Net>();
+                               return models::as_block(net);
+                             },
+                         .reads = {"features"}});
+        Program program(rank, model, {.sync = sync.name, .shard = sync.shard});
+        program.step(0, kSquares);
+        if (rank.rank == 1 && other_memory) net->first->weight.set_data(at::zeros({5, 3}));
+        if (rank.rank == 1 && !other_memory)
+          net->first = net->replace_module("first", torch::nn::Linear(3, 5));
+        try {
+          program.step(1, kSquares);
+          ADD_FAILURE() << sync.name << ": the step was applied";
+        } catch (const StepRefused& error) {
+          EXPECT_THAT(error.what(),
+                      HasSubstr(other_memory ? "parameter net.first.weight has other memory"
+                                             : "parameter net.first.weight is another tensor"));
+          EXPECT_EQ(error.peer(), 1);
+          EXPECT_EQ(error.exit_code(), 20);
+        }
+      });
+    }
+  }
+}
+
+// A loss that is NaN, or (`finite`) a finite loss whose gradient is not finite.
+Loss broken_in(std::uint32_t micro_batch, bool finite) {
+  return [=](const models::Value& output, const MicroBatch& micro) {
+    const at::Tensor sum = output.at(0).pow(2).sum();
+    if (micro.index != micro_batch) return sum;
+    return finite ? sum + (output.at(0) * 0).sqrt().sum() : sum * std::nan("");
+  };
+}
+
+// All ranks skip steps 1 and 2, so the result is that of training with steps 0 and 3 only.
+TEST(BadInput, GradientsThatAreNoNumbersOnOneRankAreLeftOutOnAllAndCounted) {
+  for (const Sync& sync : syncs()) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const StrategyOptions options{.sync = sync.name, .shard = sync.shard, .skip_not_finite = 2};
+      Program program(rank, small_model(), options), without(rank, small_model(), options);
+      for (const int step : {0, 3}) without.step(step, kSquares);
+      for (int step = 0; step < 4; ++step) {
+        const bool bad = step == 1 || step == 2;
+        const StepResult result = program.step(step, bad ? broken_in(3, step == 1) : kSquares);
+        EXPECT_EQ(result.skipped.empty(), !bad) << step;
+        if (bad) {
+          EXPECT_THAT(result.skipped,
+                      AllOf(HasSubstr("rank 1 refused the step"), HasSubstr("micro-batch 3")));
+        }
+        EXPECT_EQ(result.skipped_steps, std::min(step, 2));
+      }
+      EXPECT_EQ(program.strategy.weights_hash(), without.strategy.weights_hash()) << sync.name;
+
+      // The budget is spent, here and in a run that resumes from this one's checkpoint.
+      const std::string metadata = program.strategy.metadata();
+      const std::string spent =
+          "2 steps were left out before for such numbers, and "
+          "train.skip_not_finite is 2";
+      EXPECT_THAT(said<StepRefused>([&] { program.step(4, broken_in(0, false)); }),
+                  AllOf(HasSubstr(spent), HasSubstr("rank 0 refused")));
+      without.strategy.restored(metadata);
+      EXPECT_THAT(said<StepRefused>([&] { without.step(4, broken_in(0, true)); }),
+                  HasSubstr(spent));
+      program.step(5, kSquares);
+    });
+  }
+}
+
+TEST(BadInput, GradientsThatAreNoNumbersAreCountedAtTheModulesDoor) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2));
+      DataParallel parallel({.world = rank.world.get()}, net, adam,
+                            {.sync = sync, .skip_not_finite = 1});
+      const auto step = [&](int number, int bad_rank) {
+        const double factor = rank.rank == bad_rank ? std::nan("") : 1;
+        (loss_of(net, number) * factor).backward();
+        return parallel.step();
+      };
+      EXPECT_TRUE(step(0, -1));
+      const std::string before = parallel.weights_hash();
+      EXPECT_FALSE(step(1, 1));
+      EXPECT_EQ(parallel.weights_hash(), before);
+      EXPECT_EQ(parallel.steps(), 1);
+      EXPECT_EQ(parallel.skipped_steps(), 1);
+      EXPECT_THAT(parallel.metadata(), HasSubstr("\"not_finite\":1"));
+      EXPECT_TRUE(step(2, -1));
+      EXPECT_THAT(
+          said<StepRefused>([&] { step(3, 0); }),
+          AllOf(HasSubstr("1 step was left out before"), HasSubstr("skip_not_finite is 1")));
+      EXPECT_TRUE(step(4, -1));
+    });
+  }
+}
+
+TEST(BadInput, AUsersExceptionIsNoMatterOfTheBudget) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Program program(rank, small_model(), {.skip_not_finite = 5});
+    const Loss fails = [](const models::Value& output, const MicroBatch& micro) {
+      if (micro.index == 2) throw std::out_of_range("no such word");
+      return output.at(0).sum();
+    };
+    EXPECT_THAT(said<StepRefused>([&] { program.step(0, fails); }), HasSubstr("no such word"));
+  });
+}
+
+TEST(BadInput, RanksWithoutSamplesTakePartUnderEverySync) {
+  const auto trained = [](int ranks, const Sync& sync) {
+    std::string hash;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      Program program(rank, small_model(), {.sync = sync.name, .shard = sync.shard, .clip = 0.1});
+      std::int64_t step = 0;
+      for (const std::uint32_t total : {5u, 1u, 2u, 1u}) program.step(step++, kSquares, total);
+      const std::string own = program.strategy.weights_hash();
+      if (rank.rank == 0) hash = own;
+    });
+    return hash;
+  };
+  const std::string one = trained(1, {"plain"});
+  for (const Sync& sync : syncs()) EXPECT_EQ(trained(4, sync), one) << sync.name;
+}
+
+TEST(BadInput, TheStateOfAnotherOptimizerIsNamedAtTheModulesDoor) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net, other;
+    torch::optim::Adam adam(net.parameters(), torch::optim::AdamOptions(1e-2));
+    torch::optim::AdamW adamw(other.parameters(), torch::optim::AdamWOptions(1e-2));
+    DataParallel saved({.world = rank.world.get()}, net, adam, {.sync = "zero1"});
+    DataParallel resumed({.world = rank.world.get()}, other, adamw);
+    EXPECT_THAT(said<CheckpointError>([&] { resumed.restored(saved.metadata()); }),
+                HasSubstr("state of the optimizer Adam, and this run has AdamW"));
+  });
+}
+
+TEST(BadInput, LbfgsIsRefusedWithItsReason) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    for (const char* sync : {"plain", "zero1", "zero2"}) {
+      Net net;
+      torch::optim::LBFGS lbfgs(net.parameters());
+      EXPECT_THAT(said<ConfigError>([&] {
+                    DataParallel({.world = rank.world.get()}, net, lbfgs, {.sync = sync});
+                  }),
+                  AllOf(HasSubstr("LBFGS evaluates the loss several times per step"),
+                        HasSubstr("Use SGD, Adam, AdamW, RMSprop or Adagrad")));
+    }
+  });
+}
+
+TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    const std::string processor =
+        rank.rank == 2 ? "kernels avx512, ONEDNN_MAX_CPU_ISA=AVX2" : "kernels avx512";
+    const auto both = AllOf(HasSubstr("rank 2 computes with \""
+                                      "kernels avx512, ONEDNN_MAX_CPU_ISA"
+                                      "=AVX2\", rank 0 with \"kernels avx512\""),
+                            HasSubstr("reproducible"));
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    parallel::StrategyContext env{.world = rank.world.get(), .processor = processor};
+    EXPECT_THAT(said<MismatchError>([&] { DataParallel(env, net, sgd); }), both);
+    EXPECT_THAT(said<MismatchError>([&] { Program(rank, small_model(), {}, processor); }), both);
+    env.reproducible = false;
+    EXPECT_EQ(said<MismatchError>([&] { DataParallel(env, net, sgd); }), "");
+    // local_sgd makes no promise of equal bits: each rank trains its own copy.
+    Program(rank, small_model(), {.sync = "local_sgd"}, processor);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,695 @@
+#include "trireme/strategy/data_parallel.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <array>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/layers/replicate.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/sync/agreement.h"
+#include "trireme/sync/autograd_hooks.h"
+#include "trireme/sync/batch_statistics.h"
+#include "trireme/sync/distinct_memory.h"
+#include "trireme/sync/not_finite.h"
+#include "trireme/sync/optimizer_shards.h"
+#include "trireme/sync/overflow.h"
+#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/sync/sync_plan.h"
+#include "trireme/sync/torch_optimizer.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/determinism.h"
+#include "trireme/tensor/random.h"
+#include "trireme/tensor/saved_count.h"
+
+namespace trireme::inline v0 {
+namespace {
+
+using parallel::NamedTensors;
+
+constexpr std::size_t kMostResults = 1000;  // kept for take_results()
+
+struct Contents {
+  NamedTensors all;         // parameters and buffers, every name
+  NamedTensors parameters;  // every name
+  NamedTensors distinct;    // each tensor once
+  NamedTensors trainable;   // distinct parameters that require grad
+};
+
+Contents contents_of(torch::nn::Module& module) {
+  Contents contents;
+  std::set<const void*> seen;
+  const auto take = [&](const std::string& name, const at::Tensor& tensor, bool parameter) {
+    if (!tensor.defined()) return;
+    contents.all.emplace_back(name, tensor);
+    if (parameter) contents.parameters.emplace_back(name, tensor);
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
+    contents.distinct.emplace_back(name, tensor);
+    if (parameter && tensor.requires_grad()) contents.trainable.emplace_back(name, tensor);
+  };
+  for (const auto& item : module.named_parameters()) take(item.key(), item.value(), true);
+  for (const auto& item : module.named_buffers()) take(item.key(), item.value(), false);
+  return contents;
+}
+
+// Finds changes to a module's parameters since the start, because gradients of new or replaced ones
+// are not taken. difference() is empty if there are none.
+class ParametersAsTheyWere {
+ public:
+  /// `moved`: the parameters must stay at their current addresses (ZeRO).
+  ParametersAsTheyWere(torch::nn::Module& module, const Contents& contents, bool moved)
+      : module_(module), contents_(contents) {
+    for (const auto& [name, tensor] : contents.parameters)
+      was_.push_back({tensor.scalar_type(), tensor.numel(), tensor.requires_grad(),
+                      moved ? tensor.const_data_ptr() : nullptr});
+  }
+
+  std::string difference() const {
+    const auto now = module_.named_parameters();
+    std::size_t defined = 0;
+    for (const auto& item : now) defined += item.value().defined() ? 1 : 0;
+    if (defined != was_.size())
+      return "the module has " + std::to_string(defined) + " parameters, and had " +
+             std::to_string(was_.size()) + " when DataParallel was made";
+    std::size_t i = 0;
+    for (const auto& item : now) {
+      if (!item.value().defined()) continue;
+      if (const char* what = change_of(item.value(), i++); what != nullptr)
+        return "parameter " + item.key() + " " + what + " when DataParallel was made";
+    }
+    return {};
+  }
+
+ private:
+  struct Was {
+    at::ScalarType type;
+    std::int64_t count;
+    bool required_grad;
+    const void* memory;
+  };
+  const char* change_of(const at::Tensor& now, std::size_t i) const {
+    const Was& was = was_[i];
+    if (!now.is_same(contents_.parameters[i].second)) return "is another tensor than";
+    if (now.scalar_type() != was.type || now.numel() != was.count)
+      return "has another type or shape than";
+    if (was.memory != nullptr && now.const_data_ptr() != was.memory) return "has other memory than";
+    if (now.requires_grad() && !was.required_grad) return "requires grad, and did not";
+    return nullptr;
+  }
+
+  torch::nn::Module& module_;
+  const Contents& contents_;
+  std::vector<Was> was_;
+};
+
+void check_memory(const Contents& contents) {
+  parallel::DistinctMemory memory;
+  std::set<const void*> trained;
+  for (const auto& [name, tensor] : contents.trainable)
+    trained.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& [name, tensor] : contents.distinct)
+    memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
+}
+
+void check(const DataParallelOptions& options, const torch::optim::Optimizer& optimizer,
+           const Contents& contents) {
+  const ErrorContext where{.operation = "DataParallel"};
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    ErrorContext context = where;
+    context.advice = advice;
+    throw ConfigError(what, context);
+  };
+  if (options.sync == "zero3" || options.sync == "hybrid")
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: it is one block, all of whose weights are "
+            "needed from the first layer's forward to the first layer's backward, so none could be "
+            "let go of",
+        "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
+        "Strategy), where zero3 keeps two blocks whole at a time.");
+  if (parallel::is_local(options.sync))
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
+        "Give the model as a list of blocks (trireme::Blocks, Strategy).");
+  if (options.sync != "plain" && options.compression != "none")
+    refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
+               "\": parts of gradients are not compressed",
+           "Use sync = \"plain\", or no compression.");
+  parallel::require_supported(optimizer);
+  if (contents.trainable.empty())
+    refuse("the module has no parameter that requires grad", "Give it one to train.");
+  std::set<const void*> known;
+  for (const auto& [name, tensor] : contents.trainable) known.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& parameter : group.params())
+      if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
+        refuse("the optimizer updates a parameter that the module does not have",
+               "Give the optimizer module.parameters().");
+  check_memory(contents);
+}
+
+std::vector<parallel::Accumulated> accumulators(const NamedTensors& trainable) {
+  std::vector<parallel::Accumulated> uses;
+  for (const auto& [name, tensor] : trainable)
+    uses.push_back({name, tensor.numel(),
+                    tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32,
+                    tensor.dim() > 1 ? tensor.size(0) : 1});
+  return uses;
+}
+
+std::vector<optim::OwnedSlice> slices(const NamedTensors& trainable) {
+  std::vector<optim::OwnedSlice> slices;
+  for (const auto& [name, tensor] : trainable)
+    slices.push_back(
+        {.parameter = static_cast<std::uint32_t>(slices.size()),
+         .name = name,
+         .begin = 0,
+         .end = tensor.numel(),
+         .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+  return slices;
+}
+
+// The module as the only block of a ParameterStore.
+class OneBlock final : public models::Block {
+ public:
+  explicit OneBlock(const NamedTensors& trainable) : trainable_(trainable) {}
+  models::Value forward(std::span<const models::Value>) override { return {}; }
+  std::vector<models::NamedTensor> parameters() override {
+    std::vector<models::NamedTensor> parameters;
+    for (const auto& [name, tensor] : trainable_) parameters.push_back({name, tensor});
+    return parameters;
+  }
+  std::vector<models::NamedTensor> buffers() override { return {}; }
+  void train(bool) override {}
+
+ private:
+  const NamedTensors& trainable_;
+};
+
+std::vector<std::uint32_t> identity(std::size_t count) {
+  std::vector<std::uint32_t> numbers(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::uint32_t>(i);
+  return numbers;
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace
+
+struct DataParallel::Impl {
+  Impl(const parallel::StrategyContext& own_seat, torch::nn::Module& module,
+       torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
+      : env(own_seat),
+        options(own_options),
+        optimizer(own_optimizer),
+        contents(contents_of(module)),
+        checked((check(options, optimizer, contents), true)),
+        plan(parallel::plan_sync(options.sync, env.world->size(), 0, env.local_size)),
+        statistics(module),
+        not_finite(options.skip_not_finite, "skip_not_finite"),
+        sync(plan.sharded() ? make_sharded() : make_plain()),
+        as_they_were(module, contents, plan.sharded()),
+        hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
+          refuse_foreign_step();
+          if (!micro_open) open_micro();
+          if (micro_open)
+            sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
+                           std::move(gradient));
+        }) {
+    env.assign(plan.assignment);
+    if (options.kernel_threads > 0) {
+      tensor::set_up_process({.kernel_threads = options.kernel_threads});
+    } else if (!tensor::process_is_set_up()) {
+      tensor::set_up_process({});
+    }
+    if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
+    parallel::replicate(*env.world, contents.distinct, env.host);
+    statistics.reload();
+    agree_on_seed();
+    seed_next();
+    env.follow_input([this] { input_begins(); });
+  }
+  ~Impl() { env.follow_input({}); }
+
+  std::unique_ptr<parallel::ParameterSync> make_plain() {
+    return std::make_unique<parallel::PlainSync>(
+        *env.world,
+        std::vector<std::vector<parallel::Accumulated>>{accumulators(contents.trainable)},
+        std::vector<std::vector<std::uint32_t>>{identity(contents.trainable.size())},
+        slices(contents.trainable),
+        parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                   .reduce = env.reduce,
+                                   .before_launch = [this] { return enter_barrier(); },
+                                   .compression = options.compression});
+  }
+
+  // Moves the module's parameters into a store, in one piece of memory. The optimizer gets this
+  // rank's shards.
+  std::unique_ptr<parallel::ParameterSync> make_sharded() {
+    store.emplace(
+        std::vector<models::Tie>{},
+        parallel::StoreOptions{
+            .precision = "own", .owners = plan.owners, .owner = plan.owner_of(env.world->rank())});
+    store->add_block({.name = "", .block = std::make_shared<OneBlock>(contents.trainable)});
+    store->complete();
+    std::vector<parallel::OptimizerShards::Shard> owned;
+    const auto parts = store->slices();
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
+    shards.emplace(optimizer, tensors_of(contents.trainable), std::move(owned));
+    groups = parallel::make_shard_groups(*env.world, plan);
+    return std::make_unique<parallel::ShardedSync>(
+        groups, *store,
+        parallel::ShardedSyncOptions{.assignment = plan.assignment,
+                                     .rank = env.world->rank(),
+                                     .bucket_bytes = options.bucket_bytes,
+                                     .before_launch = [this] { return enter_barrier(); }});
+  }
+
+  void refuse_foreign_step() const {
+    if (!shards || !shards->called_directly()) return;
+    throw ConfigError("the optimizer's step() was called directly under sync = \"" + options.sync +
+                          "\", where it has no gradients and changes nothing",
+                      {.rank = env.world->rank(),
+                       .host = env.host,
+                       .operation = "step",
+                       .advice = "Remove that call: parallel.step() updates and zeroes."});
+  }
+
+  // All ranks take the seed that rank 0 got from torch::manual_seed().
+  void agree_on_seed() {
+    std::vector<std::int64_t> value{static_cast<std::int64_t>(seed)};
+    env.world->broadcast(Buffer::of(std::span(value)), 0, {.label = "seed"}).wait();
+    seed = static_cast<std::uint64_t>(value[0]);
+  }
+
+  // Seeds for the next micro-batch before it runs. At the end of an epoch the plan does not know
+  // that micro-batch yet; it will be this rank's first of a full batch.
+  void seed_next() {
+    MicroStep next{.index = first_of_full, .batch_number = batches};
+    if (const auto plan = env.input_plan()) {
+      if (const auto step = plan->peek()) next = *step;
+    } else {
+      next.index = static_cast<std::uint32_t>(env.world->rank());
+    }
+    tensor::seed_default_generator(
+        tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
+  }
+
+  observe::TracedScope traced(const char* what) const {
+    return {env.trace.get(), *env.world->waiter(), what};
+  }
+
+  Work enter_barrier() {
+    return parallel::enter_barrier(*env.world, {.batch = batches, .total = total}, env.host);
+  }
+
+  // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
+  void open_micro() {
+    const auto plan = env.input_plan();
+    MicroStep step{.index = static_cast<std::uint32_t>(env.world->rank()),
+                   .total = static_cast<std::uint32_t>(env.world->size()),
+                   .samples = 1,
+                   .last_of_batch = true};
+    if (plan) {
+      const auto next = plan->peek();
+      if (!next || !next->has_data) return;  // step() throws for it
+      step = *next;
+    }
+    if (!batch_open) begin_batch(step.total);
+    if (shards) shards->watch();
+    micro = step;
+    micro_open = true;
+    counts_items = counts_items && (own_count || plan);
+    count += items_of_micro();
+    sync->begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
+  }
+
+  std::int64_t items_of_micro() const { return own_count ? *own_count : micro.samples; }
+
+  void begin_batch(std::uint32_t micro_batches) {
+    total = micro_batches;
+    waited = time_waited();
+    sync->begin(total, {});
+    batch_open = true;
+    counts_items = true;
+    count = 0;
+    loss = 0;
+    if (total > largest_total) {
+      largest_total = total;
+      const auto leaves = leaves_of(plan.assignment, total, env.world->rank());
+      first_of_full = leaves.empty() ? 0 : leaves.front();
+    }
+  }
+
+  bool step() {
+    refuse_foreign_step();
+    if (!micro_open) open_micro();
+    if (!micro_open)
+      throw ConfigError("step() without a micro-batch of the Sampler",
+                        {.rank = env.world->rank(),
+                         .host = env.host,
+                         .operation = "step",
+                         .advice = "Call step() once for each batch of the Sampler's loader."});
+    sync->end_micro();
+    statistics.capture();
+    micro_open = false;
+    add_loss();
+    const auto plan = env.input_plan();
+    if (plan) plan->consume();
+    if (!micro.last_of_batch) {
+      seed_next();
+      return false;
+    }
+    const bool taken = finish_batch();
+    all_return = !plan || all_return_between(micro, plan->peek());
+    const bool taken_too = take_part_without_share();
+    seed_next();
+    return taken || taken_too;
+  }
+
+  // Takes part in batches without a share for this rank, because the other ranks wait for it. True
+  // if the last of them was applied.
+  bool take_part_without_share() {
+    const auto plan = env.input_plan();
+    bool taken = false;
+    while (plan) {
+      const auto next = plan->peek();
+      if (!next || next->has_data) break;
+      plan->consume();
+      begin_batch(next->total);
+      taken = finish_batch();
+      all_return = taken;  // if all ranks skipped the batch, the others save nothing
+    }
+    return taken;
+  }
+
+  // Adds the micro-batch's loss, and forgets what backward() was given for it.
+  void add_loss() {
+    const double items = own_count ? 1 : static_cast<double>(micro.samples);
+    loss += own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN();
+    own_loss.reset();
+    own_count.reset();
+  }
+
+  // A rank without a share of `next` is already in that batch. A rank without a share of `last` has
+  // returned from the step() before `last`, unless `last` is the first after a resume.
+  bool all_return_between(const MicroStep& last, const std::optional<MicroStep>& next) {
+    const bool first = std::exchange(first_here, false);
+    return (!first || all_have_share(last)) && (!next || all_have_share(*next));
+  }
+
+  // Only the last batch of an epoch may be short.
+  bool all_have_share(const MicroStep& step) const {
+    if (!step.last_of_epoch) return true;
+    for (int rank = 0; rank < env.world->size(); ++rank)
+      if (leaves_of(plan.assignment, step.total, rank).empty()) return false;
+    return true;
+  }
+
+  // The loader starts a pass, so the plan now knows the first micro-batch. After a resume the first
+  // batch may have no share for this rank, and no earlier step() could take part in it.
+  void input_begins() {
+    if (micro_open || batch_open) return;
+    take_part_without_share();
+    seed_next();
+  }
+
+  // False: all ranks skipped the batch.
+  bool finish_batch() {
+    BatchResult result;
+    try {
+      apply_batch(result);
+    } catch (const StepRefused& refused) {
+      statistics.drop();
+      not_finite.take(refused);
+      sync->drop();
+      result.skipped = refused.message();
+    }
+    result.skipped_steps = not_finite.left_out();
+    result.communication = time_waited() - waited;
+    const bool taken = result.skipped.empty();
+    results.push_back(std::move(result));
+    if (results.size() > kMostResults) results.pop_front();
+    return taken;
+  }
+
+  Duration time_waited() const {
+    Duration sum = env.world->time_waited();
+    for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
+      if (group) sum += group->time_waited();
+    return sum;
+  }
+
+  parallel::LocalVote local_vote() {
+    parallel::LocalVote local_vote{.stop_signal = env.stop_signal(), .count = count, .loss = loss};
+    if (const std::string what = as_they_were.difference(); !what.empty())
+      local_vote.refuse(static_cast<int>(ExitCode::UserCode), what,
+                        "Make a new DataParallel of the changed module.");
+    if (const auto refusal = sync->refusal()) local_vote.refuse(*refusal);
+    return local_vote;
+  }
+
+  void apply_batch(BatchResult& result) {
+    batch_open = false;
+    env.set_step(static_cast<long>(batches));
+    const Work reduced = sync->finish();
+    const parallel::Vote vote(*env.world, local_vote());
+    const std::array<Work, 2> works = {reduced, vote.work()};
+    {
+      const auto wait = traced("wait for gradients");
+      Work::all(works).wait();
+    }
+    const parallel::Verdict verdict = vote.result();
+    const long number = static_cast<long>(batches++);
+    stop_signal = verdict.stop_signal;
+    if (counts_items) result.count = verdict.count;
+    throw_if_refused(verdict, *env.world, env.host, number);
+    const double scale = scale_for(verdict.count, number);
+    if (options.clip > 0) result.gradient_norm = gradient_norm;
+    if (verdict.count > 0 && !std::isnan(verdict.loss))
+      result.loss = verdict.loss / static_cast<double>(verdict.count);
+    result.learning_rate = optimizer.param_groups().front().options().get_lr();
+    statistics.fold(*env.world, plan.assignment, total);
+    apply(scale);
+  }
+
+  // The factor on the gradient sums: for the mean, and for clipping.
+  double scale_for(std::int64_t global_count, long number) {
+    const double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
+    gradient_norm = 0;
+    if (options.clip > 0) {
+      gradient_norm = std::sqrt(sync->squared_norm()) * scale;
+    }
+    // If the norm is finite, so are all gradients.
+    if (options.clip <= 0 || !std::isfinite(gradient_norm)) refuse_overflow(number);
+    const bool clipped = options.clip > 0 && gradient_norm > options.clip;
+    return clipped ? scale * (options.clip / (gradient_norm + 1e-6)) : scale;
+  }
+
+  void refuse_overflow(long number) {
+    parallel::refuse_overflow(
+        *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
+        *env.world, env.host, number);
+  }
+
+  void apply(double scale) {
+    const c10::AutoGradMode no_grad(false);
+    const auto sums = sync->owned();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      at::Tensor parameter = updated(i);
+      const Buffer sum{const_cast<void*>(sums[i].gradient),
+                       static_cast<std::size_t>(sums[i].size()), sums[i].master_dtype};
+      at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
+      parameter.mutable_grad() = gradient.to(parameter.scalar_type());
+    }
+    {
+      const auto span = traced("optimizer");
+      if (shards) shards->trust();
+      optimizer.step();
+    }
+    ++applied;
+    for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
+    sync->publish().wait();
+  }
+
+  // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
+  at::Tensor updated(std::size_t i) {
+    return shards ? shards->shards()[i].tensor : contents.trainable[i].second;
+  }
+
+  std::vector<NamedShard> state() {
+    std::vector<NamedShard> state;
+    const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+      state.push_back({.name = name,
+                       .dtype = tensor::dtype_of(tensor),
+                       .shape = tensor.sizes().vec(),
+                       .begin = 0,
+                       .end = tensor.numel(),
+                       .local = tensor.detach()});
+    };
+    for (const auto& [name, tensor] : contents.all) add(name, tensor);
+    const auto slices = sync->owned();
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      const auto& [name, parameter] = contents.trainable[slices[i].parameter];
+      for (const auto& [kind, tensor] : parallel::state_tensors(optimizer, updated(i)))
+        state.push_back({.name = "optimizer/" + name + "." + kind,
+                         .dtype = tensor::dtype_of(tensor),
+                         .shape = parameter.sizes().vec(),
+                         .begin = slices[i].begin,
+                         .end = slices[i].end,
+                         .local = tensor.detach()});
+    }
+    return state;
+  }
+
+  // Updates that the optimizer has counted; on a rank that owns nothing, those that we counted.
+  std::int64_t optimizer_updates() {
+    return sync->owned().empty() ? applied : parallel::updates(optimizer, updated(0));
+  }
+
+  parallel::StrategyContext env;
+  DataParallelOptions options;
+  torch::optim::Optimizer& optimizer;
+  Contents contents;
+  bool checked;
+  parallel::SyncPlan plan;
+  parallel::BatchStatistics statistics;
+  std::optional<parallel::ParameterStore> store;    // under ZeRO
+  std::optional<parallel::OptimizerShards> shards;  // under ZeRO
+  parallel::ShardGroups groups;                     // under ZeRO
+
+  std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  std::int64_t batches = 0;  // finished, including refused ones
+  std::int64_t applied = 0;
+  bool batch_open = false, micro_open = false;
+  bool first_here = true;  // no step() has returned since the start or a resume
+  bool all_return = true;  // StepVoter
+  std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
+  MicroStep micro;
+  // What DataParallel::backward() was given for the open micro-batch.
+  std::optional<std::int64_t> own_count;
+  std::optional<double> own_loss;
+  // This rank's sums over the open batch.
+  std::int64_t count = 0;
+  bool counts_items = true;  // `count` counts samples or tokens, not micro-batches
+  double loss = 0;           // summed over `count`; NaN: not known
+  Duration waited{};         // time_waited() when the batch began
+  std::deque<BatchResult> results;
+  int stop_signal = 0;
+  double gradient_norm = 0;
+  bool failed = false;
+  int exceptions = std::uncaught_exceptions();
+
+  parallel::NotFiniteBudget not_finite;
+  std::unique_ptr<parallel::ParameterSync> sync;
+  ParametersAsTheyWere as_they_were;  // after `sync`, which may move them
+  parallel::GradientHooks hooks;
+};
+
+DataParallel::DataParallel(const parallel::StrategyContext& env, torch::nn::Module& module,
+                           torch::optim::Optimizer& optimizer, DataParallelOptions options)
+    : impl_(std::make_unique<Impl>(env, module, optimizer, options)) {}
+
+DataParallel::~DataParallel() {
+  if (!impl_->failed && std::uncaught_exceptions() == impl_->exceptions)
+    parallel::leave(*impl_->env.world);
+}
+
+void DataParallel::backward(const at::Tensor& mean) {
+  impl_->own_loss = mean.item<double>();
+  mean.backward();
+}
+
+void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
+  impl_->own_count = count;
+  impl_->own_loss = sum.item<double>();
+  sum.backward();
+}
+
+std::vector<BatchResult> DataParallel::take_results() {
+  const std::deque<BatchResult> results = std::exchange(impl_->results, {});
+  return {results.begin(), results.end()};
+}
+
+bool DataParallel::step() {
+  try {
+    return impl_->step();
+  } catch (const StepRefused&) {
+    impl_->sync->drop();
+    throw;  // every rank throws it and may go on
+  } catch (...) {
+    impl_->failed = true;
+    throw;
+  }
+}
+
+std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
+std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->not_finite.left_out(); }
+double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
+int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
+bool DataParallel::all_ranks_return() const { return impl_->all_return; }
+
+std::string DataParallel::weights_hash() {
+  std::vector<HashedTensor> tensors;
+  std::vector<at::Tensor> contents;
+  for (const auto& [name, tensor] : impl_->contents.all) {
+    contents.push_back(tensor.detach().contiguous());
+    const Buffer buffer = tensor::to_buffer(contents.back());
+    tensors.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+  }
+  return trireme::weights_hash(std::move(tensors));
+}
+
+std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
+
+std::string DataParallel::metadata() const {
+  nlohmann::json all{{"batches", impl_->batches},
+                     {"steps", impl_->applied},
+                     {"seed", impl_->seed},
+                     {"optimizer", parallel::name_of(impl_->optimizer)},
+                     {"optimizer_updates", impl_->optimizer_updates()}};
+  if (skipped_steps() > 0) all["not_finite"] = skipped_steps();
+  return all.dump();
+}
+
+void DataParallel::restored(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  for (const char* key : {"batches", "steps", "seed", "optimizer_updates"}) {
+    if (json.is_object() && json.contains(key) && json[key].is_number_integer()) continue;
+    throw CheckpointError(std::string("the training state's metadata lacks \"") + key + "\"",
+                          {.rank = impl_->env.world->rank(),
+                           .operation = "checkpoint.resume",
+                           .advice = "Use a checkpoint of the same program."});
+  }
+  require_same_optimizer(metadata, this->metadata());
+  impl_->not_finite.restore(json.value("not_finite", std::int64_t{0}));
+  impl_->batches = saved_count(json, "batches");
+  impl_->applied = saved_count(json, "steps");
+  impl_->seed = json["seed"].get<std::uint64_t>();
+  for (std::size_t i = 0; i < impl_->sync->owned().size(); ++i)
+    parallel::set_updates(impl_->optimizer, impl_->updated(i),
+                          saved_count(json, "optimizer_updates"));
+  impl_->statistics.reload();
+  impl_->first_here = true;
+  impl_->seed_next();
+}
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,118 @@
+// DataParallel: trains your own module with your own loop and torch::optim optimizer (docs/api.md).
+//
+// One backward() is one micro-batch; step() replaces `adam.step(); adam.zero_grad();`. On the last
+// micro-batch of a global batch, step() finishes the buckets, votes, applies, zeroes and returns
+// true; before that it only accumulates and returns false. The Sampler of the same Job says which
+// one is the last; without a Sampler, each step() ends a batch of one micro-batch per rank.
+//
+// LibTorch's default generator is seeded by (its seed on rank 0, batch, micro-batch) before each
+// micro-batch, so that dropout does not depend on the rank count. Running statistics of batch norms
+// are captured per micro-batch and folded in index order after the vote; a batch norm may run once
+// per micro-batch. Other buffers that forward() changes stay local to a rank. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/job/job.h"
+#include "trireme/job/step_voter.h"
+#include "trireme/tensor/state.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace trireme::inline v0 {
+namespace parallel {
+struct StrategyContext;
+}
+
+struct DataParallelOptions {
+  /// plain | zero1 | zero2. Under ZeRO, while this lives, param_groups() of the optimizer (SGD,
+  /// Adam, AdamW, RMSprop, Adagrad) hold flat views of this rank's shards of the parameters.
+  std::string sync = "plain";
+  double clip = 0;  // global gradient norm; 0 = off
+  std::int64_t bucket_bytes = 4 << 20;
+  /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |
+  /// powersgd:RANK | onebit (parallel/data/compression). With any but none, the bits of the result
+  /// depend on the layout.
+  std::string compression = "none";
+  /// Threads per kernel; the bits of the result depend on it (docs/numerics.md). 0: as the process
+  /// was set up, or 1.
+  int kernel_threads = 0;
+  /// Number of global batches that all ranks may skip because a gradient or a sum of gradients
+  /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). The count is saved
+  /// with a checkpoint.
+  std::int64_t skip_not_finite = 0;
+};
+
+/// A global batch that has ended.
+struct BatchResult {
+  /// Global mean; none if a rank called loss.backward() instead of DataParallel::backward().
+  std::optional<double> loss = {};
+  std::optional<double> gradient_norm = {};  // before clipping; none with clip off
+  std::optional<double> learning_rate = {};  // of the optimizer's first parameter group
+  /// Over all ranks: samples of the Sampler, or items given to backward(sum, count); else none.
+  std::optional<std::int64_t> count = {};
+  Duration communication{};        // time this rank was blocked on communication
+  std::string skipped = {};        // why all ranks skipped it; empty: it was applied
+  std::int64_t skipped_steps = 0;  // skipped so far
+};
+
+class DataParallel final : public Saveable, public StepVoter {
+ public:
+  /// Broadcasts rank 0's parameters and buffers and verifies them by hash. MismatchError names the
+  /// parameter in which the models differ, or the rank whose processor computes other bits.
+  /// ConfigError for LBFGS, for an optimizer with foreign parameters, for parameters that share
+  /// memory without being one tensor, and for zero3 (a module is one block). `module` and
+  /// `optimizer` must outlive this object.
+  DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+               DataParallelOptions options = {});
+  /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
+  DataParallel(const parallel::StrategyContext& env, torch::nn::Module& module,
+               torch::optim::Optimizer& optimizer, DataParallelOptions options = {});
+  /// Announces to the other ranks that this rank's loop has ended. A rank that is still in a step
+  /// gets UnevenInput naming this rank.
+  ~DataParallel() override;
+
+  /// Calls mean.backward(). `mean` is the loss averaged over the micro-batch; take_results() then
+  /// reports its global mean.
+  void backward(const at::Tensor& mean);
+  /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
+  void backward(const at::Tensor& sum, std::int64_t count);
+  /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
+  /// Throws StepRefused on every rank if one rank saw a NaN beyond the budget, or had a parameter
+  /// replaced since the start (nothing was applied); UnevenInput naming a rank whose loop has
+  /// ended; or the communicator's error.
+  bool step();
+  /// The global batches that have ended since the last call, oldest first, at most the last 1,000.
+  /// One step() may end two: a rank without a share of a short batch takes part in it before step()
+  /// returns. For Log::step(parallel).
+  std::vector<BatchResult> take_results();
+  /// Global batches applied, and skipped under DataParallelOptions::skip_not_finite.
+  std::int64_t steps() const noexcept;
+  std::int64_t skipped_steps() const noexcept;
+  /// The gradient's global norm in the last applied batch, before clipping; 0 with clip off.
+  double gradient_norm() const noexcept;
+  /// != 0: all ranks learned in the last batch's vote that the job must stop (130, 143).
+  int stop_signal() const noexcept override;
+  bool all_ranks_return() const override;
+  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
+  std::string weights_hash();
+
+  std::vector<NamedShard> state() override;
+  std::string metadata() const override;
+  void restored(const std::string& metadata) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,38 @@
+#include "trireme/sync/strategy_context.h"
+
+#include "trireme/job/job.h"
+#include "trireme/strategy/data_parallel.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/tensor/processor.h"
+
+namespace trireme::inline v0 {
+namespace parallel {
+
+StrategyContext context_of(Job& job) {
+  return {
+      .world = &job.world(),
+      .host = job.host_name(),
+      .stop_signal = [&job] { return job.stop_signal(); },
+      .input_plan = [&job] { return job.input_plan(); },
+      .follow_input =
+          [&job](std::function<void()> follower) { job.set_input_follower(std::move(follower)); },
+      .set_step = [&job](long step) { job.set_step(step); },
+      .assign = [&job](const kernel::Assignment& assignment) { job.set_assignment(assignment); },
+      .reproducible = job.options().reproducible,
+      .processor = tensor::describe_processor(),
+      .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
+      .trace = job.options().trace};
+}
+
+}  // namespace parallel
+
+// In this file, so that programs without a Job link without it.
+Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+                   const OptimizerOptions& optimizer)
+    : Strategy(parallel::context_of(job), model, std::move(options),
+               optim::make_optimizer(optimizer)) {}
+DataParallel::DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+                           DataParallelOptions options)
+    : DataParallel(parallel::context_of(job), module, optimizer, std::move(options)) {}
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,581 @@
+// Simulated ranks that each train their own copy of the model (parallel.sync = local_sgd, diloco,
+// easgd, gossip): known fixed points, an MLP, and refusals, checkpoints and traffic.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/mixing.h"
+#include "trireme/comm/simulate.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/plan/mixing.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/counting_transport.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+const std::vector<std::string>& relatives() {
+  static const std::vector<std::string> all = {"local_sgd", "diloco", "easgd", "gossip"};
+  return all;
+}
+
+// --- One weight w. Its loss on micro-batch i is a_i/2 (w - c_i)^2, so rank i's optimum is c_i.
+
+struct Parabola {
+  double a = 1, c = 0;
+};
+
+struct Scalar : torch::nn::Module {
+  Scalar() { w = register_parameter("w", at::full({1}, 3.0, at::kDouble)); }
+  at::Tensor forward(const at::Tensor& a) { return at::mul(w, at::ones_like(a)); }
+  at::Tensor w;
+};
+
+models::Blocks scalar_model() {
+  models::Blocks model;
+  model.add_block({.name = "scalar",
+                   .make = [] { return models::as_block(std::make_shared<Scalar>()); },
+                   .reads = {"a"}});
+  return model;
+}
+
+// The common weight after `steps` steps of gradient descent with rank i on parabola i.
+double descend(const std::vector<Parabola>& parabolas, const std::string& sync,
+               const LocalOptions& local, double rate, int steps, double clip = 0,
+               double* norm = nullptr) {
+  const int ranks = static_cast<int>(parabolas.size());
+  std::vector<double> weights(parabolas.size());
+  testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, scalar_model(),
+                      {.sync = sync, .precision = "fp64", .clip = clip, .local = local},
+                      optim::make_optimizer(Sgd{.learning_rate = rate}));
+    const Loss loss = [](const models::Value& output, const MicroBatch& micro) {
+      return (0.5 * micro.field("a") * (output.at(0) - micro.field("c")).pow(2)).sum();
+    };
+    const auto own = static_cast<std::size_t>(rank.rank);
+    const MicroBatch micro{.index = static_cast<std::uint32_t>(rank.rank),
+                           .count = 1,
+                           .fields = {{"a", at::full({1}, parabolas[own].a, at::kDouble)},
+                                      {"c", at::full({1}, parabolas[own].c, at::kDouble)}}};
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const StepResult result = strategy.step({.micro = {micro},
+                                               .total = static_cast<std::uint32_t>(ranks),
+                                               .global_count = ranks,
+                                               .step = step},
+                                              loss);
+      if (norm != nullptr && rank.rank == 0) *norm = result.gradient_norm.value_or(0);
+    }
+    weights[own] = strategy.state().at(0).local.item<double>();
+  });
+  for (const double weight : weights) EXPECT_EQ(weight, weights[0]);
+  return weights[0];
+}
+
+const std::vector<Parabola> kParabolas = {{1.0, 2.0}, {0.5, -1.0}, {2.0, 0.25}};
+
+// The minimum of the sum of all parabolas.
+double optimum(const std::vector<Parabola>& parabolas) {
+  double pull = 0, weight = 0;
+  for (const auto& [a, c] : parabolas) pull += a * c, weight += a;
+  return pull / weight;
+}
+
+// The x with x = mean of c_i + q_i (x - c_i), q_i = (1 - rate a_i)^H: where H steps take rank i.
+double local_fixed_point(const std::vector<Parabola>& parabolas, double rate, int steps) {
+  double pull = 0, weight = 0;
+  for (const auto& [a, c] : parabolas) {
+    const double moved = 1 - std::pow(1 - rate * a, steps);
+    pull += moved * c, weight += moved;
+  }
+  return pull / weight;
+}
+
+TEST(LocalSgd, ReachesItsFixedPoint) {
+  for (const int steps : {1, 4, 16}) {
+    const double expected = local_fixed_point(kParabolas, 0.1, steps);
+    EXPECT_NEAR(descend(kParabolas, "local_sgd", {.steps = steps}, 0.1, 400), expected, 1e-12)
+        << steps << " steps";
+  }
+  // With one step between averages the fixed point is the optimum; with more it is not.
+  EXPECT_NEAR(local_fixed_point(kParabolas, 0.1, 1), optimum(kParabolas), 1e-12);
+  EXPECT_GT(std::abs(local_fixed_point(kParabolas, 0.1, 16) - optimum(kParabolas)), 0.01);
+}
+
+// The outer optimizer has the fixed point of the copies' mean.
+TEST(DiLoCo, ReachesTheFixedPointOfLocalSgd) {
+  for (const int steps : {1, 4}) {
+    const LocalOptions local{.steps = steps, .outer_rate = 0.7, .outer_momentum = 0.5};
+    EXPECT_NEAR(descend(kParabolas, "diloco", local, 0.1, 200 * steps),
+                local_fixed_point(kParabolas, 0.1, steps), 1e-10)
+        << steps << " steps";
+  }
+}
+
+// Computes two outer steps by hand; an inner step takes rank i from x to x - 0.1 a_i (x - c_i).
+TEST(DiLoCo, TakesNesterovsSteps) {
+  double x = 3, momentum = 0;
+  for (int round = 0; round < 2; ++round) {
+    double delta = 0;
+    for (const auto& [a, c] : kParabolas) delta += 0.1 * a * (x - c) / 3;
+    momentum = 0.9 * momentum + delta;
+    x -= 0.7 * (delta + 0.9 * momentum);
+  }
+  EXPECT_NEAR(descend(kParabolas, "diloco", {.steps = 1}, 0.1, 2), x, 1e-12);
+}
+
+// An exchange leaves rank i at x_i = (1 - alpha) y_i + alpha z and the center at z = mean of y_i.
+// y_i = c_i + q_i (x_i - c_i) is the result of the rank's own steps from the last x_i.
+double elastic_fixed_point(const std::vector<Parabola>& parabolas, double rate, int steps,
+                           double beta) {
+  const double alpha = beta / static_cast<double>(parabolas.size());
+  double given = 0, fed_back = 0;
+  for (const auto& [a, c] : parabolas) {
+    const double q = std::pow(1 - rate * a, steps);
+    const double d = 1 - (1 - alpha) * q;
+    given += (1 - q) * c + q * (1 - alpha) * (1 - q) * c / d;
+    fed_back += q * alpha / d;
+  }
+  const double ranks = static_cast<double>(parabolas.size());
+  return given / ranks / (1 - fed_back / ranks);
+}
+
+TEST(Easgd, ReachesItsFixedPoint) {
+  for (const int steps : {1, 4}) {
+    for (const double beta : {0.9, 0.3}) {
+      EXPECT_NEAR(descend(kParabolas, "easgd", {.steps = steps, .elastic = beta}, 0.1, 400 * steps),
+                  elastic_fixed_point(kParabolas, 0.1, steps, beta), 1e-10)
+          << steps << " steps, beta " << beta;
+    }
+  }
+}
+
+TEST(LocalSgd, ReachesTheOptimumOfRanksThatAgreeInCurvature) {
+  const std::vector<Parabola> same = {{0.5, 2.0}, {0.5, -1.0}, {0.5, 0.25}, {0.5, 7.0}};
+  EXPECT_NEAR(descend(same, "local_sgd", {.steps = 8}, 0.2, 400), optimum(same), 1e-12);
+}
+
+// In a ring of three, everyone is a neighbour, so the ranks take the mean of all. If all ranks have
+// the same curvature, their mean follows one process's descent on any graph.
+TEST(Gossip, ReachesItsFixedPoint) {
+  EXPECT_NEAR(descend(kParabolas, "gossip", {.steps = 4, .graph = "ring"}, 0.1, 400),
+              local_fixed_point(kParabolas, 0.1, 4), 1e-12);
+  const std::vector<Parabola> same = {{0.5, 2.0}, {0.5, -1.0}, {0.5, 0.25}, {0.5, 7.0}, {0.5, 1.0}};
+  for (const std::string& graph : plan::mixing_graphs())
+    EXPECT_NEAR(descend(same, "gossip", {.steps = 2, .graph = graph}, 0.2, 400), optimum(same),
+                1e-12)
+        << graph;
+}
+
+// After one exchange of one_peer on four ranks, rank i has the mean of its values and rank i-1's.
+TEST(Gossip, MixesWithTheNeighboursOfTheRound) {
+  testing::run_ranks(4, [&](testing::RankContext& rank) {
+    const plan::Mixing mixing = plan::make_mixing("one_peer", 4, 1);
+    // With chunks of 64 bytes, one buffer is cut and two buffers share a chunk.
+    comm::GossipMixer mixer(*rank.world, 64);
+    std::vector<float> a(5, static_cast<float>(rank.rank)), b(21);
+    for (std::size_t i = 0; i < b.size(); ++i)
+      b[i] = static_cast<float>(100 * rank.rank) + static_cast<float>(i);
+    const std::vector<Buffer> buffers = {Buffer::of(std::span(a)), Buffer::of(std::span(b))};
+    mixer.mix(mixing.round(0), buffers);
+    const auto before = static_cast<float>((rank.rank + 3) % 4),
+               own = static_cast<float>(rank.rank);
+    for (const float value : a) EXPECT_EQ(value, (own + before) / 2);
+    for (std::size_t i = 0; i < b.size(); ++i)
+      EXPECT_EQ(b[i], 50 * (own + before) + static_cast<float>(i));
+    mixer.mix(mixing.round(1), buffers);
+    for (const float value : a) EXPECT_EQ(value, 1.5f);  // 2^2 ranks: 2 rounds give the mean
+  });
+}
+
+// At w = 3 the ranks' gradients are 1, 2 and 5.5.
+TEST(LocalSgd, ClipsARanksOwnGradient) {
+  double norm = 0;
+  EXPECT_NEAR(descend(kParabolas, "local_sgd", {.steps = 1}, 0.1, 1, 1.5, &norm),
+              3 - 0.1 * (1 + 1.5 + 1.5) / 3, 1e-6);
+  EXPECT_NEAR(norm, std::sqrt((1 + 4 + 30.25) / 3), 1e-12);
+}
+
+// --- A perceptron.
+
+constexpr std::int64_t kIn = 6, kOut = 3, kSamples = 2;
+
+at::Tensor noise(const std::string& name, at::IntArrayRef shape) {
+  at::Tensor values = at::empty(shape, at::kFloat);
+  tensor::fill_uniform(values, 11, name, -1, 1);
+  return values;
+}
+
+// Cycles through 64 micro-batches that are labelled by a fixed teacher.
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
+  const std::int64_t which = (step * 8 + index) % 64;
+  const at::Tensor features = noise("sample " + std::to_string(which), {kSamples, kIn});
+  return {.index = index,
+          .count = kSamples,
+          .fields = {{"features", features},
+                     {"targets", at::tanh(features.matmul(noise("teacher", {kIn, kOut})))}}};
+}
+
+Batch batch_of(std::int64_t step, std::uint32_t total, const testing::RankContext& rank) {
+  Batch batch{.total = total, .global_count = total * kSamples, .step = step};
+  for (const std::uint32_t i : leaves_of(kernel::contiguous(rank.size), total, rank.rank))
+    batch.micro.push_back(micro_batch(step, i));
+  return batch;
+}
+
+at::Tensor squared_error(const models::Value& output, const MicroBatch& micro) {
+  return (output.at(0) - micro.field("targets")).pow(2).sum();
+}
+
+models::Blocks perceptron(const std::string& precision, std::int64_t hidden = 20) {
+  models::Blocks model;
+  const at::ScalarType type = tensor::compute_type(precision);
+  model.add_block(
+      {.name = "cast",
+       .make =
+           [type] { return models::as_block([type](const at::Tensor& x) { return x.to(type); }); },
+       .reads = {"features"}});
+  const models::Blocks layers =
+      models::make_mlp({.widths = {kIn, hidden, kOut}, .precision = precision, .input = "cast"});
+  for (const models::BlockSpec& spec : layers.specs()) model.add_block(spec);
+  return model;
+}
+
+using Make = std::function<std::unique_ptr<Strategy>(testing::RankContext& rank)>;
+
+Make maker(const std::string& sync, const LocalOptions& local = {.steps = 4},
+           const OptimizerOptions& optimizer = AdamW{.learning_rate = 1e-2},
+           const std::string& precision = "fp32", double clip = 1) {
+  return [=](testing::RankContext& rank) {
+    return std::make_unique<Strategy>(parallel::StrategyContext{.world = rank.world.get()},
+                                      perceptron(precision),
+                                      StrategyOptions{.sync = sync,
+                                                      .precision = precision,
+                                                      .clip = clip,
+                                                      .bucket_bytes = 512,
+                                                      .local = local},
+                                      optim::make_optimizer(optimizer));
+  };
+}
+
+std::vector<float> output_of(Strategy& strategy) {
+  const at::Tensor value = strategy.infer(micro_batch(0, 63)).at(0).to(at::kFloat).contiguous();
+  return {value.data_ptr<float>(), value.data_ptr<float>() + value.numel()};
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// Some batches are so short that ranks have no share.
+std::uint32_t total_of(int step) { return step % 5 == 3 ? 2 : 8; }
+
+void train(Strategy& strategy, const testing::RankContext& rank, int first, int last,
+           Outcome* outcome = nullptr) {
+  for (int step = first; step < last; ++step) {
+    const StepResult result = strategy.step(batch_of(step, total_of(step), rank), squared_error);
+    if (outcome == nullptr) continue;
+    outcome->losses.push_back(result.loss);
+    outcome->norms.push_back(result.gradient_norm.value_or(0));
+  }
+}
+
+Outcome train_on(int ranks, int steps, const Make& make, std::uint64_t seed = 1) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks,
+                     [&](testing::RankContext& rank) {
+                       Outcome& outcome = outcomes[static_cast<std::size_t>(rank.rank)];
+                       const auto strategy = make(rank);
+                       train(*strategy, rank, 0, steps, &outcome);
+                       outcome.hash = strategy->weights_hash();
+                     },
+                     {.seed = seed});
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+  return outcomes[0];
+}
+
+double mean_of_last(const std::vector<double>& values, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = values.size() - count; i < values.size(); ++i) sum += values[i];
+  return sum / static_cast<double>(count);
+}
+
+TEST(Relatives, LearnAboutAsWellAsPlain) {
+  const Outcome plain = train_on(4, 200, maker("plain"));
+  const double first = plain.losses.front(), last = mean_of_last(plain.losses, 8);
+  EXPECT_LT(last, first / 20);
+  for (const std::string& sync : relatives()) {
+    // DiLoCo's outer momentum multiplies the inner steps by up to 0.7 / (1 - 0.9) = 7, and needs
+    // some of the 50 rounds to reach that.
+    const bool outer = sync == "diloco";
+    const AdamW adamw{.learning_rate = outer ? 3e-3 : 1e-2};
+    const Outcome outcome = train_on(4, 200, maker(sync, {.steps = 4}, adamw));
+    EXPECT_LT(mean_of_last(outcome.losses, 8), (outer ? 4 : 2) * last) << sync;
+  }
+}
+
+TEST(Relatives, RepeatBitForBitWhateverTheNetworkDoes) {
+  for (const std::string& sync : relatives()) {
+    for (const int ranks : {2, 3, 5}) {
+      const Outcome one = train_on(ranks, 6, maker(sync, {.steps = 2}));
+      for (std::uint64_t seed = 2; seed < 6; ++seed)
+        EXPECT_EQ(train_on(ranks, 6, maker(sync, {.steps = 2}), seed), one)
+            << sync << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Relatives, LearnInBf16WithMastersOfTheirOwn) {
+  for (const std::string& sync : relatives()) {
+    const Outcome outcome =
+        train_on(3, 60, maker(sync, {.steps = 4}, AdamW{.learning_rate = 1e-2}, "bf16"));
+    EXPECT_LT(mean_of_last(outcome.losses, 8), outcome.losses.front() / 5) << sync;
+  }
+}
+
+// Moments and bf16's master weights must move into the file before their addresses are used.
+TEST(Relatives, StateInAMappedFileChangesNoBit) {
+  for (const std::string& sync : relatives()) {
+    const auto hash_in = [&](const std::string& folder) {
+      const Outcome outcome = train_on(2, 5, [&](testing::RankContext& rank) {
+        return std::make_unique<Strategy>(
+            parallel::StrategyContext{.world = rank.world.get()}, perceptron("bf16"),
+            StrategyOptions{
+                .sync = sync, .precision = "bf16", .offload = folder, .local = {.steps = 2}},
+            optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      });
+      return outcome.hash;
+    };
+    EXPECT_EQ(hash_in(::testing::TempDir()), hash_in("")) << sync;
+  }
+}
+
+// With momentum, weight decay and uneven shares the step is still linear in the gradient, so the
+// mean of the ranks' steps is the step of the mean gradient.
+TEST(LocalSgd, WithOneLocalStepIsPlainUnderSgd) {
+  const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01};
+  for (const int ranks : {1, 2, 3, 4}) {
+    const Outcome plain = train_on(ranks, 20, maker("plain", {}, sgd, "fp64", 0));
+    const Outcome local = train_on(ranks, 20, maker("local_sgd", {.steps = 1}, sgd, "fp64", 0));
+    ASSERT_EQ(local.losses.size(), plain.losses.size());
+    for (std::size_t i = 0; i < plain.losses.size(); ++i)
+      EXPECT_NEAR(local.losses[i], plain.losses[i], 1e-12 * plain.losses[0]) << ranks << " ranks";
+  }
+}
+
+TEST(Relatives, AreLocalBetweenTheExchangesOnly) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    const auto strategy = maker("local_sgd", {.steps = 3})(rank);
+    for (int step = 0; step < 9; ++step) {
+      train(*strategy, rank, step, step + 1);
+      const std::vector<float> mine = output_of(*strategy);
+      std::vector<float> all(mine.size() * 3);
+      rank.world->all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all))).wait();
+      const bool equal = std::equal(mine.begin(), mine.end(), all.begin()) &&
+                         std::equal(mine.begin(), mine.end(), all.begin() + 6) &&
+                         std::equal(mine.begin(), mine.end(), all.begin() + 12);
+      EXPECT_EQ(equal, step % 3 == 2) << "after step " << step;
+    }
+  });
+}
+
+TEST(Relatives, StartSynchronouslyWhereAskedTo) {
+  for (const std::string& sync : relatives()) {
+    const Outcome plain = train_on(3, 7, maker("plain"));
+    EXPECT_EQ(train_on(3, 7, maker(sync, {.steps = 2, .post_local_after = 7})), plain) << sync;
+    const Outcome later = train_on(3, 7, maker(sync, {.steps = 2, .post_local_after = 4}));
+    for (std::size_t step = 0; step < 5; ++step)  // the fifth loss uses the fourth update's weights
+      EXPECT_EQ(later.losses[step], plain.losses[step]) << sync;
+    EXPECT_NE(later.hash, plain.hash) << sync;
+  }
+}
+
+TEST(Relatives, LookingAtThemChangesNothing) {
+  for (const std::string& sync : relatives()) {
+    for (const std::string precision : {"fp32", "bf16", "fp16"}) {
+      const auto train_looking = [&](bool looks) {
+        std::vector<std::string> hashes(3);
+        std::vector<double> validations(3);
+        testing::run_ranks(3, [&](testing::RankContext& rank) {
+          const auto own = static_cast<std::size_t>(rank.rank);
+          const auto strategy =
+              maker(sync, {.steps = 4}, AdamW{.learning_rate = 1e-2}, precision)(rank);
+          for (int step = 0; step < 10; ++step) {
+            train(*strategy, rank, step, step + 1);
+            if (!looks) continue;
+            const std::vector<float> before = output_of(*strategy);
+            validations[own] = strategy->evaluate({batch_of(100, 8, rank)}, squared_error);
+            strategy->weights_hash();
+            EXPECT_EQ(output_of(*strategy), before);
+          }
+          hashes[own] = strategy->weights_hash();
+        });
+        EXPECT_EQ(validations[1], validations[0]);
+        EXPECT_EQ(validations[2], validations[0]);
+        EXPECT_EQ(hashes[1], hashes[0]);
+        return hashes[0];
+      };
+      EXPECT_EQ(train_looking(true), train_looking(false)) << sync << ", " << precision;
+    }
+  }
+}
+
+TEST(Relatives, AStepIsRefusedByAllOrByNone) {
+  for (const std::string& sync : relatives()) {
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      const auto strategy = maker(sync)(rank);
+      train(*strategy, rank, 0, 2);
+      const std::vector<float> before = output_of(*strategy);
+      const Loss broken = [&](const models::Value& output, const MicroBatch& micro) {
+        const at::Tensor sum = squared_error(output, micro);
+        return micro.index == 7 ? sum * std::nan("") : sum;
+      };
+      try {
+        strategy->step(batch_of(2, 8, rank), broken);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_EQ(error.peer(), 2);
+        EXPECT_NE(std::string(error.what()).find("micro-batch 7"), std::string::npos)
+            << error.what();
+      }
+      EXPECT_EQ(output_of(*strategy), before) << sync;
+      train(*strategy, rank, 3, 6);
+      EXPECT_NE(output_of(*strategy), before) << sync;
+    });
+  }
+}
+
+struct Saved {
+  std::map<std::string, at::Tensor> tensors;
+  std::string metadata;
+};
+
+Saved save(Strategy& strategy) {
+  Saved saved;
+  for (const NamedShard& shard : strategy.state()) saved.tensors[shard.name] = shard.local.clone();
+  saved.metadata = strategy.metadata();
+  return saved;
+}
+
+void load(Strategy& strategy, const Saved& saved) {
+  const auto shards = strategy.state();
+  EXPECT_EQ(shards.size(), saved.tensors.size());
+  for (const NamedShard& shard : shards) shard.local.copy_(saved.tensors.at(shard.name));
+  strategy.restored(saved.metadata);
+}
+
+// Saves in the middle of a round: the checkpoint makes the ranks' weights equal, so a resumed run
+// has the same bits as one that went on. Another number of ranks can resume, too.
+TEST(Relatives, ResumeFromACheckpointOnAnyNumberOfRanks) {
+  for (const std::string& sync : relatives()) {
+    for (const std::string precision : {"fp32", "bf16", "fp16"}) {
+      const Make make =
+          maker(sync, {.steps = 4, .post_local_after = 1}, AdamW{.learning_rate = 1e-2}, precision);
+      Saved saved;
+      std::string straight;
+      double loss = 0;
+      std::mutex mutex;
+      testing::run_ranks(3, [&](testing::RankContext& rank) {
+        const auto strategy = make(rank);
+        train(*strategy, rank, 0, 7);
+        const Saved mine = save(*strategy);
+        {
+          const std::lock_guard lock(mutex);
+          for (const auto& [name, tensor] : saved.tensors)
+            EXPECT_TRUE(at::equal(tensor, mine.tensors.at(name))) << name << " differs by rank";
+          saved = mine;
+        }
+        Outcome outcome;
+        train(*strategy, rank, 7, 13, &outcome);
+        const std::string hash = strategy->weights_hash();
+        const std::lock_guard lock(mutex);
+        straight = hash;
+        loss = outcome.losses.back();
+      });
+      for (const int ranks : {3, 2, 5}) {
+        testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+          const auto strategy = make(rank);
+          load(*strategy, saved);
+          Outcome outcome;
+          train(*strategy, rank, 7, 13, &outcome);
+          const std::string hash = strategy->weights_hash();
+          if (ranks == 3) {
+            EXPECT_EQ(hash, straight) << sync;
+          }
+          EXPECT_NEAR(outcome.losses.back(), loss, 0.3 * loss) << sync << ", " << ranks;
+        });
+      }
+    }
+  }
+}
+
+// Between two exchanges a rank sends the entry barrier, the vote and the loss, but no gradients. In
+// a gossip exchange it sends the weights to this round's neighbour only.
+TEST(Relatives, SendWeightsInAnExchangeAndNothingElse) {
+  for (const std::string& sync : relatives()) {
+    std::vector<std::vector<std::size_t>> sent(4, std::vector<std::size_t>(4));  // [from][to] bytes
+    comm::SimulationOptions simulation;
+    simulation.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions&) {
+      rank.transport = std::make_shared<testing::CountingTransport>(
+          rank.transport, sent[static_cast<std::size_t>(rank.rank)]);
+    };
+    comm::simulate(4, simulation, [&](comm::SimulatedRank& rank) {
+      std::vector<std::size_t>& mine = sent[static_cast<std::size_t>(rank.rank)];
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
+                        perceptron("fp32", 5000), {.sync = sync, .local = {.steps = 3}},
+                        optim::make_optimizer(Sgd{}));
+      const auto weights = static_cast<std::size_t>(strategy.num_parameters()) * sizeof(float);
+      for (int step = 0; step < 6; ++step) {
+        std::fill(mine.begin(), mine.end(), 0u);
+        train(strategy, rank, step, step + 1);
+        const bool exchange = step % 3 == 2;
+        const int neighbour = (rank.rank + (step == 2 ? 1 : 2)) % 4;  // of the graph one_peer
+        for (int peer = 0; peer < 4; ++peer) {
+          const std::size_t bytes = mine[static_cast<std::size_t>(peer)];
+          const bool hears = exchange && (sync != "gossip" || peer == neighbour);
+          EXPECT_TRUE(hears || bytes < 5000) << sync << ", step " << step << ": " << bytes;
+          EXPECT_TRUE(!hears || sync != "gossip" || bytes >= weights) << step << ": " << bytes;
+        }
+        const std::size_t all = std::accumulate(mine.begin(), mine.end(), std::size_t{0});
+        EXPECT_EQ(all >= weights, exchange) << sync << ", step " << step << ": " << all;
+      }
+    });
+  }
+}
+
+TEST(Relatives, RefuseWhatTheyCannotDo) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const auto make = [&](StrategyOptions options) {
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
+                        models::make_mlp({.widths = {kIn, kOut}}), options,
+                        optim::make_optimizer(Sgd{}));
+    };
+    for (const std::string& sync : relatives()) {
+      EXPECT_THROW(make({.sync = sync, .compression = "bf16"}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .shard = 2}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .local = {.steps = 0}}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .local = {.post_local_after = -1}}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .local = {.outer_rate = 0}}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .local = {.outer_momentum = 1}}), ConfigError);
+      EXPECT_THROW(make({.sync = sync, .local = {.elastic = 1.5}}), ConfigError);
+    }
+    EXPECT_THROW(make({.sync = "gossip", .local = {.graph = "star"}}), ConfigError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

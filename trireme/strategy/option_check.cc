@@ -1,0 +1,260 @@
+#include "trireme/strategy/option_check.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/mesh_division.h"
+#include "trireme/base/words.h"
+#include "trireme/layers/shares.h"
+#include "trireme/memory/recompute.h"
+#include "trireme/placement/pipeline_plan.h"
+#include "trireme/plan/mixing.h"
+#include "trireme/sync/compression/compressor.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+class Check {
+ public:
+  Check(const StrategyOptions& options, std::string_view optimizer, const RankPlace& place)
+      : options_(options), optimizer_(optimizer), place_(place) {}
+
+  SyncPlan all() const {
+    mesh();
+    sequence();
+    if (options_.pipeline != 1) pipeline();
+    together("parallel.tensor", options_.tensor);
+    together("parallel.context", options_.context);
+    together("parallel.expert", options_.expert);
+    optimizer();
+    numbers();
+    const SyncPlan plan = sync();
+    data(plan);
+    if (plan.sharded()) sharded();
+    if (plan.local) local();
+    compression();
+    return plan;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const std::string& advice) const {
+    throw ConfigError(what, {.rank = place_.rank, .operation = "strategy", .advice = advice});
+  }
+
+  int layer_ranks() const { return options_.expert * options_.context * options_.tensor; }
+  // How many ranks hold the same part of the model.
+  int copies() const { return place_.ranks / (options_.pipeline * layer_ranks()); }
+
+  void mesh() const {
+    for (const auto& [name, size] : {std::pair{"pipeline", options_.pipeline},
+                                     {"tensor", options_.tensor},
+                                     {"context", options_.context},
+                                     {"expert", options_.expert}})
+      if (size < 1) refuse(std::string("parallel.") + name + " = " + text(size), "Use 1 or more.");
+    const MeshShape shape{.pipeline = options_.pipeline,
+                          .context = options_.context,
+                          .tensor = options_.tensor,
+                          .expert = options_.expert};
+    if (const auto refusal = refuse_mesh(shape, place_.ranks))
+      refuse(refusal->what, refusal->advice);
+  }
+
+  void sequence() const {
+    if (!options_.sequence) return;
+    if (options_.context != 1)
+      refuse("parallel.sequence = true with parallel.context = " + text(options_.context),
+             "Both cut sequences: use one of them.");
+    if (options_.tensor == 1)
+      refuse("parallel.sequence = true with parallel.tensor = 1",
+             "Sequences are cut among tensor-parallel ranks: set parallel.tensor.");
+  }
+
+  void noise(const std::string& with) const {
+    if (options_.noise_scale)
+      refuse("train.noise_scale" + with, "Leave it out: a rank sees a part of each gradient.");
+  }
+
+  void pipeline() const {
+    if (options_.pipeline > 1 && is_local(options_.sync))
+      throw ConfigError(
+          "parallel.sync = \"" + options_.sync +
+              "\" with parallel.pipeline = " + text(options_.pipeline),
+          {.operation = "pipeline", .advice = "Use plain, zero1, zero2, zero3 or hybrid."});
+    PipelinePlan(options_.schedule, options_.pipeline, options_.chunks);
+    noise(" with parallel.pipeline = " + text(options_.pipeline));
+  }
+
+  // Checks an axis along which ranks run a layer together.
+  void together(const std::string& axis, int size) const {
+    if (size == 1) return;
+    const std::string with = " with " + axis + " = " + text(size);
+    if (is_local(options_.sync))
+      refuse("parallel.sync = \"" + options_.sync + "\"" + with,
+             "Use plain, zero1, zero2, zero3 or hybrid.");
+    noise(with);
+    if (options_.compression != "none")
+      refuse("comm.compression = \"" + options_.compression + "\"" + with,
+             "Parts of tensors are not compressed: use comm.compression = \"none\".");
+  }
+
+  // These two need norms of rows or whole tensors, of which a rank has a shard. Experts are whole.
+  void optimizer() const {
+    if (options_.tensor == 1 || (optimizer_ != "lamb" && optimizer_ != "adafactor")) return;
+    refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +
+               "of which a rank has a part",
+           "Use adamw, sgd or lion, or parallel.tensor = 1.");
+  }
+
+  void numbers() const {
+    if (options_.lanes < 1) refuse("train.lanes = " + text(options_.lanes), "Use 1 or more.");
+    if (options_.loss_scale && options_.precision != "fp16")
+      refuse("a loss scale with train.precision = \"" + options_.precision +
+                 "\", whose gradients need none",
+             "Leave it out, or use fp16.");
+    if (options_.loss_scale) LossScale checked(*options_.loss_scale);  // throws, as do the next two
+    tensor::compute_type(options_.precision);
+    memory::parse_recompute(options_.recompute);
+  }
+
+  SyncPlan sync() const {
+    const int size = copies(), layer = layer_ranks();
+    const int here = place_.ranks_a_host;
+    if (options_.sync == "hybrid" && options_.shard == 0 && here % layer != 0)
+      refuse("parallel.sync = \"hybrid\" shards within a host, and " + text(layer) +
+                 " ranks that share a layer do not divide a host's ranks: " + division(here, layer),
+             "Set parallel.shard.");
+    return plan_sync(options_.sync, size, options_.shard, std::min(size, here / layer));
+  }
+
+  // parallel.data counts data x shard ranks, which include the expert axis.
+  void data(const SyncPlan& plan) const {
+    if (options_.sync == "plain" && options_.shard > 1)
+      refuse("parallel.shard = " + text(options_.shard) + " with parallel.sync = \"plain\"",
+             "Use zero1, zero2, zero3 or hybrid, or leave it out.");
+    const int all = copies() * options_.expert;
+    const int wanted = options_.sync == "hybrid" ? all / plan.owners : all;
+    const int shard = std::max(options_.shard, 1);
+    if (options_.data == 0 || options_.data == wanted || std::int64_t{options_.data} * shard == all)
+      return;
+    std::string product = "parallel.data = " + text(options_.data);
+    std::int64_t ranks = options_.data;
+    int factors = 1;
+    for (const auto& [name, size] :
+         {std::pair{"parallel.shard", options_.sync == "hybrid" ? plan.owners : 1},
+          {"parallel.pipeline", options_.pipeline},
+          {"parallel.context", options_.context},
+          {"parallel.tensor", options_.tensor}}) {
+      if (size == 1) continue;
+      product += std::string(" x ") + name + " = " + text(size);
+      ranks *= size;
+      ++factors;
+    }
+    refuse(product + (factors > 1 ? " are " + text(ranks) + " ranks" : std::string()) +
+               ", but the job has " + text(place_.ranks) + (place_.ranks == 1 ? " rank" : " ranks"),
+           "Leave parallel.data at 0, or use --ranks " + text(ranks) + ".");
+  }
+
+  void sharded() const {
+    if (options_.compression != "none")
+      refuse("comm.compression = \"" + options_.compression + "\" with parallel.sync = \"" +
+                 options_.sync + "\": parts of gradients are not compressed",
+             "Use plain, or comm.compression = \"none\".");
+    if (!options_.overlap)
+      refuse("parallel.overlap = false with parallel.sync = \"" + options_.sync +
+                 "\", whose memory depends on it",
+             "Leave it out, or use plain.");
+  }
+
+  void local() const {
+    const std::string with = " with parallel.sync = \"" + options_.sync + "\"";
+    const LocalOptions& own = options_.local;
+    if (options_.compression != "none")
+      refuse("comm.compression = \"" + options_.compression + "\"" + with,
+             "Gradients stay on their ranks there: use comm.compression = \"none\".");
+    if (options_.ema != 0 || options_.outliers.limit != 0 || options_.noise_scale)
+      refuse("train.ema, train.skip_outliers or train.noise_scale" + with,
+             "Ranks train copies of their own there: leave these out, or use another sync.");
+    if (own.steps < 1) refuse("parallel.local_steps = " + text(own.steps) + with, "Use 1 or more.");
+    if (own.post_local_after < 0)
+      refuse("parallel.post_local_after = " + text(own.post_local_after) + with, "Use 0 or more.");
+    const auto number = [&](const char* key, double value, bool good, const char* advice) {
+      if (!good) refuse(std::string(key) + " = " + number_text(value) + with, advice);
+    };
+    number("parallel.outer_rate", own.outer_rate, own.outer_rate > 0, "Use more than 0.");
+    number("parallel.outer_momentum", own.outer_momentum,
+           own.outer_momentum >= 0 && own.outer_momentum < 1, "Use 0 to below 1.");
+    number("parallel.elastic", own.elastic, own.elastic > 0 && own.elastic <= 1,
+           "Use more than 0, at most 1.");
+    if (options_.sync == "gossip") plan::make_mixing(own.graph, copies(), own.graph_seed);
+  }
+
+  void compression() const {
+    check_compression(options_.compression);
+    if (options_.compression != "none" && options_.precision == "fp64")
+      refuse("comm.compression = \"" + options_.compression +
+                 "\" with train.precision = \"fp64\": gradients in fp64 are not compressed",
+             "Use comm.compression = \"none\", or another precision.");
+  }
+
+  const StrategyOptions& options_;
+  const std::string_view optimizer_;
+  const RankPlace place_;
+};
+
+}  // namespace
+
+SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
+                       const RankPlace& place) {
+  return Check(options, optimizer, place).all();
+}
+
+void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro,
+                  int rank) {
+  if (options.tensor > 1) {
+    if (shape.shares.empty()) refuse_uncut_model(options.tensor, rank);
+    for (const ModelShape::Share& share : shape.shares)
+      check_tensor_share(share.what, share.count, options.tensor);
+    if (shape.vocabulary > 0) check_vocabulary(shape.vocabulary, options.tensor);
+  }
+  if (options.sequence) {
+    check_sequence_share(shape.positions, options.tensor);
+    if (shape.experts > 0) refuse_experts_with_sequence();
+  }
+  if (options.context > 1) {
+    if (shape.positions == 0)
+      throw ConfigError(
+          "parallel.context = " + text(options.context) + ": this model reads no sequences",
+          {.rank = rank,
+           .operation = "strategy",
+           .advice = "Use parallel.context = 1; GPT and BERT read sequences."});
+    check_context_share(shape.positions, options.context);
+  }
+  if (options.expert > 1) {
+    if (shape.experts == 0) refuse_model_without_experts(options.expert, rank);
+    check_expert_share(shape.experts, options.expert);
+    check_expert_sequences(micro, options.expert);
+  }
+}
+
+void refuse_uncut_model(int tensor_ranks, int rank) {
+  throw ConfigError(
+      "parallel.tensor = " + text(tensor_ranks) + ": no layer of this model can be cut",
+      {.rank = rank,
+       .operation = "strategy",
+       .advice = "Its blocks would take their layers from a LayerFactory, as those of GPT, BERT "
+                 "and MLP do; or use parallel.tensor = 1."});
+}
+
+void refuse_model_without_experts(int expert_ranks, int rank) {
+  throw ConfigError(
+      "parallel.expert = " + text(expert_ranks) + ": this model has no mixture of experts",
+      {.rank = rank,
+       .operation = "strategy",
+       .advice = "Set model.experts to a multiple of " + text(expert_ranks) +
+                 ", or use parallel.expert = 1."});
+}
+
+}  // namespace trireme::inline v0::parallel

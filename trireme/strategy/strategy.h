@@ -1,0 +1,194 @@
+// Strategy: trains a model given as blocks on this job's ranks (docs/api.md).
+//
+// step() runs forward and backward over this rank's micro-batches, reduces gradients while backward
+// still runs, votes, clips, updates and publishes. All ranks call it with the same step. A step
+// that is refused (NaN, an exception on a rank) throws StepRefused on every rank. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/decentralised/local_options.h"
+#include "trireme/job/job.h"
+#include "trireme/job/step_voter.h"
+#include "trireme/models/block.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/strategy/loss_scale.h"
+#include "trireme/strategy/outlier_filter.h"
+#include "trireme/tensor/batch.h"
+#include "trireme/tensor/state.h"
+
+namespace trireme::inline v0 {
+namespace parallel {
+struct StrategyContext;
+}
+
+/// Maps the last block's value and the micro-batch to the loss, summed over micro.count items (a
+/// scalar under autograd).
+using Loss = std::function<at::Tensor(const models::Value& output, const MicroBatch& micro)>;
+
+/// Token cross-entropy, summed over micro.field("targets"); the output is logits [b, T, V].
+Loss token_loss();
+
+struct StrategyOptions {
+  /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
+  std::string sync = "plain";
+  int pipeline = 1, data = 0;  // data 0: the ranks that are left
+  /// Ranks that share the positions of every sequence (layers/group_layers.h), for models whose
+  /// blocks get attention from the LayerFactory (GPT, BERT). Twice this number divides the sequence
+  /// length. Weights agree with one process's within a tolerance, as for `tensor`.
+  int context = 1;
+  /// Consecutive data-parallel ranks that share the experts of each mixture (models/experts.h).
+  /// Each computes its share of a micro-batch's sequences. The number divides these sequences, and
+  /// data x shard. All else is whole on each of these ranks. Tolerance as for `context`.
+  int expert = 1;
+  /// Ranks that share the tensors of each layer, for models whose blocks get layers from the
+  /// LayerFactory (GPT, BERT, MLP). Weights agree with one process's within a tolerance
+  /// (docs/numerics.md), whatever other options are chosen that change no bit.
+  int tensor = 1;
+  /// With `tensor`: values between the cut layers are cut along the sequence, which takes less
+  /// memory (layers/tensor/layers.h). The sequence length is a multiple of `tensor`.
+  bool sequence = false;
+  /// Pipeline schedule: a name (`trireme show schedule` lists them), or a file. Changes no bit.
+  std::string schedule = "1f1b";
+  int chunks = 0;  // stages per rank of the pipeline; 0: as few as the schedule allows
+  /// Returns a micro-batch to measure blocks with, so that stages take about equal times (called on
+  /// rank 0 only). Empty: all stages have about the same number of blocks. Changes no bit.
+  std::function<MicroBatch()> example = {};
+  int shard = 0;  // hybrid: consecutive ranks that share one copy; 0: those of a host
+  std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
+  /// For fp16 only; none: dynamic, from 65,536 (strategy/loss_scale.h).
+  std::optional<LossScaleOptions> loss_scale = {};
+  double clip = 0;  // global gradient norm; 0 = off
+  std::uint64_t seed = 1;
+  std::int64_t bucket_bytes = 4 << 20;
+  /// Reduce gradients while backward still runs. False, under plain: reduce after backward, to
+  /// measure the difference. Changes no bit.
+  bool overlap = true;
+  /// Gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK | onebit
+  /// (parallel/data/compression). Any but none ends the guarantee of equal bits on any layout.
+  std::string compression = "none";
+  /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
+  /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. Empty:
+  /// they are in memory. Changes no bit.
+  std::string offload = {};
+  /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |
+  /// selective | full | every-K, or a list with one of the first three for each block, such as
+  /// "full*3,none*2". Changes no bit.
+  std::string recompute = "none";
+  /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
+  /// except the last block's; at most two blocks' are in memory at a time
+  /// (memory/activation_file.h). Empty: all are in memory. Changes no bit.
+  std::string offload_activations = {};
+  /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
+  int kernel_threads = 0;
+  /// Micro-batches of this rank that are computed at once, each by a thread with its own
+  /// `kernel_threads`; changes no bit. The loss is then called from several threads. A model that
+  /// draws from LibTorch's default generator, or has buffers other than batch norm's, runs with one
+  /// lane (Strategy::lanes_note()).
+  int lanes = 1;
+  /// For local_sgd, diloco, easgd and gossip, whose results depend on the number of ranks.
+  LocalOptions local = {};
+  /// Decay of an exponential moving average of the weights, kept beside them (use_average()) and
+  /// saved with them; in [0, 1), 0 = none. Changes no bit of the weights. `ema`, `outliers` and
+  /// `noise_scale` need a common model after every step: local_sgd and its relatives refuse them.
+  double ema = 0;
+  /// Skips steps with an outlying loss or gradient norm (strategy/outlier_filter.h).
+  OutlierOptions outliers = {};
+  /// The most steps of a training that may be skipped, on all ranks, because a loss, a gradient or
+  /// a sum of gradients is not finite. The next one is refused (StepRefused, exit code 21).
+  /// Checkpoints save the count.
+  std::int64_t skip_not_finite = 0;
+  /// Measures the gradient noise scale (strategy/gradient_noise.h); needs two micro-batches a step.
+  bool noise_scale = false;
+};
+
+struct StepResult {
+  double loss = 0;  // global mean
+  /// Before clipping; none where clip, outliers and noise_scale are off. For local-step strategies:
+  /// root mean square over ranks; each rank clips by its own norm.
+  std::optional<double> gradient_norm = {};
+  std::int64_t count = 0;  // global tokens or samples
+  int stop_signal = 0;     // != 0: every rank learned in this vote that the job is to stop
+  std::optional<Duration> communication = {};  // time this rank was blocked on communication
+  Duration total{};
+  std::optional<double> learning_rate = {};  // of this update
+  std::string skipped = {};  // why this step was skipped on all ranks; empty: it was not
+  /// Steps skipped so far, this one included, for any reason but an overflow in fp16, which a
+  /// dynamic loss scale expects now and then.
+  std::int64_t skipped_steps = 0;
+  std::int64_t overflows = 0;              // steps skipped so far for an overflow
+  std::optional<double> loss_scale = {};   // of the next step; fp16 only
+  std::optional<double> noise_scale = {};  // in items; none: off, or not known yet
+};
+
+class Strategy final : public Saveable, public StepVoter {
+ public:
+  Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
+           const OptimizerOptions& optimizer);
+  /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
+  Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
+           StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer);
+  /// Announces to the other ranks that this one's loop has ended; one that is still in a step gets
+  /// UnevenInput naming this rank.
+  ~Strategy() override;
+
+  /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error. If numbers
+  /// that are not finite make the ranks skip the step, `skipped` says why and the loss is NaN.
+  StepResult step(const Batch& batch, const Loss& loss);
+  /// StepResult::stop_signal of the last step.
+  int stop_signal() const noexcept override;
+  bool all_ranks_return() const override { return true; }
+  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
+  /// ranks train separate copies (local_sgd ...), that of their common model; the copies do not
+  /// change.
+  double evaluate(const std::vector<Batch>& batches, const Loss& loss);
+  /// The same for several sums in one pass, each divided by the count: loss, correct answers, ...
+  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
+  /// Forward only: the last block's value (generation). Collective unless has_whole_weights(): all
+  /// ranks call it with micro-batches of one shape. Separate copies: uses this rank's.
+  models::Value infer(const MicroBatch& micro);
+
+  void set_learning_rate(double learning_rate);
+  /// With StrategyOptions::ema: from now on evaluate(), infer() and weights_hash() use the averaged
+  /// weights, or the trained ones again, bit for bit. For use between steps; no step() and no
+  /// state() while it is on (TRIREME_CHECK). Collective where ranks hold shards. No effect without
+  /// ema.
+  void use_average(bool on);
+  /// SHA-256 (hex) over all weights in name order: name, shape, type, bytes. Collective where ranks
+  /// hold shards of the weights, or separate copies (then of what evaluate() uses).
+  std::string weights_hash();
+  /// False if ranks hold parts of the weights (zero3, hybrid, pipeline, tensor, expert) or of
+  /// sequences (context): then infer() is collective.
+  bool has_whole_weights() const;
+  std::int64_t num_parameters() const;
+  /// Lanes in use, and why they are fewer than requested (empty: they are not). Known after the
+  /// first step, which shows whether a block draws from the default generator.
+  int lanes() const;
+  std::string lanes_note() const;
+  /// On rank 0 of a pipeline: its stages, their measured costs and the imbalance; else empty.
+  std::string stages_note() const;
+  /// Bytes of the gradient sums' arenas on this rank.
+  std::int64_t gradient_bytes() const;
+  /// Bytes of this rank in the mapped files of StrategyOptions::offload and offload_activations,
+  /// without those of lanes.
+  std::int64_t offloaded_bytes() const;
+
+  /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
+  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", buffers under their names. Where ranks
+  /// train separate copies, collective: the copies become equal first, and training goes on from
+  /// these.
+  std::vector<NamedShard> state() override;
+  std::string metadata() const override;
+  void restored(const std::string& metadata) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::inline v0

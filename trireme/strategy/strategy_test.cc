@@ -1,0 +1,736 @@
+#include "trireme/strategy/strategy.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "trireme/base/error.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/module_block.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kBlock = 8, kVocab = 20;
+
+models::Blocks tiny_gpt(const std::string& precision = "fp32") {
+  return models::make_gpt({.layers = 1,
+                           .heads = 2,
+                           .width = 16,
+                           .block = kBlock,
+                           .vocab = kVocab,
+                           .precision = precision});
+}
+
+// Micro-batch `index` of step `step`: a function of nothing else.
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
+  at::Tensor noise = at::empty({2, kBlock + 1}, at::kFloat);
+  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
+  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
+  return {.index = index,
+          .first_sample = 2 * index,
+          .count = 2 * kBlock,
+          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
+                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
+}
+
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
+               const kernel::Assignment& assignment) {
+  Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
+  for (const std::uint32_t i : leaves_of(assignment, total, rank))
+    batch.micro.push_back(micro_batch(step, i));
+  return batch;
+}
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank, int size) {
+  return batch_of(step, total, rank, kernel::contiguous(size));
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  double validation = 0;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// parallel.sync, and hybrid's parallel.shard.
+struct Sync {
+  std::string name = "plain";
+  int shard = 0;
+  bool overlap = true;
+};
+
+Outcome train(testing::RankContext& rank, const std::string& precision, int steps,
+              std::int64_t bucket_bytes = 2048, const Sync& sync = {}) {
+  kernel::Assignment assignment;
+  parallel::StrategyContext env{.world = rank.world.get()};
+  env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+  Strategy strategy(env, tiny_gpt(precision),
+                    {.sync = sync.name,
+                     .shard = sync.shard,
+                     .precision = precision,
+                     .clip = 0.5,
+                     .bucket_bytes = bucket_bytes,
+                     .overlap = sync.overlap},
+                    optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    const std::uint32_t total = step % 3 == 2 ? 5 : 9;  // a short batch now and then
+    const StepResult result =
+        strategy.step(batch_of(step, total, rank.rank, assignment), token_loss());
+    EXPECT_EQ(result.count, total * 2 * kBlock);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.gradient_norm.value_or(0));
+  }
+  outcome.validation = strategy.evaluate({batch_of(100, 8, rank.rank, assignment)}, token_loss());
+  outcome.hash = strategy.weights_hash();
+  return outcome;
+}
+
+Outcome train_on(int ranks, const std::string& precision, const std::string& algorithm = "auto",
+                 std::int64_t bucket_bytes = 2048, const Sync& sync = {}) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks,
+                     [&](testing::RankContext& rank) {
+                       outcomes[static_cast<std::size_t>(rank.rank)] =
+                           train(rank, precision, 6, bucket_bytes, sync);
+                     },
+                     {.algorithm = algorithm});
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+  return outcomes[0];
+}
+
+TEST(Strategy, EndsWithTheSameBitsOnAnyNumberOfRanks) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
+    const Outcome one = train_on(1, precision);
+    EXPECT_LT(one.losses.back(), one.losses.front());
+    EXPECT_TRUE(std::isfinite(one.validation));
+    for (int ranks : {2, 3, 4, 5, 8})
+      EXPECT_EQ(train_on(ranks, precision), one) << ranks << " ranks, " << precision;
+  }
+}
+
+TEST(Strategy, AddsAsLeavesComeWhereItNeedNotBeReproducible) {
+  const Outcome one = train_on(1, "fp32");
+  for (int ranks : {1, 2, 3, 8}) {
+    std::int64_t sums[2] = {};
+    for (const bool reproducible : {true, false}) {
+      std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+      testing::run_ranks(ranks,
+                         [&](testing::RankContext& rank) {
+                           outcomes[static_cast<std::size_t>(rank.rank)] = train(rank, "fp32", 6);
+                           Strategy strategy({.world = rank.world.get()}, tiny_gpt(), {},
+                                             optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+                           strategy.step(batch_of(0, 16, rank.rank, rank.size), token_loss());
+                           if (rank.rank == 0)
+                             sums[reproducible ? 1 : 0] = strategy.gradient_bytes();
+                         },
+                         {.reproducible = reproducible});
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+      for (std::size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(outcomes[0].losses[i], one.losses[i], 1e-4) << ranks << " ranks, step " << i;
+    }
+    EXPECT_LE(sums[0], sums[1]);
+    if (ranks <= 2) {
+      EXPECT_LT(sums[0], sums[1]) << "one sum, and not a stack of them";
+    }
+  }
+}
+
+// With clipping, accumulation, a tied embedding, and batches that leave some ranks without a share.
+TEST(Strategy, EverySyncEndsWithTheSameBits) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Outcome one = train_on(1, precision);
+    for (const Sync& sync : {Sync{"zero1"}, {"zero2"}, {"zero3"}}) {
+      for (int ranks : {2, 3, 8})
+        EXPECT_EQ(train_on(ranks, precision, "auto", 2048, sync), one)
+            << sync.name << " on " << ranks << " ranks, " << precision;
+    }
+    for (const auto& [ranks, shard] : {std::pair{4, 2}, {6, 3}, {3, 1}})
+      EXPECT_EQ(train_on(ranks, precision, "auto", 2048, {"hybrid", shard}), one)
+          << "hybrid, " << shard << " of " << ranks << " ranks, " << precision;
+  }
+}
+
+TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
+  comm::SimulationOptions slow;
+  slow.network = {.alpha = std::chrono::microseconds(100),
+                  .bytes_per_second = 1e8,
+                  .jitter = {},
+                  .shared_memory = false,
+                  .one_link = true};
+  for (const Sync& sync : {Sync{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}}) {
+    comm::simulate(2, slow, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, tiny_gpt(), {.sync = sync.name, .bucket_bytes = 2048},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
+      const Duration world = rank.world->time_waited();
+      const StepResult result = strategy.step(batch_of(1, 4, rank.rank, assignment), token_loss());
+      const Duration in_world = rank.world->time_waited() - world;
+      EXPECT_GT(result.communication, Duration::zero()) << sync.name;
+      EXPECT_LE(result.communication, result.total) << sync.name;
+      if (sync.name != "plain") {
+        EXPECT_GT(result.communication, in_world) << sync.name;
+      }
+    });
+  }
+}
+
+// Our dropout and LibTorch's, batch norm, and a tied weight.
+models::Blocks drawing_blocks() {
+  models::Blocks blocks = models::make_gpt(
+      {.layers = 3, .heads = 2, .width = 16, .block = kBlock, .vocab = kVocab, .dropout = 0.2});
+  models::Blocks all;
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    if (spec.name == "head") {
+      all.add("foreign", [] {
+        auto linear = std::make_shared<torch::nn::LinearImpl>(16, 16);
+        return models::make_block(linear, [linear](std::vector<at::Tensor> inputs) {
+          return std::vector<at::Tensor>{at::dropout(linear->forward(inputs[0]), 0.3, true)};
+        });
+      });
+      all.add("norm", [] {
+        auto norm = std::make_shared<torch::nn::BatchNorm1dImpl>(kBlock);
+        return models::make_block(norm, [norm](std::vector<at::Tensor> inputs) {
+          return std::vector<at::Tensor>{norm->forward(inputs[0])};
+        });
+      });
+    }
+    all.add_block(spec);
+  }
+  return all.tie("head.weight", "embed.weight");
+}
+
+TEST(Strategy, RecomputationChangesNoBit) {
+  const auto train_with = [](int ranks, const std::string& sync, const std::string& recompute) {
+    std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, drawing_blocks(),
+                        {.sync = sync, .clip = 0.5, .bucket_bytes = 2048, .recompute = recompute},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (int step = 0; step < 3; ++step)
+        strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+      hashes[static_cast<std::size_t>(rank.rank)] = strategy.weights_hash();
+    });
+    for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+    return hashes[0];
+  };
+  const std::string one = train_with(1, "plain", "none");
+  for (const char* recompute : {"selective", "full", "every-2", "every-3"}) {
+    EXPECT_EQ(train_with(1, "plain", recompute), one) << recompute;
+    EXPECT_EQ(train_with(2, "plain", recompute), one) << recompute;
+    EXPECT_EQ(train_with(3, "zero3", recompute), one) << recompute;
+  }
+  EXPECT_THROW(train_with(1, "plain", "all"), ConfigError);
+}
+
+const std::vector<Sync>& sharded_syncs() {
+  static const std::vector<Sync> all = {{"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
+  return all;
+}
+
+// Parameters of several chunks with uneven ends, so that ranks own parts of them. One layer is
+// skipped for odd micro-batches, so only some ranks have its gradients.
+TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
+  struct Skips : torch::nn::Module {
+    Skips() { inner = register_module("inner", torch::nn::Linear(130, 130)); }
+    at::Tensor forward(const at::Tensor& x) {
+      return at::fmod(x.sum(), 2.0).abs().item<float>() > 1 ? at::tanh(inner(x)) : x * 0.5;
+    }
+    torch::nn::Linear inner{nullptr};
+  };
+  models::Blocks model;
+  model.add_block({.name = "in",
+                   .make = [] { return models::as_block(torch::nn::Linear(70, 130)); },
+                   .reads = {"features"}});
+  model.add("skips", [] { return Skips(); });
+  model.add("gelu", [] { return [](const at::Tensor& x) { return at::gelu(x); }; });
+  model.add("again", [] { return torch::nn::Linear(130, 130); });
+  model.add("out", [] { return torch::nn::Linear(130, 3); });
+  const auto train_model = [&](int ranks, const Sync& sync) {
+    std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(
+          env, model, {.sync = sync.name, .shard = sync.shard, .clip = 0.1, .bucket_bytes = 30000},
+          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (std::int64_t step = 0; step < 4; ++step) {
+        const std::uint32_t total = step == 2 ? 3 : 7;
+        Batch batch{.total = total, .global_count = total, .step = step};
+        for (const std::uint32_t i : leaves_of(assignment, total, rank.rank)) {
+          at::Tensor noise = at::empty({2, 70}, at::kFloat);
+          tensor::fill_normal(noise, 3, std::to_string(step) + "/" + std::to_string(i), 0, 1);
+          batch.micro.push_back({.index = i, .count = 1, .fields = {{"features", noise}}});
+        }
+        strategy.step(batch, [](const models::Value& output, const MicroBatch&) {
+          return output.at(0).pow(2).mean();
+        });
+      }
+      hashes[static_cast<std::size_t>(rank.rank)] = strategy.weights_hash();
+    });
+    for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+    return hashes[0];
+  };
+  const std::string one = train_model(1, {});
+  for (const Sync& sync : sharded_syncs()) {
+    for (int ranks : {2, 3, 4}) {
+      if (sync.shard > 0 && ranks % sync.shard != 0) continue;
+      EXPECT_EQ(train_model(ranks, sync), one) << sync.name << " on " << ranks << " ranks";
+    }
+  }
+}
+
+// A rank that fails in the middle of a block still takes part in what the others wait for.
+TEST(Strategy, ARankThatFailsUnderEverySyncIsNamedAndAllGoOn) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(4, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      int countdown = rank.rank == 2 ? 1 : -1;  // in its second micro-batch
+      models::Blocks model = tiny_gpt();
+      models::Blocks fails;
+      for (const models::BlockSpec& spec : model.specs()) {
+        fails.add_block(spec);
+        if (spec.name == "embed")
+          fails.add_block({.name = "fails", .make = [&countdown] {
+                             return models::as_block([&countdown](const at::Tensor& x) {
+                               if (countdown-- == 0) throw std::out_of_range("no such word");
+                               return at::add(x, 0);
+                             });
+                           }});
+      }
+      for (const models::Tie& tie : model.ties()) fails.tie(tie.alias, tie.owner);
+      Strategy strategy(env, fails, {.sync = sync.name, .shard = sync.shard, .bucket_bytes = 2048},
+                        optim::make_optimizer(AdamW{}));
+      const std::string before = strategy.weights_hash();
+      try {
+        strategy.step(batch_of(0, 9, rank.rank, assignment), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_EQ(error.peer(), 2);
+        EXPECT_NE(std::string(error.what()).find("no such word"), std::string::npos)
+            << error.what();
+      }
+      EXPECT_EQ(strategy.weights_hash(), before);
+      strategy.step(batch_of(1, 9, rank.rank, assignment), token_loss());
+      EXPECT_NE(strategy.weights_hash(), before);
+    });
+  }
+}
+
+TEST(Strategy, ALoopThatEndsEarlyIsNamedUnderEverySync) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(4, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, tiny_gpt(), {.sync = sync.name, .shard = sync.shard},
+                        optim::make_optimizer(AdamW{}));
+      strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
+      if (rank.rank == 1) return;
+      try {
+        strategy.step(batch_of(1, 4, rank.rank, assignment), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const UnevenInput& error) {
+        EXPECT_EQ(error.peer(), 1);
+      }
+    });
+  }
+}
+
+TEST(Strategy, AnOverflowOfTheSumIsRefusedOnAllRanksUnderEverySync) {
+  for (const Sync& sync : sharded_syncs()) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, models::make_mlp({.widths = {3, 2}}),
+                        {.sync = sync.name, .shard = sync.shard}, optim::make_optimizer(Sgd{}));
+      Batch batch{.total = 4, .global_count = 4};
+      for (const std::uint32_t i : leaves_of(assignment, 4, rank.rank))
+        batch.micro.push_back(
+            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
+      const Loss loss = [](const models::Value& output, const MicroBatch&) {
+        return output.at(0).sum() * 1e38;
+      };
+      try {
+        strategy.step(batch, loss);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
+      }
+    });
+  }
+}
+
+// The state of any sync on any number of ranks, joined, is that of plain on one rank, and resumes
+// any other.
+TEST(Strategy, EverySyncResumesFromEveryOther) {
+  struct Saved {
+    std::map<std::string, at::Tensor> whole;
+    std::string metadata;
+  };
+  const std::vector<std::pair<int, Sync>> layouts = {
+      {1, {}}, {2, {"zero1"}}, {3, {"zero2"}}, {4, {"zero3"}}, {4, {"hybrid", 2}}};
+  const auto run = [&](int ranks, const Sync& sync, const Saved* from, int first, int last) {
+    std::vector<Saved> saved(static_cast<std::size_t>(ranks));
+    std::mutex mutex;
+    Saved whole;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, tiny_gpt("bf16"),
+                        {.sync = sync.name, .shard = sync.shard, .precision = "bf16"},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      if (from != nullptr) {
+        for (const NamedShard& shard : strategy.state())
+          shard.local.flatten().copy_(
+              from->whole.at(shard.name).flatten().narrow(0, shard.begin, shard.end - shard.begin));
+        strategy.restored(from->metadata);
+      }
+      for (int step = first; step < last; ++step)
+        strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+      const auto state = strategy.state();
+      const std::lock_guard lock(mutex);
+      whole.metadata = strategy.metadata();
+      for (const NamedShard& shard : state) {
+        at::Tensor& tensor = whole.whole[shard.name];
+        if (!tensor.defined()) tensor = at::full(shard.shape, std::nan(""), shard.local.options());
+        tensor.view({-1})
+            .narrow(0, shard.begin, shard.end - shard.begin)
+            .copy_(shard.local.flatten());
+      }
+    });
+    return whole;
+  };
+  const Saved half = run(1, {}, nullptr, 0, 2), end = run(1, {}, nullptr, 0, 4);
+  for (const auto& [ranks, sync] : layouts) {
+    const Saved own = run(ranks, sync, nullptr, 0, 2);
+    EXPECT_EQ(own.whole.size(), half.whole.size());
+    for (const auto& [name, tensor] : half.whole)
+      EXPECT_TRUE(at::equal(own.whole.at(name), tensor)) << sync.name << ": " << name;
+    const Saved resumed = run(ranks, sync, &half, 2, 4);
+    for (const auto& [name, tensor] : end.whole)
+      EXPECT_TRUE(at::equal(resumed.whole.at(name), tensor)) << sync.name << ": " << name;
+  }
+}
+
+// A validation between two steps of the same length: the second step must not use its plan.
+TEST(Strategy, EverySyncGoesOnAfterAValidation) {
+  const auto trained = [](int ranks, const Sync& sync, bool validates) {
+    std::string hash;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      kernel::Assignment assignment;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+      Strategy strategy(env, tiny_gpt(), {.sync = sync.name, .shard = sync.shard},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      for (int step = 0; step < 4; ++step) {
+        strategy.step(batch_of(step, 6, rank.rank, assignment), token_loss());
+        if (validates) strategy.evaluate({batch_of(100, 4, rank.rank, assignment)}, token_loss());
+      }
+      const std::string own = strategy.weights_hash();
+      if (rank.rank == 0) hash = own;
+    });
+    return hash;
+  };
+  const std::string wanted = trained(1, {}, false);
+  for (const auto& [ranks, sync] : {std::pair<int, Sync>{3, {}},
+                                    {2, {"zero1"}},
+                                    {3, {"zero2"}},
+                                    {3, {"zero3"}},
+                                    {4, {"hybrid", 2}}})
+    EXPECT_EQ(trained(ranks, sync, true), wanted) << sync.name;
+}
+
+// bf16 has separate master weights; under zero3 fp32's weights move to the file too.
+TEST(Strategy, StateInAMappedFileChangesNoBit) {
+  using Case = std::pair<Sync, const char*>;
+  for (const auto& [sync, precision] : {Case{{}, "bf16"},
+                                        {{"zero1"}, "bf16"},
+                                        {{"zero1"}, "fp32"},
+                                        {{"zero3"}, "bf16"},
+                                        {{"zero3"}, "fp32"}}) {
+    testing::run_ranks(2, [&, &sync = sync, &precision = precision](testing::RankContext& rank) {
+      const auto train_in = [&](const std::string& folder) {
+        kernel::Assignment assignment;
+        parallel::StrategyContext env{.world = rank.world.get()};
+        env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+        Strategy strategy(env, tiny_gpt(precision),
+                          {.sync = sync.name, .precision = precision, .offload = folder},
+                          optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+        // At least the moments; in whole pages.
+        const std::int64_t least = folder.empty() ? 0 : strategy.num_parameters() * 8 / 4;
+        EXPECT_GE(strategy.offloaded_bytes(), least);
+        EXPECT_EQ(strategy.offloaded_bytes() == 0, folder.empty());
+        for (int step = 0; step < 3; ++step)
+          strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
+        return strategy.weights_hash();
+      };
+      EXPECT_EQ(train_in(::testing::TempDir()), train_in("")) << sync.name << " " << precision;
+      EXPECT_THROW(train_in("/no/such/folder"), ConfigError);
+    });
+  }
+}
+
+TEST(Strategy, TheBucketSizeDoesNotShow) {
+  const Outcome one = train_on(1, "fp32");
+  EXPECT_EQ(train_on(3, "fp32", "ring", 1 << 20), one);
+  EXPECT_EQ(train_on(3, "fp32", "naive", 1), one);
+  EXPECT_EQ(train_on(3, "fp32", "auto", 2048, {.overlap = false}), one);
+}
+
+TEST(Strategy, ARankThatFailsIsNamedOnAllAndNothingIsApplied) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
+                      optim::make_optimizer(AdamW{}));
+    const std::string before = strategy.weights_hash();
+    const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
+      if (micro.index == 4) throw std::out_of_range("no such word");
+      return token_loss()(output, micro);
+    };
+    try {
+      strategy.step(batch_of(0, 6, rank.rank, rank.size), loss);
+      ADD_FAILURE() << "the step was applied";
+    } catch (const StepRefused& error) {
+      EXPECT_EQ(error.peer(), 2);
+      EXPECT_NE(std::string(error.what()).find("no such word"), std::string::npos) << error.what();
+      EXPECT_EQ(error.exit_code(), 20);
+    }
+    EXPECT_EQ(strategy.weights_hash(), before);
+    // The strategy goes on with the next batch.
+    strategy.step(batch_of(1, 6, rank.rank, rank.size), token_loss());
+    EXPECT_NE(strategy.weights_hash(), before);
+  });
+}
+
+TEST(Strategy, ANanIsRefusedNamingRankAndReason) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
+                      optim::make_optimizer(AdamW{}));
+    const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
+      const at::Tensor sum = token_loss()(output, micro);
+      return micro.index == 3 ? sum * std::nan("") : sum;
+    };
+    try {
+      strategy.step(batch_of(0, 4, rank.rank, rank.size), loss);
+      ADD_FAILURE() << "the step was applied";
+    } catch (const StepRefused& error) {
+      EXPECT_EQ(error.peer(), 1);
+      EXPECT_NE(std::string(error.what()).find("micro-batch 3"), std::string::npos);
+    }
+  });
+}
+
+// The output's bias gets 1e38 from each of four micro-batches: finite in every rank's own sum.
+TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
+  for (const double clip : {0.0, 1.0}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
+                        models::make_mlp({.widths = {3, 2}}), {.clip = clip},
+                        optim::make_optimizer(Sgd{}));
+      const std::string before = strategy.weights_hash();
+      Batch batch{.total = 4, .global_count = 4};
+      for (std::uint32_t i = 2 * static_cast<std::uint32_t>(rank.rank); batch.micro.size() < 2; ++i)
+        batch.micro.push_back(
+            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
+      double scale = 1e38;
+      const Loss loss = [&](const models::Value& output, const MicroBatch&) {
+        return output.at(0).sum() * scale;
+      };
+      try {
+        strategy.step(batch, loss);
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
+      }
+      EXPECT_EQ(strategy.weights_hash(), before);
+      scale = 1;
+      batch.step = 1;
+      strategy.step(batch, loss);
+      EXPECT_NE(strategy.weights_hash(), before);
+    });
+  }
+}
+
+TEST(Strategy, AStopSignalOfOneRankReachesAllInTheSameStep) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    int step = 0;
+    parallel::StrategyContext env{.world = rank.world.get()};
+    env.stop_signal = [&] { return rank.rank == 1 && step == 2 ? 143 : 0; };
+    Strategy strategy(env, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
+    for (step = 0; step < 3; ++step) {
+      const StepResult result =
+          strategy.step(batch_of(step, 3, rank.rank, rank.size), token_loss());
+      EXPECT_EQ(result.stop_signal, step == 2 ? 143 : 0);
+    }
+  });
+}
+
+TEST(Strategy, ALoopThatEndsEarlyIsNamedToTheOthers) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
+                      optim::make_optimizer(AdamW{}));
+    strategy.step(batch_of(0, 3, rank.rank, rank.size), token_loss());
+    if (rank.rank == 1) return;
+    try {
+      strategy.step(batch_of(1, 3, rank.rank, rank.size), token_loss());
+      ADD_FAILURE() << "the step was applied";
+    } catch (const UnevenInput& error) {
+      EXPECT_EQ(error.peer(), 1);
+      EXPECT_EQ(error.exit_code(), 22);
+    }
+  });
+}
+
+TEST(Strategy, ALoopThatEndsEarlyIsNamedInOtherCollectivesToo) {
+  testing::run_ranks(3, [&](testing::RankContext& rank) {
+    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
+                      optim::make_optimizer(AdamW{}));
+    if (rank.rank == 1) return;
+    try {
+      strategy.evaluate({batch_of(1, 3, rank.rank, rank.size)}, token_loss());
+      ADD_FAILURE() << "the validation ended";
+    } catch (const UnevenInput& error) {
+      EXPECT_EQ(error.peer(), 1);
+    }
+  });
+}
+
+TEST(Strategy, DifferentModelsAreRefusedNamingTheParameter) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const std::int64_t hidden = rank.rank == 0 ? 4 : 5;
+    try {
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
+                        models::make_mlp({.widths = {3, hidden, 2}}), {},
+                        optim::make_optimizer(Sgd{}));
+      ADD_FAILURE() << "the models were taken as equal";
+    } catch (const MismatchError& error) {
+      EXPECT_EQ(error.label(), "layer.0.linear.weight");
+    }
+  });
+}
+
+class StrategyResumes : public ::testing::TestWithParam<OptimizerOptions> {};
+INSTANTIATE_TEST_SUITE_P(Every, StrategyResumes,
+                         ::testing::Values(AdamW{.learning_rate = 1e-2}, Sgd{.momentum = 0.9},
+                                           Lamb{}, Adafactor{}, Lion{}));
+
+TEST_P(StrategyResumes, FromItsStateWithEqualBits) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const auto make = [&] {
+      return std::make_unique<Strategy>(parallel::StrategyContext{.world = rank.world.get()},
+                                        tiny_gpt("bf16"), StrategyOptions{.precision = "bf16"},
+                                        optim::make_optimizer(GetParam()));
+    };
+    const auto run = [&](Strategy& strategy, int from, int to) {
+      for (int step = from; step < to; ++step)
+        strategy.step(batch_of(step, 4, rank.rank, rank.size), token_loss());
+    };
+    auto straight = make();
+    run(*straight, 0, 3);
+    std::map<std::string, at::Tensor> saved;
+    for (const NamedShard& shard : straight->state()) saved[shard.name] = shard.local.clone();
+    const std::string metadata = straight->metadata();
+    run(*straight, 3, 5);
+    auto resumed = make();
+    for (const NamedShard& shard : resumed->state()) {
+      ASSERT_TRUE(saved.contains(shard.name)) << shard.name;
+      shard.local.copy_(saved.at(shard.name));
+    }
+    resumed->restored(metadata);
+    run(*resumed, 3, 5);
+    EXPECT_EQ(resumed->weights_hash(), straight->weights_hash());
+    EXPECT_THROW(resumed->restored("{}"), CheckpointError);
+  });
+}
+
+TEST(Strategy, RefusesTheStateOfAnotherOptimizer) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    const Strategy lamb(env, tiny_gpt(), {}, optim::make_optimizer(Lamb{}));
+    Strategy adamw(env, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
+    try {
+      adamw.restored(lamb.metadata());
+      FAIL() << "no error";
+    } catch (const CheckpointError& error) {
+      EXPECT_NE(std::string(error.what()).find("optimizer lamb, and this run has adamw"),
+                std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+// Compression changes bits equally on all ranks, and the losses stay close.
+TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
+  const auto train_with = [](const std::string& compression) {
+    std::vector<Outcome> outcomes(3);
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(),
+                        {.clip = 0.5, .bucket_bytes = 2048, .compression = compression},
+                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+      Outcome& outcome = outcomes[static_cast<std::size_t>(rank.rank)];
+      for (int step = 0; step < 6; ++step) {
+        const std::uint32_t total = step == 3 ? 2 : 9;  // once, rank 2 has no share
+        const Batch batch = batch_of(step, total, rank.rank, rank.size);
+        outcome.losses.push_back(strategy.step(batch, token_loss()).loss);
+      }
+      outcome.hash = strategy.weights_hash();
+    });
+    EXPECT_EQ(outcomes[1], outcomes[0]) << compression;
+    EXPECT_EQ(outcomes[2], outcomes[0]) << compression;
+    return outcomes[0];
+  };
+  const Outcome plain = train_with("none");
+  for (const char* spec : {"bf16", "f16", "topk:0.3", "powersgd:2,0", "onebit"}) {
+    const Outcome compressed = train_with(spec);
+    EXPECT_NE(compressed.hash, plain.hash) << spec << " changed nothing";
+    EXPECT_NEAR(compressed.losses.back(), plain.losses.back(), 0.25) << spec;
+  }
+}
+
+TEST(Strategy, RefusesToReduceShardsAfterBackward) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt(),
+                          {.sync = "zero1", .overlap = false}, optim::make_optimizer(Sgd{})),
+                 ConfigError);
+  });
+}
+
+TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    const auto make = [&](StrategyOptions options) {
+      Strategy strategy(env, tiny_gpt(), options, optim::make_optimizer(Sgd{}));
+    };
+    EXPECT_THROW(make({.sync = "server"}), ConfigError);
+    EXPECT_THROW(make({.sync = "hybrid", .shard = 2}), ConfigError);
+    EXPECT_THROW(make({.shard = 2}), ConfigError);
+    EXPECT_THROW(make({.pipeline = 2}), ConfigError);
+    EXPECT_THROW(make({.data = 2}), ConfigError);
+    EXPECT_THROW(make({.precision = "fp8"}), ConfigError);
+    EXPECT_THROW(make({.precision = "fp64"}), ConfigError);  // the model is fp32
+  });
+}
+
+}  // namespace
+}  // namespace trireme

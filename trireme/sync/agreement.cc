@@ -1,0 +1,244 @@
+#include "trireme/sync/agreement.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/sync/parameter_sync.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+// Records are sent as int64 words: [leaving, batch, total].
+constexpr std::size_t kBarrierWords = 3;
+
+struct BarrierState {
+  std::array<std::int64_t, kBarrierWords> mine{};
+  std::vector<std::int64_t> all;
+};
+
+std::shared_ptr<BarrierState> gate_state(const comm::Communicator& world,
+                                         const BarrierEntry& entry) {
+  auto state = std::make_shared<BarrierState>();
+  state->mine = {entry.leaving ? 1 : 0, entry.batch, entry.total};
+  state->all.resize(kBarrierWords * static_cast<std::size_t>(world.size()));
+  return state;
+}
+
+Work gather(comm::Communicator& world, const std::shared_ptr<BarrierState>& state) {
+  return world.all_gather(Buffer::of(std::span<std::int64_t>(state->mine)),
+                          Buffer::of(std::span(state->all)),
+                          {.label = "entry barrier", .leaving = state->mine[0] != 0});
+}
+
+using Record = std::array<std::int64_t, kBarrierWords>;
+Record record_of(const BarrierState& state, int rank) {
+  Record record;
+  std::copy_n(state.all.begin() + static_cast<std::ptrdiff_t>(kBarrierWords) * rank, kBarrierWords,
+              record.begin());
+  return record;
+}
+
+// The first rank that is leaving, else the first that differs from the majority; -1 if none.
+int odd_rank(const BarrierState& state, int size) {
+  std::map<Record, int> votes;
+  for (int rank = 0; rank < size; ++rank) {
+    if (record_of(state, rank)[0] != 0) return rank;
+    ++votes[record_of(state, rank)];
+  }
+  const auto most = std::max_element(
+      votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (int rank = 0; rank < size; ++rank)
+    if (record_of(state, rank) != most->first) return rank;
+  return -1;
+}
+
+UnevenInput uneven(int odd, const Record& theirs, const Record& ours, int rank,
+                   const std::string& host) {
+  std::string message = "rank " + std::to_string(odd);
+  if (theirs[0] != 0) {
+    message +=
+        "'s loop ended before global batch " + std::to_string(ours[1]) + ", which this rank is in";
+  } else {
+    message += " is in global batch " + std::to_string(theirs[1]) + " of " +
+               std::to_string(theirs[2]) + " micro-batches, this rank in " +
+               std::to_string(ours[1]) + " of " + std::to_string(ours[2]);
+  }
+  return UnevenInput(message, {.rank = rank,
+                               .host = host,
+                               .operation = "step",
+                               .peer = odd,
+                               .step = static_cast<long>(ours[1]),
+                               .advice = "Give every rank the same number of batches; "
+                                         "trireme::Sampler does."});
+}
+
+}  // namespace
+
+Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host) {
+  auto state = gate_state(world, entry);
+  return gather(world, state).then([&world, state, host] {
+    const int odd = odd_rank(*state, world.size());
+    if (odd < 0) return;
+    // If this rank is the odd one, the error names a rank that differs from it.
+    const Record ours = record_of(*state, world.rank());
+    int named = odd;
+    for (int rank = 0; named == world.rank() && rank < world.size(); ++rank)
+      if (record_of(*state, rank) != ours) named = rank;
+    const auto error =
+        std::make_exception_ptr(uneven(named, record_of(*state, named), ours, world.rank(), host));
+    world.abort(error);
+    std::rethrow_exception(error);
+  });
+}
+
+void leave(comm::Communicator& world) noexcept {
+  try {
+    if (world.size() == 1 || world.failure()) return;
+    auto state = gate_state(world, {.leaving = true});
+    gather(world, state).then([state] {}).wait();
+  } catch (...) {
+    // The other ranks already know, or are gone.
+  }
+}
+
+// Ranks that can map each other's memory read there that this rank gave up, and why. The others
+// learn it from this rank's last call.
+void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+             const std::exception_ptr& error) noexcept {
+  if (world.failure()) return;  // the others know
+  try {
+    for (comm::Communicator* group : groups)
+      if (group != nullptr && group->size() > 1 && !group->can_map()) {
+        const auto state = gate_state(*group, {.leaving = true});
+        gather(*group, state).on_settled([state](const std::exception_ptr&) {});
+      }
+  } catch (...) {
+  }
+  world.abort(error);
+}
+
+namespace {
+
+// A text inside a record of int64 words: its length, then its bytes.
+template <std::size_t kBytes>
+struct TextField {
+  static constexpr std::size_t kWords = 1 + kBytes / 8;
+  static void write(std::int64_t* words, const std::string& text) {
+    const std::size_t length = std::min(text.size(), kBytes);
+    words[0] = static_cast<std::int64_t>(length);
+    std::memcpy(words + 1, text.data(), length);
+  }
+  static std::string read(const std::int64_t* words) {
+    const auto length = std::clamp<std::int64_t>(words[0], 0, kBytes);
+    return {reinterpret_cast<const char*>(words + 1), static_cast<std::size_t>(length)};
+  }
+};
+
+}  // namespace
+
+// For a misused gradient, the reason itself says what to do.
+void LocalVote::refuse(const Refusal& refusal) {
+  const bool diverged = refusal.exit_code == Refusal::kNotFinite;
+  refuse(refusal.exit_code, refusal.reason, diverged ? kNotFiniteAdvice : "");
+}
+
+void LocalVote::check_loss(std::uint32_t microbatch, double loss) {
+  if (std::isfinite(loss)) return;
+  refuse(Refusal::kNotFinite,
+         "the loss of micro-batch " + std::to_string(microbatch) + " is " + number_text(loss),
+         kNotFiniteAdvice);
+}
+
+// An exception's sentence ends with its advice, which the local_vote carries separately.
+void LocalVote::refuse(const ErrorReport& report) {
+  std::string why = report.sentence;
+  const std::string& own = report.context.advice;
+  if (!own.empty() && why.ends_with(own)) why.resize(why.size() - own.size());
+  while (!why.empty() && (why.back() == ' ' || why.back() == '.')) why.pop_back();
+  refuse(report.exit_code, why, own);
+}
+
+// [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; bits of loss;
+// reason; advice]
+struct Vote::State {
+  using Reason = TextField<184>;
+  using Advice = TextField<120>;
+  static constexpr std::size_t kReason = 6, kAdvice = kReason + Reason::kWords;
+  static constexpr std::size_t kWords = kAdvice + Advice::kWords;
+  std::array<std::int64_t, kWords> mine{};
+  std::vector<std::int64_t> all;
+  int size = 1;
+};
+
+Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
+    : state_(std::make_shared<State>()) {
+  state_->size = world.size();
+  state_->all.resize(State::kWords * static_cast<std::size_t>(world.size()));
+  state_->mine[0] = !local_vote.ok ? 0 : local_vote.overflow ? 2 : 1;
+  state_->mine[1] = local_vote.exit_code;
+  state_->mine[2] = local_vote.stop_signal;
+  state_->mine[3] = local_vote.count;
+  state_->mine[4] = std::bit_cast<std::int64_t>(local_vote.squares);
+  state_->mine[5] = std::bit_cast<std::int64_t>(local_vote.loss);
+  State::Reason::write(&state_->mine[State::kReason], local_vote.reason);
+  State::Advice::write(&state_->mine[State::kAdvice], local_vote.advice);
+  work_ = world
+              .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
+                          Buffer::of(std::span(state_->all)), {.label = "vote"})
+              .then([state = state_] {});
+}
+
+Verdict Vote::result() const {
+  work_.wait();
+  Verdict verdict;
+  for (int rank = 0; rank < state_->size; ++rank) {
+    const std::int64_t* record =
+        state_->all.data() + State::kWords * static_cast<std::size_t>(rank);
+    if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
+    verdict.count += record[3];
+    verdict.squares += std::bit_cast<double>(record[4]);
+    verdict.loss += std::bit_cast<double>(record[5]);
+    const bool refused = record[0] == 0, overflow = record[0] == 2;
+    // A refusal takes precedence over an overflow, even one of a lower rank.
+    if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
+    verdict.ok = !refused;
+    verdict.overflow = overflow;
+    verdict.refusing_rank = rank;
+    verdict.exit_code = static_cast<int>(record[1]);
+    verdict.reason = State::Reason::read(record + State::kReason);
+    verdict.advice = State::Advice::read(record + State::kAdvice);
+  }
+  return verdict;
+}
+
+void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
+                      const std::string& host, long step) {
+  if (verdict.ok) return;
+  std::string advice = "Nothing was applied on any rank";
+  if (!verdict.advice.empty()) {
+    const std::string& own = verdict.advice;
+    // The advice is a sentence of its own, or continues this one.
+    const bool sentence = std::isupper(static_cast<unsigned char>(own.front())) != 0;
+    advice += (sentence ? ". " : "; ") + own;
+  }
+  if (advice.back() != '.') advice += '.';
+  throw StepRefused(
+      static_cast<ExitCode>(verdict.exit_code),
+      "rank " + std::to_string(verdict.refusing_rank) + " refused the step: " + verdict.reason,
+      {.rank = world.rank(),
+       .host = host,
+       .operation = "step",
+       .peer = verdict.refusing_rank,
+       .step = step,
+       .advice = advice});
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,107 @@
+// Agreement of all ranks around a step. The entry barrier checks that all ranks are in the same
+// step; the vote decides whether all may apply it. Each all-gathers one small record per rank.
+//
+// The entry barrier is submitted before a step's first bucket, and nobody waits for it. A rank
+// whose loop has ended submits `leaving` instead. The others then abort the communicator with an
+// UnevenInput that names that rank, before any bucket can hang. If they are in another collective
+// (a validation, or one of the user's own), the communicator itself throws that error.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/communicator.h"
+
+namespace trireme::inline v0::parallel {
+
+struct Refusal;
+
+struct BarrierEntry {
+  std::int64_t batch = 0;   // global batches since the start
+  std::uint32_t total = 0;  // micro-batches of this batch
+  bool leaving = false;
+};
+
+/// Thread safe; returns at once. The Work is done when every rank has entered the same batch.
+Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host);
+
+/// Announces that this rank's loop has ended; waits until every other rank knows. Never throws.
+void leave(comm::Communicator& world) noexcept;
+
+/// This rank fails with `error` inside a call that the other ranks of `groups` are in or will make:
+/// ends their waits. All communicators of the job are broken afterwards. Never throws.
+void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+             const std::exception_ptr& error) noexcept;
+
+struct LocalVote {
+  bool ok = true;
+  int exit_code = 21;
+  std::string reason = {};  // at most 184 bytes are sent
+  std::string advice = {};  // what to do about it; at most 120 bytes are sent
+  int stop_signal = 0;
+  std::int64_t count = 0;  // tokens or samples of this rank
+  double squares = 0;      // squared norm of this rank's own gradient (local-step strategies)
+  double loss = 0;         // summed over `count`, if sent with the vote; NaN: not known
+  /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
+  bool overflow = false;
+
+  /// Keeps the first reason only.
+  void refuse(int code, const std::string& why, const std::string& what_to_do) {
+    if (!ok) return;
+    ok = false;
+    exit_code = code;
+    reason = why;
+    advice = what_to_do;
+  }
+  /// Refuses for what this rank's sync reports.
+  void refuse(const Refusal& refusal);
+  /// Refuses if a micro-batch's loss is not finite.
+  void check_loss(std::uint32_t microbatch, double loss);
+  /// Refuses for an exception that this rank's code threw, with the exception's advice.
+  void refuse(const ErrorReport& report);
+  void overflowed(const std::string& why) {
+    if (!ok) return;
+    overflow = true;
+    reason = why;
+  }
+};
+
+struct Verdict {
+  bool ok = true;
+  int stop_signal = 0;     // of the lowest rank that has one
+  std::int64_t count = 0;  // summed over all ranks
+  double squares = 0;      // summed in rank order
+  double loss = 0;         // summed in rank order
+  bool overflow = false;   // a rank's gradient overflowed, and no rank refused
+  int refusing_rank = -1;  // lowest that refused; if none did, lowest that overflowed
+  int exit_code = 21;
+  std::string reason = {}, advice = {};
+};
+
+/// The constructor submits the all-gather; result() waits for it.
+class Vote {
+ public:
+  Vote(comm::Communicator& world, const LocalVote& local_vote);
+  Work work() const { return work_; }
+  /// Waits. Rethrows the communicator's error.
+  Verdict result() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+  Work work_;
+};
+
+/// Advice for a loss or a gradient that is not finite.
+inline constexpr const char* kNotFiniteAdvice =
+    "lower the learning rate or look at that rank's data";
+
+/// Throws StepRefused naming rank, reason and the refusing rank's advice unless the verdict is ok.
+void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
+                      const std::string& host, long step);
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,181 @@
+#include "trireme/sync/batch_statistics.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <functional>
+#include <optional>
+
+#include "trireme/models/module_block.h"
+#include "trireme/placement/stage.h"
+
+namespace trireme::inline v0::parallel {
+
+struct BatchStatistics::Norm {
+  std::shared_ptr<torch::nn::Module> keep;
+  std::function<void(std::optional<double>)> set_momentum;
+  std::optional<double> momentum;
+  at::Tensor mean, variance, count;           // the module's buffers
+  at::Tensor running_mean, running_variance;  // between micro-batches
+  std::int64_t seen = 0;                      // forward passes that were folded
+
+  std::size_t features() const { return static_cast<std::size_t>(mean.numel()); }
+  void remember() {
+    running_mean = mean.clone();
+    running_variance = variance.clone();
+    seen = count.item<std::int64_t>();
+  }
+  // Graphs of other micro-batches hold the buffers, but their backward passes do not read them in
+  // training. Writing through variable_data() does not raise autograd's version counter.
+  void restore() {
+    mean.variable_data().copy_(running_mean);
+    variance.variable_data().copy_(running_variance);
+    count.fill_(seen);
+  }
+};
+
+namespace {
+
+template <class Impl, class Norm>
+std::unique_ptr<Norm> norm_of(const std::shared_ptr<torch::nn::Module>& module) {
+  const auto typed = std::dynamic_pointer_cast<Impl>(module);
+  if (!typed || !typed->running_mean.defined()) return nullptr;
+  auto norm = std::make_unique<Norm>();
+  norm->keep = module;
+  norm->momentum = typed->options.momentum();
+  norm->set_momentum = [typed](std::optional<double> value) { typed->options.momentum(value); };
+  norm->mean = typed->running_mean;
+  norm->variance = typed->running_var;
+  norm->count = typed->num_batches_tracked;
+  return norm;
+}
+
+}  // namespace
+
+void BatchStatistics::add(const std::shared_ptr<torch::nn::Module>& module) {
+  for (const auto& norm : norms_)
+    if (norm->keep == module) return;  // blocks may share it
+  auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(module);
+  if (!norm) return;
+  norm->remember();
+  norm->set_momentum(1.0);
+  width_ += 1 + 2 * norm->features();
+  norms_.push_back(std::move(norm));
+}
+
+BatchStatistics::BatchStatistics(torch::nn::Module& module) {
+  for (const auto& member : module.modules(/*include_self=*/false)) add(member);
+}
+
+BatchStatistics::BatchStatistics(const Stage& stage) {
+  for (const Stage::Member& member : stage.members()) {
+    const auto module = models::module_of(member.block);
+    if (!module) continue;
+    for (const auto& inner : module->modules(/*include_self=*/true)) add(inner);
+  }
+}
+
+BatchStatistics::~BatchStatistics() {
+  for (const auto& norm : norms_) norm->set_momentum(norm->momentum);
+}
+
+bool BatchStatistics::empty() const noexcept { return norms_.empty(); }
+
+bool BatchStatistics::covers(const at::Tensor& buffer) const {
+  for (const auto& norm : norms_)
+    if (buffer.is_same(norm->mean) || buffer.is_same(norm->variance) || buffer.is_same(norm->count))
+      return true;
+  return false;
+}
+
+void BatchStatistics::drop() {
+  const c10::AutoGradMode no_grad(false);
+  captured_.clear();
+  for (const auto& norm : norms_) norm->restore();
+}
+
+void BatchStatistics::reload() {
+  for (const auto& norm : norms_) norm->remember();
+}
+
+std::vector<double> BatchStatistics::take() {
+  const c10::AutoGradMode no_grad(false);
+  std::vector<double> pairs;
+  pairs.reserve(width_);
+  for (const auto& norm : norms_) {
+    const bool ran = norm->count.item<std::int64_t>() != norm->seen;
+    pairs.push_back(ran ? 1 : 0);
+    for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
+      const at::Tensor values = tensor.to(at::kDouble).contiguous();  // exact
+      const double* data = values.const_data_ptr<double>();
+      pairs.insert(pairs.end(), data, data + values.numel());
+    }
+    if (ran) norm->restore();
+  }
+  return pairs;
+}
+
+void BatchStatistics::capture(const std::vector<double>& pairs) {
+  captured_.insert(captured_.end(), pairs.begin(), pairs.end());
+}
+
+void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& assignment,
+                           std::uint32_t total) {
+  if (norms_.empty()) return;
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < world.size(); ++rank)
+    counts.push_back(leaves_of(assignment, total, rank).size() * width_);
+  std::vector<double> all(total * width_);  // in rank order
+  world
+      .all_gather_v(Buffer::of(std::span(captured_)), Buffer::of(std::span(all)), counts,
+                    {.label = "batch statistics"})
+      .wait();
+  captured_.clear();
+  std::vector<const double*> of_micro(total);
+  const double* next = all.data();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    for (const std::uint32_t micro : leaves_of(assignment, total, rank)) {
+      of_micro[micro] = next;
+      next += width_;
+    }
+  }
+  fold_pairs(of_micro);
+}
+
+void BatchStatistics::fold_own() {
+  if (norms_.empty()) return;
+  const std::vector<double> pairs = std::move(captured_);
+  captured_.clear();
+  std::vector<const double*> of_micro;
+  for (std::size_t at = 0; at < pairs.size(); at += width_) of_micro.push_back(pairs.data() + at);
+  fold_pairs(of_micro);
+}
+
+// `of_micro`: for each micro-batch a pointer to its pairs, in folding order.
+void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
+  const c10::AutoGradMode no_grad(false);
+  for (const double* at : of_micro) {
+    for (const auto& norm : norms_) {
+      const bool ran = *at++ != 0;
+      const auto features = static_cast<std::int64_t>(norm->features());
+      if (ran) {
+        ++norm->seen;
+        const double factor =
+            norm->momentum ? *norm->momentum : 1.0 / static_cast<double>(norm->seen);
+        for (at::Tensor* running : {&norm->running_mean, &norm->running_variance}) {
+          const at::Tensor own = at::from_blob(const_cast<double*>(at), {features}, at::kDouble);
+          at += features;
+          running->mul_(1 - factor).add_(own.to(running->scalar_type()) * factor);
+        }
+      } else {
+        at += 2 * features;
+      }
+    }
+  }
+  for (const auto& norm : norms_) norm->restore();
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,125 @@
+// ParameterSync: who owns which part of the parameters, and when gradients and weights move. Plain
+// data parallel, ZeRO, hybrid and the local methods each implement it.
+//
+// One step: begin(); for every micro-batch begin_micro(), acquire() around each block's work,
+// gradient() from autograd's hooks, end_micro(); then finish(), the vote, settle(), the update of
+// owned(), publish(). gradient() only enqueues: it never waits and never throws. Not thread safe,
+// except that gradient() may be called by any of autograd's threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/work.h"
+#include "trireme/optim/owned_slice.h"
+
+namespace trireme::inline v0::parallel {
+
+/// What a block does with a micro-batch. A pipeline's schedule may split Backward into Input, the
+/// gradient of its inputs, and Weight, that of its weights.
+enum class Phase : std::uint8_t { Forward, Backward, Input, Weight };
+constexpr bool needs_weights(Phase phase) noexcept { return phase != Phase::Weight; }
+constexpr bool gives_gradients(Phase phase) noexcept {
+  return phase == Phase::Backward || phase == Phase::Weight;
+}
+
+/// One block's work on one micro-batch; known from the schedule before the step.
+struct Use {
+  std::uint32_t block = 0;
+  std::uint32_t microbatch = 0;
+  Phase phase = Phase::Forward;
+  std::uint32_t part = 0;  // in a pipeline: which of this rank's stages has the block
+};
+
+/// Parameter number `parameter` of block `block`: a tied parameter has one per block that uses it.
+struct ParameterUse {
+  std::uint32_t block = 0;
+  std::uint32_t parameter = 0;
+};
+
+/// Holds a block's whole parameters in memory while it lives.
+class Pin {
+ public:
+  Pin() = default;
+  explicit Pin(std::function<void()> release) : release_(std::move(release)) {}
+  Pin(Pin&& other) noexcept : release_(std::exchange(other.release_, nullptr)) {}
+  Pin& operator=(Pin&& other) noexcept {
+    std::swap(release_, other.release_);
+    return *this;
+  }
+  ~Pin() {
+    if (release_) release_();
+  }
+
+ private:
+  std::function<void()> release_;
+};
+
+/// Why this rank refuses the step it is in.
+struct Refusal {
+  static constexpr int kNotFinite = 21, kMisused = 20;
+  int exit_code = kNotFinite;
+  std::string reason;
+};
+
+/// The operations of a whole step: one ParameterSync, or those of a rank's pipeline stages together
+/// (pipeline/pipeline_sync.h).
+class StepSync {
+ public:
+  virtual ~StepSync() = default;
+  /// Starts a global batch of `total` micro-batches. `order` is what this rank will do, or what the
+  /// ranks of its group do if it has one micro-batch fewer; may be empty if nobody waits for a use.
+  /// `total` 0: forward passes only, which also end with finish().
+  virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
+  /// Starts what has not started yet. When the Work is done, all sums over ranks are complete. It
+  /// fails with the communicator's error; refusal() has what this rank itself found wrong.
+  virtual Work finish() = 0;
+  virtual std::optional<Refusal> refusal() const = 0;
+  /// After finish()'s Work and the vote, on the caller's thread: adds the uses of tied parameters,
+  /// in block order. The gradients of owned() are final.
+  virtual void settle() = 0;
+  /// After settle(): the sums of squares of the whole gradient's chunks, in (parameter, chunk)
+  /// order (docs/numerics.md); the same bits on every rank. Collective where ranks own parts.
+  virtual std::vector<double> chunk_squares() = 0;
+  /// The sum of chunk_squares(), added in their order.
+  double squared_norm() {
+    double sum = 0;
+    for (const double square : chunk_squares()) sum += square;
+    return sum;
+  }
+  /// After settle(): the first parameter whose sum holds an infinity or a NaN, the same on every
+  /// rank; -1: none. Collective where ranks own parts.
+  virtual std::int64_t first_overflow() = 0;
+  /// The step was refused on all ranks: forgets what would affect the next one.
+  virtual void drop() = 0;
+  /// What this rank updates, by ascending parameter, at most one slice of each.
+  virtual std::span<optim::OwnedSlice> owned() = 0;
+  /// After the update: all-gather, or mixing.
+  virtual Work publish() = 0;
+  /// Bytes of the gradient sums that stay between micro-batches.
+  virtual std::size_t gradient_bytes() const = 0;
+};
+
+class ParameterSync : public StepSync {
+ public:
+  /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one. A leaf of
+  /// the sum is gradient x `weight` (the sample count for a mean loss, 1 for a summed one).
+  virtual void begin_micro(std::uint32_t microbatch, double weight) = 0;
+  /// Waits until the block's parameters are here, and starts to fetch those of the next use.
+  virtual Pin acquire(Use use) = 0;
+  virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
+  /// Parameters without a gradient in this micro-batch get a zero leaf.
+  virtual void end_micro() = 0;
+  /// A pass of the pipeline's order is over. Its uses that have not come will not: it failed, or
+  /// only other ranks of the group have this micro-batch.
+  virtual void end_pass(std::uint32_t microbatch, Phase phase) = 0;
+};
+
+}  // namespace trireme::inline v0::parallel

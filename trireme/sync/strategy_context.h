@@ -1,0 +1,41 @@
+// StrategyContext: the rank context of a strategy, made from a Job in programs, and from a rank of the
+// simulated network in tests.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/job/input_plan.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/observe/trace.h"
+#include "trireme/sync/plain_sync.h"
+#include "trireme/sync/shard_event.h"
+
+namespace trireme::inline v0 {
+class Job;
+namespace parallel {
+
+struct StrategyContext {
+  comm::Communicator* world = nullptr;  // outlives the strategy
+  std::string host = {};
+  std::function<int()> stop_signal = [] { return 0; };
+  std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
+  std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
+  std::function<void(long step)> set_step = [](long) {};
+  /// Tells the input which micro-batches this rank computes.
+  std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
+  /// JobOptions::reproducible: refuse ranks that would compute other bits than rank 0. `processor`
+  /// describes what this rank's bits depend on (tensor/processor.h).
+  bool reproducible = true;
+  std::string processor = {};
+  int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
+  ReduceTerms reduce = tree_reduce;
+  OnShardEvent on_shard_event = {};  // called under zero2, zero3 and hybrid; may be empty
+  std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
+};
+StrategyContext context_of(Job& job);
+
+}  // namespace parallel
+}  // namespace trireme::inline v0

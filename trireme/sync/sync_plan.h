@@ -1,0 +1,38 @@
+// SyncPlan: what a value of parallel.sync means on this many ranks: who computes which
+// micro-batches, who owns what, and which groups of ranks it needs. Pure arithmetic except for
+// make_shard_groups().
+#pragma once
+
+#include <string>
+
+#include "trireme/kernel/assignment.h"
+#include "trireme/sync/sharded_sync.h"
+
+namespace trireme::inline v0::parallel {
+
+struct SyncPlan {
+  std::string sync = "plain";
+  kernel::Assignment assignment;
+  int owners = 1;  // ranks that share one copy of gradient sums and optimizer state
+  bool shards_weights = false;
+  /// Every rank trains its own copy, and the copies are mixed now and then (local_sync.h): the
+  /// result depends on the number of ranks.
+  bool local = false;
+  bool sharded() const noexcept { return owners > 1; }
+  int owner_of(int rank) const noexcept { return rank % owners; }
+};
+
+/// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
+/// gossip. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
+/// hosts differ) and replicates over the others. ConfigError with the arithmetic if they do not
+/// divide, and for another name.
+SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
+
+/// Whether ranks train separate copies: local_sgd and its relatives.
+bool is_local(const std::string& sync);
+
+/// Collective over `world`: this rank's groups, for a sharded plan. `gathers`: also a group for the
+/// weights, if the plan shards them.
+ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers = true);
+
+}  // namespace trireme::inline v0::parallel

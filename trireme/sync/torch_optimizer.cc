@@ -1,0 +1,170 @@
+#include "trireme/sync/torch_optimizer.h"
+
+#include <ATen/Functions.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+using torch::optim::Optimizer;
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+template <class State>
+State& state_of(Optimizer& optimizer, const at::Tensor& parameter) {
+  auto& slot = optimizer.state()[parameter.unsafeGetTensorImpl()];
+  if (!slot) slot = std::make_unique<State>();
+  return static_cast<State&>(*slot);
+}
+
+template <class Options>
+const Options& options_of(Optimizer& optimizer, const at::Tensor& parameter) {
+  for (auto& group : optimizer.param_groups())
+    for (const at::Tensor& member : group.params())
+      if (member.is_same(parameter)) return static_cast<const Options&>(group.options());
+  return static_cast<const Options&>(optimizer.defaults());
+}
+
+// A moment that the optimizer would make in its first step; a zero one has the same effect.
+at::Tensor moment(const at::Tensor& existing, const at::Tensor& parameter) {
+  return existing.defined() ? existing : at::zeros_like(parameter.detach());
+}
+
+template <class State, class Options>
+Named adam_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
+  auto& state = state_of<State>(optimizer, parameter);
+  state.exp_avg(moment(state.exp_avg(), parameter));
+  state.exp_avg_sq(moment(state.exp_avg_sq(), parameter));
+  Named named = {{"exp_avg", state.exp_avg()}, {"exp_avg_sq", state.exp_avg_sq()}};
+  if (options_of<Options>(optimizer, parameter).amsgrad()) {
+    state.max_exp_avg_sq(moment(state.max_exp_avg_sq(), parameter));
+    named.emplace_back("max_exp_avg_sq", state.max_exp_avg_sq());
+  }
+  return named;
+}
+
+Named sgd_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
+  if (options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() == 0) return {};
+  auto& state = state_of<torch::optim::SGDParamState>(optimizer, parameter);
+  state.momentum_buffer(moment(state.momentum_buffer(), parameter));
+  return {{"momentum_buffer", state.momentum_buffer()}};
+}
+
+Named rmsprop_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto& options = options_of<torch::optim::RMSpropOptions>(optimizer, parameter);
+  auto& state = state_of<torch::optim::RMSpropParamState>(optimizer, parameter);
+  state.square_avg(moment(state.square_avg(), parameter));
+  Named named = {{"square_avg", state.square_avg()}};
+  if (options.momentum() > 0) {
+    state.momentum_buffer(moment(state.momentum_buffer(), parameter));
+    named.emplace_back("momentum_buffer", state.momentum_buffer());
+  }
+  if (options.centered()) {
+    state.grad_avg(moment(state.grad_avg(), parameter));
+    named.emplace_back("grad_avg", state.grad_avg());
+  }
+  return named;
+}
+
+Named adagrad_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
+  auto& state = state_of<torch::optim::AdagradParamState>(optimizer, parameter);
+  state.sum(moment(state.sum(), parameter));
+  return {{"sum", state.sum()}};
+}
+
+template <class Type>
+bool is(const Optimizer& optimizer) {
+  return dynamic_cast<const Type*>(&optimizer) != nullptr;
+}
+
+// Calls visit(state) with the parameter's state if it counts updates.
+template <class Visit>
+void with_step(Optimizer& optimizer, const at::Tensor& parameter, Visit visit) {
+  if (is<torch::optim::Adam>(optimizer))
+    visit(state_of<torch::optim::AdamParamState>(optimizer, parameter));
+  if (is<torch::optim::AdamW>(optimizer))
+    visit(state_of<torch::optim::AdamWParamState>(optimizer, parameter));
+  if (is<torch::optim::RMSprop>(optimizer))
+    visit(state_of<torch::optim::RMSpropParamState>(optimizer, parameter));
+  if (is<torch::optim::Adagrad>(optimizer))
+    visit(state_of<torch::optim::AdagradParamState>(optimizer, parameter));
+}
+
+}  // namespace
+
+std::string name_of(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  if (is<SGD>(optimizer)) return "SGD";
+  if (is<AdamW>(optimizer)) return "AdamW";
+  if (is<Adam>(optimizer)) return "Adam";
+  if (is<RMSprop>(optimizer)) return "RMSprop";
+  if (is<Adagrad>(optimizer)) return "Adagrad";
+  if (is<LBFGS>(optimizer)) return "LBFGS";
+  return "an optimizer of its own";
+}
+
+void require_supported(const Optimizer& optimizer) {
+  if (!is<torch::optim::LBFGS>(optimizer)) return;
+  throw ConfigError(
+      "LBFGS evaluates the loss several times per step, on this rank's data alone",
+      {.operation = "DataParallel", .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad."});
+}
+
+void require_element_wise(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  require_supported(optimizer);
+  if (is<SGD>(optimizer) || is<Adam>(optimizer) || is<AdamW>(optimizer) || is<RMSprop>(optimizer) ||
+      is<Adagrad>(optimizer))
+    return;
+  throw ConfigError(
+      "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
+      "known whether it updates element by element",
+      {.operation = "DataParallel",
+       .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\"."});
+}
+
+void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
+  optimizer.state().erase(parameter.unsafeGetTensorImpl());
+}
+
+void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
+               std::int64_t begin, std::int64_t end) {
+  const auto& kept = optimizer.state();
+  if (kept.find(from.unsafeGetTensorImpl()) == kept.end()) return;
+  const Named whole = state_tensors(optimizer, from);
+  const std::int64_t count = updates(optimizer, from);
+  const Named part = state_tensors(optimizer, to);
+  for (std::size_t i = 0; i < part.size(); ++i)
+    part[i].second.copy_(whole[i].second.flatten().narrow(0, begin, end - begin));
+  set_updates(optimizer, to, count);
+  forget_state(optimizer, from);
+}
+
+Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
+  using namespace torch::optim;
+  if (is<Adam>(optimizer)) return adam_tensors<AdamParamState, AdamOptions>(optimizer, parameter);
+  if (is<AdamW>(optimizer))
+    return adam_tensors<AdamWParamState, AdamWOptions>(optimizer, parameter);
+  if (is<SGD>(optimizer)) return sgd_tensors(optimizer, parameter);
+  if (is<RMSprop>(optimizer)) return rmsprop_tensors(optimizer, parameter);
+  if (is<Adagrad>(optimizer)) return adagrad_tensors(optimizer, parameter);
+  return {};
+}
+
+std::int64_t updates(Optimizer& optimizer, const at::Tensor& parameter) {
+  std::int64_t count = 0;
+  with_step(optimizer, parameter, [&](auto& state) { count = state.step(); });
+  return count;
+}
+
+void set_updates(Optimizer& optimizer, const at::Tensor& parameter, std::int64_t count) {
+  with_step(optimizer, parameter, [&](auto& state) { state.step(count); });
+}
+
+}  // namespace trireme::inline v0::parallel

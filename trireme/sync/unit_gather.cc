@@ -1,0 +1,100 @@
+#include "trireme/sync/unit_gather.h"
+
+#include "trireme/base/check.h"
+
+namespace trireme::inline v0::parallel {
+
+UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
+                       OnShardEvent on_event)
+    : group_(group), stores_(std::move(stores)), on_event_(std::move(on_event)) {
+  for (const ParameterStore* store : stores_)
+    TRIREME_CHECK(group.size() == store->ownership().owners());
+}
+
+UnitGather::~UnitGather() {
+  for (auto& [place, held] : held_) store(place.first).hide(place.second);
+}
+
+void UnitGather::begin(std::span<const Use> order) {
+  TRIREME_CHECK(held_.empty());
+  uses_.clear();
+  for (const Use& use : order)
+    if (needs_weights(use.phase)) uses_.push_back({use.part, use.block});
+  issued_ = next_ = 0;
+  if (!uses_.empty()) issue(0);
+}
+
+void UnitGather::issue(std::size_t use) {
+  if (use < issued_ || use >= uses_.size()) return;
+  TRIREME_CHECK(use == issued_);
+  ++issued_;
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_[{part, unit}];
+    if (held.wanted++ > 0) continue;
+    const Unit& layout = store(part).ownership().units()[unit];
+    held.buffer = pool_.take(layout.bytes);
+    const std::span<std::byte> own = store(part).own(unit);
+    const Buffer in{own.data(), own.size(), DType::U8};
+    const Buffer out{.data = held.buffer.data.get(),
+                     .count = layout.bytes,
+                     .dtype = DType::U8,
+                     .owner = held.buffer.data};
+    const auto counts = layout.counts();
+    held.arrived =
+        group_.all_gather_v(in, out, counts, {.label = "weights of block " + std::to_string(unit)});
+    tell(ShardEvent::Kind::Gather, {part, unit});
+  }
+}
+
+void UnitGather::wait(std::size_t use) {
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_.at({part, unit});
+    held.arrived.wait();
+    store(part).show(unit, held.buffer.data.get());
+  }
+}
+
+void UnitGather::pass(std::size_t use) {
+  for (; next_ < use; ++next_) {
+    issue(next_);
+    issue(next_ + 1);
+    release(next_);
+  }
+}
+
+void UnitGather::acquire(std::size_t use) {
+  TRIREME_CHECK(use >= next_);
+  TRIREME_CHECK(use < uses_.size());
+  pass(use);
+  issue(use);
+  next_ = use + 1;
+  wait(use);
+  issue(use + 1);
+}
+
+void UnitGather::release(std::size_t use) {
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    const auto held = held_.find({part, unit});
+    TRIREME_CHECK(held != held_.end());
+    if (--held->second.wanted > 0) continue;
+    held->second.arrived.wait();
+    store(part).hide(unit);
+    pool_.give(std::move(held->second.buffer));
+    held_.erase(held);
+    tell(ShardEvent::Kind::Free, {part, unit});
+  }
+}
+
+void UnitGather::tell(ShardEvent::Kind kind, Place place) const {
+  if (!on_event_) return;
+  const auto [part, unit] = place;
+  on_event_({.kind = kind,
+             .use = {.part = part},
+             .number = unit,
+             .bytes = store(part).ownership().units()[unit].bytes});
+}
+
+}  // namespace trireme::inline v0::parallel
