@@ -161,16 +161,19 @@ def load(path):
 
 
 def write_docs(folder, texts, plots):
-    page = folder / "benchmarks.md"
-    text = page.read_text(encoding="utf-8")
-    for name, picture in plots.items():
-        if f"<!-- comm {name} -->" in text:
-            (folder / "images" / f"comm-{name}.svg").write_text(picture, encoding="utf-8")
-    replaced = re.sub(
-        r"(<!-- comm (\S+) -->\n).*?(<!-- end -->)",
-        lambda found: f"{found[1]}{texts[found[2]]}\n{found[3]}" if found[2] in texts else found[0],
-        text, flags=re.DOTALL)
-    page.write_text(replaced, encoding="utf-8")
+    """The tables stand in benchmarks.md and in the pages behind it, in the folder benchmarks/."""
+    for page in [folder / "benchmarks.md", *sorted((folder / "benchmarks").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for name, picture in plots.items():
+            if f"<!-- comm {name} -->" in text:
+                (folder / "images" / f"comm-{name}.svg").write_text(picture, encoding="utf-8")
+        images = "images/" if page.parent == folder else "../images/"
+        replaced = re.sub(
+            r"(<!-- comm (\S+) -->\n).*?(<!-- end -->)",
+            lambda found: (f"{found[1]}{texts[found[2]].replace('(images/', f'({images}')}\n{found[3]}"
+                           if found[2] in texts else found[0]),
+            text, flags=re.DOTALL)
+        page.write_text(replaced, encoding="utf-8")
 
 
 def main():

@@ -185,6 +185,8 @@ function(trireme_test file)
     target_link_libraries(test.${target} PRIVATE trireme_${dep})
   endforeach()
   trireme_options(test.${target} ${libtorch})
+  # A test's own code runs for moments: -O1 compiles it in three quarters of the time.
+  target_compile_options(test.${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(test.${target} PRIVATE trireme_testing ${ARG_LIBRARIES}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${title} COMMAND test.${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})

@@ -3,7 +3,7 @@
 
   check_layers.py [TREE]      prints one line for each violation, exit 1 if there is one
 
-Rules (DESIGN 3, STYLE "LibTorch headers"):
+Rules (docs/architecture.md, "Who may include whom"):
   floors     a module includes itself and what layers.txt lists, which lies lower or on its own floor;
              CMake's DEPS say no more than layers.txt; only tests include trireme/testing
   siblings   the sub-folders of net/ and layers/ do not see one another, not even through a header

@@ -1,4 +1,4 @@
-// Everything public for programs without LibTorch: Job and the collectives. Link Trireme::job.
+// Everything public for programs without LibTorch: Job and the collectives. Link Trireme::comm.
 #pragma once
 
 #include "trireme/comm/collectives.h"

@@ -236,12 +236,9 @@ TEST_F(Fit, RefusesALimitThatNothingFits) {
 
 // For a new job only, because the micro-batch size decides bits.
 TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
-  const std::vector<std::string> wide = {"--set",   "batch.global=64",
-                                         "--set",   "batch.micro=32",
-                                         "--set",   "model.block=64",
-                                         "--set",   "model.layers=4",
-                                         "--set",   "memory.recompute=none",
-                                         "--ranks", "1"};
+  const std::vector<std::string> wide = {
+      "--set", "batch.global=64", "--set", "batch.micro=32",        "--set",   "model.block=64",
+      "--set", "model.layers=4",  "--set", "memory.recompute=none", "--ranks", "1"};
   const auto with = [&](std::vector<std::string> first, std::vector<std::string> more) {
     first.insert(first.end(), wide.begin(), wide.end());
     first.insert(first.end(), more.begin(), more.end());

@@ -31,7 +31,7 @@ constexpr std::size_t size_of(DType dtype) noexcept {
 std::string_view name_of(DType dtype) noexcept;
 std::optional<DType> dtype_named(std::string_view name) noexcept;
 
-/// Storage types without arithmetic of their own; kernel/convert.h converts them.
+/// Storage types without arithmetic of their own; kernel/elementwise.h converts them.
 struct BFloat16 {
   std::uint16_t bits;
 };

@@ -11,17 +11,15 @@
 #include <deque>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <numeric>
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/weights_hash.h"
 #include "trireme/layers/replicate.h"
-#include "trireme/optim/optimizer.h"
+#include "trireme/strategy/module_tensors.h"
 #include "trireme/sync/agreement.h"
 #include "trireme/sync/autograd_hooks.h"
 #include "trireme/sync/batch_statistics.h"
-#include "trireme/sync/distinct_memory.h"
 #include "trireme/sync/not_finite.h"
 #include "trireme/sync/optimizer_shards.h"
 #include "trireme/sync/overflow.h"
@@ -35,204 +33,30 @@
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0 {
-namespace {
-
-using parallel::NamedTensors;
 
 constexpr std::size_t kMostResults = 1000;  // kept for take_results()
 
-struct Contents {
-  NamedTensors all;         // parameters and buffers, every name
-  NamedTensors parameters;  // every name
-  NamedTensors distinct;    // each tensor once
-  NamedTensors trainable;   // distinct parameters that require grad
-};
-
-Contents contents_of(torch::nn::Module& module) {
-  Contents contents;
-  std::set<const void*> seen;
-  const auto take = [&](const std::string& name, const at::Tensor& tensor, bool parameter) {
-    if (!tensor.defined()) return;
-    contents.all.emplace_back(name, tensor);
-    if (parameter) contents.parameters.emplace_back(name, tensor);
-    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
-    contents.distinct.emplace_back(name, tensor);
-    if (parameter && tensor.requires_grad()) contents.trainable.emplace_back(name, tensor);
-  };
-  for (const auto& item : module.named_parameters()) take(item.key(), item.value(), true);
-  for (const auto& item : module.named_buffers()) take(item.key(), item.value(), false);
-  return contents;
-}
-
-// Finds changes to a module's parameters since the start, because gradients of new or replaced ones
-// are not taken. difference() is empty if there are none.
-class ParametersAsTheyWere {
- public:
-  /// `moved`: the parameters must stay at their current addresses (ZeRO).
-  ParametersAsTheyWere(torch::nn::Module& module, const Contents& contents, bool moved)
-      : module_(module), contents_(contents) {
-    for (const auto& [name, tensor] : contents.parameters)
-      was_.push_back({tensor.scalar_type(), tensor.numel(), tensor.requires_grad(),
-                      moved ? tensor.const_data_ptr() : nullptr});
-  }
-
-  std::string difference() const {
-    const auto now = module_.named_parameters();
-    std::size_t defined = 0;
-    for (const auto& item : now) defined += item.value().defined() ? 1 : 0;
-    if (defined != was_.size())
-      return "the module has " + std::to_string(defined) + " parameters, and had " +
-             std::to_string(was_.size()) + " when DataParallel was made";
-    std::size_t i = 0;
-    for (const auto& item : now) {
-      if (!item.value().defined()) continue;
-      if (const char* what = change_of(item.value(), i++); what != nullptr)
-        return "parameter " + item.key() + " " + what + " when DataParallel was made";
-    }
-    return {};
-  }
-
- private:
-  struct Was {
-    at::ScalarType type;
-    std::int64_t count;
-    bool required_grad;
-    const void* memory;
-  };
-  const char* change_of(const at::Tensor& now, std::size_t i) const {
-    const Was& was = was_[i];
-    if (!now.is_same(contents_.parameters[i].second)) return "is another tensor than";
-    if (now.scalar_type() != was.type || now.numel() != was.count)
-      return "has another type or shape than";
-    if (was.memory != nullptr && now.const_data_ptr() != was.memory) return "has other memory than";
-    if (now.requires_grad() && !was.required_grad) return "requires grad, and did not";
-    return nullptr;
-  }
-
-  torch::nn::Module& module_;
-  const Contents& contents_;
-  std::vector<Was> was_;
-};
-
-void check_memory(const Contents& contents) {
-  parallel::DistinctMemory memory;
-  std::set<const void*> trained;
-  for (const auto& [name, tensor] : contents.trainable)
-    trained.insert(tensor.unsafeGetTensorImpl());
-  for (const auto& [name, tensor] : contents.distinct)
-    memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
-}
-
-void check(const DataParallelOptions& options, const torch::optim::Optimizer& optimizer,
-           const Contents& contents) {
-  const ErrorContext where{.operation = "DataParallel"};
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    ErrorContext context = where;
-    context.advice = advice;
-    throw ConfigError(what, context);
-  };
-  if (options.sync == "zero3" || options.sync == "hybrid")
-    refuse(
-        "sync = \"" + options.sync +
-            "\" on a module: it is one block, all of whose weights are "
-            "needed from the first layer's forward to the first layer's backward, so none could be "
-            "let go of",
-        "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
-        "Strategy), where zero3 keeps two blocks whole at a time.");
-  if (parallel::is_local(options.sync))
-    refuse(
-        "sync = \"" + options.sync +
-            "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
-        "Give the model as a list of blocks (trireme::Blocks, Strategy).");
-  if (options.sync != "plain" && options.compression != "none")
-    refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
-               "\": parts of gradients are not compressed",
-           "Use sync = \"plain\", or no compression.");
-  parallel::require_supported(optimizer);
-  if (contents.trainable.empty())
-    refuse("the module has no parameter that requires grad", "Give it one to train.");
-  std::set<const void*> known;
-  for (const auto& [name, tensor] : contents.trainable) known.insert(tensor.unsafeGetTensorImpl());
-  for (const auto& group : optimizer.param_groups())
-    for (const at::Tensor& parameter : group.params())
-      if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
-        refuse("the optimizer updates a parameter that the module does not have",
-               "Give the optimizer module.parameters().");
-  check_memory(contents);
-}
-
-std::vector<parallel::Accumulated> accumulators(const NamedTensors& trainable) {
-  std::vector<parallel::Accumulated> uses;
-  for (const auto& [name, tensor] : trainable)
-    uses.push_back({name, tensor.numel(),
-                    tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32,
-                    tensor.dim() > 1 ? tensor.size(0) : 1});
-  return uses;
-}
-
-std::vector<optim::OwnedSlice> slices(const NamedTensors& trainable) {
-  std::vector<optim::OwnedSlice> slices;
-  for (const auto& [name, tensor] : trainable)
-    slices.push_back(
-        {.parameter = static_cast<std::uint32_t>(slices.size()),
-         .name = name,
-         .begin = 0,
-         .end = tensor.numel(),
-         .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
-  return slices;
-}
-
-// The module as the only block of a ParameterStore.
-class OneBlock final : public models::Block {
- public:
-  explicit OneBlock(const NamedTensors& trainable) : trainable_(trainable) {}
-  models::Value forward(std::span<const models::Value>) override { return {}; }
-  std::vector<models::NamedTensor> parameters() override {
-    std::vector<models::NamedTensor> parameters;
-    for (const auto& [name, tensor] : trainable_) parameters.push_back({name, tensor});
-    return parameters;
-  }
-  std::vector<models::NamedTensor> buffers() override { return {}; }
-  void train(bool) override {}
-
- private:
-  const NamedTensors& trainable_;
-};
-
-std::vector<std::uint32_t> identity(std::size_t count) {
-  std::vector<std::uint32_t> numbers(count);
-  for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::uint32_t>(i);
-  return numbers;
-}
-
-std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
-  return tensors;
-}
-
-}  // namespace
-
 struct DataParallel::Impl {
-  Impl(const parallel::StrategyContext& own_seat, torch::nn::Module& module,
+  Impl(const parallel::StrategyContext& own_env, torch::nn::Module& module,
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
-      : env(own_seat),
+      : env(own_env),
         options(own_options),
         optimizer(own_optimizer),
-        contents(contents_of(module)),
-        checked((check(options, optimizer, contents), true)),
+        contents(parallel::tensors_of(module)),
+        checked((parallel::check_module(contents, options, optimizer), true)),
         plan(parallel::plan_sync(options.sync, env.world->size(), 0, env.local_size)),
         statistics(module),
         not_finite(options.skip_not_finite, "skip_not_finite"),
         sync(plan.sharded() ? make_sharded() : make_plain()),
-        as_they_were(module, contents, plan.sharded()),
-        hooks(tensors_of(contents.trainable), [this](std::size_t index, at::Tensor gradient) {
-          refuse_foreign_step();
-          if (!micro_open) open_micro();
-          if (micro_open)
-            sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
-                           std::move(gradient));
-        }) {
+        snapshot(module, contents, plan.sharded()),
+        hooks(parallel::without_names(contents.trainable),
+              [this](std::size_t index, at::Tensor gradient) {
+                refuse_direct_call();
+                if (!micro_open) open_micro();
+                if (micro_open)
+                  sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
+                                 std::move(gradient));
+              }) {
     env.assign(plan.assignment);
     if (options.kernel_threads > 0) {
       tensor::set_up_process({.kernel_threads = options.kernel_threads});
@@ -249,11 +73,13 @@ struct DataParallel::Impl {
   ~Impl() { env.follow_input({}); }
 
   std::unique_ptr<parallel::ParameterSync> make_plain() {
+    std::vector<std::uint32_t> numbers(contents.trainable.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
     return std::make_unique<parallel::PlainSync>(
         *env.world,
-        std::vector<std::vector<parallel::Accumulated>>{accumulators(contents.trainable)},
-        std::vector<std::vector<std::uint32_t>>{identity(contents.trainable.size())},
-        slices(contents.trainable),
+        std::vector<std::vector<parallel::Accumulated>>{parallel::accumulators(contents.trainable)},
+        std::vector<std::vector<std::uint32_t>>{numbers},
+        parallel::whole_slices(contents.trainable),
         parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                    .reduce = env.reduce,
                                    .before_launch = [this] { return enter_barrier(); },
@@ -267,13 +93,13 @@ struct DataParallel::Impl {
         std::vector<models::Tie>{},
         parallel::StoreOptions{
             .precision = "own", .owners = plan.owners, .owner = plan.owner_of(env.world->rank())});
-    store->add_block({.name = "", .block = std::make_shared<OneBlock>(contents.trainable)});
+    store->add_block({.name = "", .block = parallel::as_one_block(contents.trainable)});
     store->complete();
     std::vector<parallel::OptimizerShards::Shard> owned;
     const auto parts = store->slices();
     for (std::size_t i = 0; i < parts.size(); ++i)
       owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
-    shards.emplace(optimizer, tensors_of(contents.trainable), std::move(owned));
+    shards.emplace(optimizer, parallel::without_names(contents.trainable), std::move(owned));
     groups = parallel::make_shard_groups(*env.world, plan);
     return std::make_unique<parallel::ShardedSync>(
         groups, *store,
@@ -283,14 +109,8 @@ struct DataParallel::Impl {
                                      .before_launch = [this] { return enter_barrier(); }});
   }
 
-  void refuse_foreign_step() const {
-    if (!shards || !shards->called_directly()) return;
-    throw ConfigError("the optimizer's step() was called directly under sync = \"" + options.sync +
-                          "\", where it has no gradients and changes nothing",
-                      {.rank = env.world->rank(),
-                       .host = env.host,
-                       .operation = "step",
-                       .advice = "Remove that call: parallel.step() updates and zeroes."});
+  void refuse_direct_call() const {
+    if (shards) shards->refuse_direct_call(options.sync, env.world->rank(), env.host);
   }
 
   // All ranks take the seed that rank 0 got from torch::manual_seed().
@@ -338,11 +158,9 @@ struct DataParallel::Impl {
     micro = step;
     micro_open = true;
     counts_items = counts_items && (own_count || plan);
-    count += items_of_micro();
+    count += own_count ? *own_count : micro.samples;
     sync->begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
-
-  std::int64_t items_of_micro() const { return own_count ? *own_count : micro.samples; }
 
   void begin_batch(std::uint32_t micro_batches) {
     total = micro_batches;
@@ -360,7 +178,7 @@ struct DataParallel::Impl {
   }
 
   bool step() {
-    refuse_foreign_step();
+    refuse_direct_call();
     if (!micro_open) open_micro();
     if (!micro_open)
       throw ConfigError("step() without a micro-batch of the Sampler",
@@ -460,7 +278,7 @@ struct DataParallel::Impl {
 
   parallel::LocalVote local_vote() {
     parallel::LocalVote local_vote{.stop_signal = env.stop_signal(), .count = count, .loss = loss};
-    if (const std::string what = as_they_were.difference(); !what.empty())
+    if (const std::string what = snapshot.difference(); !what.empty())
       local_vote.refuse(static_cast<int>(ExitCode::UserCode), what,
                         "Make a new DataParallel of the changed module.");
     if (const auto refusal = sync->refusal()) local_vote.refuse(*refusal);
@@ -499,15 +317,12 @@ struct DataParallel::Impl {
       gradient_norm = std::sqrt(sync->squared_norm()) * scale;
     }
     // If the norm is finite, so are all gradients.
-    if (options.clip <= 0 || !std::isfinite(gradient_norm)) refuse_overflow(number);
+    if (options.clip <= 0 || !std::isfinite(gradient_norm))
+      parallel::refuse_overflow(
+          *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
+          *env.world, env.host, number);
     const bool clipped = options.clip > 0 && gradient_norm > options.clip;
     return clipped ? scale * (options.clip / (gradient_norm + 1e-6)) : scale;
-  }
-
-  void refuse_overflow(long number) {
-    parallel::refuse_overflow(
-        *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
-        *env.world, env.host, number);
   }
 
   void apply(double scale) {
@@ -537,15 +352,13 @@ struct DataParallel::Impl {
 
   std::vector<NamedShard> state() {
     std::vector<NamedShard> state;
-    const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    for (const auto& [name, tensor] : contents.all)
       state.push_back({.name = name,
                        .dtype = tensor::dtype_of(tensor),
                        .shape = tensor.sizes().vec(),
                        .begin = 0,
                        .end = tensor.numel(),
                        .local = tensor.detach()});
-    };
-    for (const auto& [name, tensor] : contents.all) add(name, tensor);
     const auto slices = sync->owned();
     for (std::size_t i = 0; i < slices.size(); ++i) {
       const auto& [name, parameter] = contents.trainable[slices[i].parameter];
@@ -568,7 +381,7 @@ struct DataParallel::Impl {
   parallel::StrategyContext env;
   DataParallelOptions options;
   torch::optim::Optimizer& optimizer;
-  Contents contents;
+  parallel::ModuleTensors contents;
   bool checked;
   parallel::SyncPlan plan;
   parallel::BatchStatistics statistics;
@@ -600,7 +413,7 @@ struct DataParallel::Impl {
 
   parallel::NotFiniteBudget not_finite;
   std::unique_ptr<parallel::ParameterSync> sync;
-  ParametersAsTheyWere as_they_were;  // after `sync`, which may move them
+  parallel::ParameterSnapshot snapshot;  // after `sync`, which may move them
   parallel::GradientHooks hooks;
 };
 
@@ -647,16 +460,7 @@ double DataParallel::gradient_norm() const noexcept { return impl_->gradient_nor
 int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 
-std::string DataParallel::weights_hash() {
-  std::vector<HashedTensor> tensors;
-  std::vector<at::Tensor> contents;
-  for (const auto& [name, tensor] : impl_->contents.all) {
-    contents.push_back(tensor.detach().contiguous());
-    const Buffer buffer = tensor::to_buffer(contents.back());
-    tensors.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
-  }
-  return trireme::weights_hash(std::move(tensors));
-}
+std::string DataParallel::weights_hash() { return parallel::hash_of(impl_->contents.all); }
 
 std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
 
@@ -672,21 +476,20 @@ std::string DataParallel::metadata() const {
 
 void DataParallel::restored(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  for (const char* key : {"batches", "steps", "seed", "optimizer_updates"}) {
-    if (json.is_object() && json.contains(key) && json[key].is_number_integer()) continue;
-    throw CheckpointError(std::string("the training state's metadata lacks \"") + key + "\"",
+  const std::int64_t batches = saved_count(json, "batches"), steps = saved_count(json, "steps");
+  const std::int64_t updates = saved_count(json, "optimizer_updates");
+  if (!json.contains("seed") || !json["seed"].is_number_integer())
+    throw CheckpointError("the training state's metadata lacks \"seed\"",
                           {.rank = impl_->env.world->rank(),
                            .operation = "checkpoint.resume",
                            .advice = "Use a checkpoint of the same program."});
-  }
   require_same_optimizer(metadata, this->metadata());
   impl_->not_finite.restore(json.value("not_finite", std::int64_t{0}));
-  impl_->batches = saved_count(json, "batches");
-  impl_->applied = saved_count(json, "steps");
+  impl_->batches = batches;
+  impl_->applied = steps;
   impl_->seed = json["seed"].get<std::uint64_t>();
   for (std::size_t i = 0; i < impl_->sync->owned().size(); ++i)
-    parallel::set_updates(impl_->optimizer, impl_->updated(i),
-                          saved_count(json, "optimizer_updates"));
+    parallel::set_updates(impl_->optimizer, impl_->updated(i), updates);
   impl_->statistics.reload();
   impl_->first_here = true;
   impl_->seed_next();

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "trireme/base/error.h"
 #include "trireme/sync/torch_optimizer.h"
 
 namespace trireme::inline v0::parallel {
@@ -62,8 +63,15 @@ OptimizerShards::~OptimizerShards() {
 void OptimizerShards::watch() { sentinel_.mutable_grad() = at::ones({1}); }
 void OptimizerShards::trust() { sentinel_.mutable_grad().reset(); }
 
-bool OptimizerShards::called_directly() const {
-  return *static_cast<const float*>(sentinel_.const_data_ptr()) != 1.0f;
+void OptimizerShards::refuse_direct_call(const std::string& sync, int rank,
+                                         const std::string& host) const {
+  if (*static_cast<const float*>(sentinel_.const_data_ptr()) == 1.0f) return;
+  throw ConfigError("the optimizer's step() was called directly under sync = \"" + sync +
+                        "\", where it has no gradients and changes nothing",
+                    {.rank = rank,
+                     .host = host,
+                     .operation = "step",
+                     .advice = "Remove that call: parallel.step() updates and zeroes."});
 }
 
 }  // namespace trireme::inline v0::parallel

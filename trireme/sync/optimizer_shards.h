@@ -8,13 +8,14 @@
 //
 // A step() that the user calls directly would find no gradients and silently change nothing. The
 // groups therefore hold a sentinel element whose gradient is 1 between backward() and our own
-// update. A direct step() changes it, and called_directly() is true from then on.
+// update. A direct step() changes it, and refuse_direct_call() throws from then on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace torch::optim {
@@ -42,7 +43,8 @@ class OptimizerShards {
   void watch();
   /// Disarms the sentinel for our own update.
   void trust();
-  bool called_directly() const;
+  /// Throws ConfigError if step() was called directly. `sync`: its name; `rank`, `host`: this one.
+  void refuse_direct_call(const std::string& sync, int rank, const std::string& host) const;
 
  private:
   torch::optim::Optimizer& optimizer_;

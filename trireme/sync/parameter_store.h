@@ -1,6 +1,6 @@
 // ParameterStore: the parameters of a Stage on this rank, whole or as this rank's shards.
 //
-// A block's parameters form one Unit (data/ownership.h), into which the block's leaves point.
+// A block's parameters form one Unit (sync/ownership.h), into which the block's leaves point.
 // Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only this
 // rank's interval is kept, and show() and hide() attach and detach the whole. Master weights (fp32
 // or fp64) are the compute weights if the types agree, else copies of this rank's intervals.

@@ -16,13 +16,6 @@
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
-
-std::size_t num_chunks(const Piece& piece) {
-  return (static_cast<std::size_t>(piece.size()) + kernel::kNormChunk - 1) / kernel::kNormChunk;
-}
-
-}  // namespace
 
 ShardedSync::ShardedSync(ShardGroups groups, ParameterStore& store, ShardedSyncOptions options)
     : groups_(std::move(groups)),
@@ -108,8 +101,7 @@ void ShardedSync::make_plan(std::uint32_t total) {
   if (total == total_) return;
   total_ = total;
   const kernel::Assignment& assignment = options_.assignment;
-  const int group = assignment.group_of(options_.rank);
-  plan_ = make_leaf_plan(total, assignment.groups, group);
+  plan_ = make_leaf_plan(total, assignment.groups, assignment.group_of(options_.rank));
   grow(static_cast<std::size_t>(slots_needed(total, assignment.groups)));
   const std::uint32_t count = plan_.share.count;
   if (interleaved()) {
@@ -478,43 +470,7 @@ void ShardedSync::settle() {
 }
 
 std::vector<double> ShardedSync::chunk_squares() {
-  std::vector<std::size_t> counts;
-  std::size_t total = 0;
-  const auto& pieces_of = store_.ownership().pieces();
-  for (const auto& pieces : pieces_of) {
-    counts.push_back(0);
-    for (const Piece& piece : pieces) counts.back() += num_chunks(piece);
-    total += counts.back();
-  }
-  std::vector<double> mine = squares_of(slices_), all(total);
-  groups_.exchange
-      ->all_gather_v(Buffer::of(std::span(mine)), Buffer::of(std::span(all)), counts,
-                     {.label = "gradient norm"})
-      .wait();
-  // An owner's squares are sorted by parameter, and within a parameter owners are in order.
-  struct Source {
-    std::uint32_t parameter;
-    const double* begin;
-    std::size_t count;
-  };
-  std::vector<Source> sources;
-  const double* at = all.data();
-  for (const auto& pieces : pieces_of) {
-    std::vector<Piece> sorted = pieces;
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const Piece& a, const Piece& b) { return a.parameter < b.parameter; });
-    for (const Piece& piece : sorted) {
-      sources.push_back({piece.parameter, at, num_chunks(piece)});
-      at += num_chunks(piece);
-    }
-  }
-  std::stable_sort(sources.begin(), sources.end(),
-                   [](const Source& a, const Source& b) { return a.parameter < b.parameter; });
-  std::vector<double> squares;
-  squares.reserve(total);
-  for (const Source& source : sources)
-    squares.insert(squares.end(), source.begin, source.begin + source.count);
-  return squares;
+  return gather_squares(*groups_.exchange, slices_, store_.ownership().pieces());
 }
 
 std::int64_t ShardedSync::first_overflow() {

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Whatever a comment or a page cites as a file is in the tree.
+
+  check_citations.py [TREE]      prints one line for each citation of a missing file, exit 1 if there is one
+
+Looks at comments of C++, CMake and Python files and at the pages of docs/. A citation is a name that ends in .md, or
+a path with a slash that ends in .h, .cc, .py or .cmake. It is looked up from the tree's root, in trireme/, in docs/
+and in the folder of the citing file; glob stars match.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+COMMENT = {".cc": r"//(.*)", ".h": r"//(.*)", ".cu": r"//(.*)", ".inc": r"//(.*)", ".py": r"#(.*)", ".cmake": r"#(.*)",
+           ".txt": r"#(.*)", ".md": r"(.*)"}
+CITED = re.compile(r"(?<![\w/.:-])(?:\.\./)*[\w*][\w./*-]*\.md\b|(?<![\w/.<\"-])[\w*-]+/[\w./*-]+\.(?:h|cc|py|cmake)\b")
+# Files that a user's program or another project has; libraries' headers.
+FOREIGN = re.compile(r"NNN-title|^(include/nccl|torch|ATen|c10|grpc\+*|sys|linux|build|runs?|gtest|net/if|TOOLS?|python)[/.]|^(NAME|CHANGES)\.md$|/site-packages/")
+
+
+def citations(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = re.search(COMMENT[path.suffix], line)
+        if comment and "://" not in comment[1]:
+            for cited in CITED.findall(comment[1]):
+                yield number, cited
+
+
+def is_there(root, path, cited):
+    for folder in (root, root / "trireme", root / "docs", root / "tests", root / "tools", path.parent):
+        if "*" in cited and any(folder.glob(cited)) or "*" not in cited and (folder / cited).exists():
+            return True
+    return False
+
+
+def faults(root):
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\n"):
+        path = root / name
+        if path.suffix not in COMMENT or name == "CHANGELOG.md" or not path.is_file():
+            continue
+        for number, cited in citations(path, path.read_text(errors="replace")):
+            if not FOREIGN.search(cited) and not is_there(root, path, cited):
+                yield f"{name}:{number}: cites {cited}, which is not in the tree"
+
+
+if __name__ == "__main__":
+    found = list(faults(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()))
+    print("\n".join(found) or "citations: every cited file is in the tree")
+    sys.exit(bool(found))

@@ -1,0 +1,175 @@
+#include "trireme/strategy/module_tensors.h"
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/sync/distinct_memory.h"
+#include "trireme/sync/sync_plan.h"
+#include "trireme/sync/torch_optimizer.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+class OneBlock final : public models::Block {
+ public:
+  explicit OneBlock(const NamedTensors& trainable) : trainable_(trainable) {}
+  models::Value forward(std::span<const models::Value>) override { return {}; }
+  std::vector<models::NamedTensor> parameters() override {
+    std::vector<models::NamedTensor> parameters;
+    for (const auto& [name, tensor] : trainable_) parameters.push_back({name, tensor});
+    return parameters;
+  }
+  std::vector<models::NamedTensor> buffers() override { return {}; }
+  void train(bool) override {}
+
+ private:
+  const NamedTensors& trainable_;
+};
+
+void check_memory(const ModuleTensors& contents) {
+  DistinctMemory memory;
+  std::set<const void*> trained;
+  for (const auto& [name, tensor] : contents.trainable)
+    trained.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& [name, tensor] : contents.distinct)
+    memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
+}
+
+}  // namespace
+
+ModuleTensors tensors_of(torch::nn::Module& module) {
+  ModuleTensors contents;
+  std::set<const void*> seen;
+  const auto take = [&](const std::string& name, const at::Tensor& tensor, bool parameter) {
+    if (!tensor.defined()) return;
+    contents.all.emplace_back(name, tensor);
+    if (parameter) contents.parameters.emplace_back(name, tensor);
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
+    contents.distinct.emplace_back(name, tensor);
+    if (parameter && tensor.requires_grad()) contents.trainable.emplace_back(name, tensor);
+  };
+  for (const auto& item : module.named_parameters()) take(item.key(), item.value(), true);
+  for (const auto& item : module.named_buffers()) take(item.key(), item.value(), false);
+  return contents;
+}
+
+void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
+                  const torch::optim::Optimizer& optimizer) {
+  const ErrorContext where{.operation = "DataParallel"};
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    ErrorContext context = where;
+    context.advice = advice;
+    throw ConfigError(what, context);
+  };
+  if (options.sync == "zero3" || options.sync == "hybrid")
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: it is one block, all of whose weights are "
+            "needed from the first layer's forward to the first layer's backward, so none could be "
+            "let go of",
+        "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
+        "Strategy), where zero3 keeps two blocks whole at a time.");
+  if (is_local(options.sync))
+    refuse(
+        "sync = \"" + options.sync +
+            "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
+        "Give the model as a list of blocks (trireme::Blocks, Strategy).");
+  if (options.sync != "plain" && options.compression != "none")
+    refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
+               "\": parts of gradients are not compressed",
+           "Use sync = \"plain\", or no compression.");
+  require_supported(optimizer);
+  if (contents.trainable.empty())
+    refuse("the module has no parameter that requires grad", "Give it one to train.");
+  std::set<const void*> known;
+  for (const auto& [name, tensor] : contents.trainable) known.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& parameter : group.params())
+      if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
+        refuse("the optimizer updates a parameter that the module does not have",
+               "Give the optimizer module.parameters().");
+  check_memory(contents);
+}
+
+ParameterSnapshot::ParameterSnapshot(torch::nn::Module& module, const ModuleTensors& tensors,
+                                     bool moved)
+    : module_(module), tensors_(tensors) {
+  for (const auto& [name, tensor] : tensors.parameters)
+    was_.push_back({tensor.scalar_type(), tensor.numel(), tensor.requires_grad(),
+                    moved ? tensor.const_data_ptr() : nullptr});
+}
+
+std::string ParameterSnapshot::difference() const {
+  const auto now = module_.named_parameters();
+  std::size_t defined = 0;
+  for (const auto& item : now) defined += item.value().defined() ? 1 : 0;
+  if (defined != was_.size())
+    return "the module has " + std::to_string(defined) + " parameters, and had " +
+           std::to_string(was_.size()) + " when DataParallel was made";
+  std::size_t i = 0;
+  for (const auto& item : now) {
+    if (!item.value().defined()) continue;
+    if (const char* what = change_of(item.value(), i++); what != nullptr)
+      return "parameter " + item.key() + " " + what + " when DataParallel was made";
+  }
+  return {};
+}
+
+const char* ParameterSnapshot::change_of(const at::Tensor& now, std::size_t i) const {
+  const Was& was = was_[i];
+  if (!now.is_same(tensors_.parameters[i].second)) return "is another tensor than";
+  if (now.scalar_type() != was.type || now.numel() != was.count)
+    return "has another type or shape than";
+  if (was.memory != nullptr && now.const_data_ptr() != was.memory) return "has other memory than";
+  if (now.requires_grad() && !was.required_grad) return "requires grad, and did not";
+  return nullptr;
+}
+
+std::vector<Accumulated> accumulators(const NamedTensors& trainable) {
+  std::vector<Accumulated> uses;
+  for (const auto& [name, tensor] : trainable)
+    uses.push_back({name, tensor.numel(),
+                    tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32,
+                    tensor.dim() > 1 ? tensor.size(0) : 1});
+  return uses;
+}
+
+std::vector<optim::OwnedSlice> whole_slices(const NamedTensors& trainable) {
+  std::vector<optim::OwnedSlice> slices;
+  for (const auto& [name, tensor] : trainable)
+    slices.push_back(
+        {.parameter = static_cast<std::uint32_t>(slices.size()),
+         .name = name,
+         .begin = 0,
+         .end = tensor.numel(),
+         .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+  return slices;
+}
+
+std::vector<at::Tensor> without_names(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+std::shared_ptr<models::Block> as_one_block(const NamedTensors& trainable) {
+  return std::make_shared<OneBlock>(trainable);
+}
+
+std::string hash_of(const NamedTensors& tensors) {
+  std::vector<HashedTensor> hashed;
+  std::vector<at::Tensor> contiguous;
+  for (const auto& [name, tensor] : tensors) {
+    contiguous.push_back(tensor.detach().contiguous());
+    const Buffer buffer = tensor::to_buffer(contiguous.back());
+    hashed.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+  }
+  return weights_hash(std::move(hashed));
+}
+
+}  // namespace trireme::inline v0::parallel
