@@ -83,14 +83,10 @@ TEST(Memory, OfZero3InAPipelineIsThePlans) {
   }
 }
 
-<<<<<<< HEAD
 // Every rank's whole state is 12 bytes a parameter, 101 MB, beside gradients; a quarter of all state
 // with the open sums is 50 MB.
 constexpr numerics::MemoryShape kDeep{kShape.width, 32};
 
-=======
-// Weights and moments take 12 bytes per parameter, 50 MB; a quarter of all state, with sums, 25 MB.
->>>>>>> words
 TRIREME_PROCESS(limited) {
   Job job(argc, argv);
   numerics::train_stack(job, "zero3", {kShape.width, 2}).reset();
