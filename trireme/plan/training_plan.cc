@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
 #include "trireme/base/words.h"
+#include "trireme/plan/open_sums.h"
 #include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
 #include "trireme/plan/schedule_check.h"
@@ -48,12 +49,6 @@ std::int64_t times(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMost = std::int64_t{1} << 59;
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? kMost : std::min(product, kMost);
-}
-
-int ceil_log2(std::int64_t value) {
-  int bits = 0;
-  while ((std::int64_t{1} << bits) < value) ++bits;
-  return bits;
 }
 
 // Measured (docs/design/007-predicted-memory.md).
@@ -343,9 +338,11 @@ TrainingPlan make_plan(const Job& job) {
   plan.micro_per_rank = (plan.micro_batches + job.data_ranks() - 1) / job.data_ranks();
   plan_pipeline(plan);
   const int groups = job.data_ranks() / job.owners;
+  // Ranks that train copies of their own (exchange) each add a tree of their own.
   plan.open_sums =
-      std::max(1, ceil_log2(shards_gradients(job) ? (plan.micro_batches + groups - 1) / groups
-                                                  : plan.micro_per_rank));
+      job.exchange.every > 0
+          ? open_sums(plan.micro_per_rank, 1)
+          : open_sums(plan.micro_batches, shards_gradients(job) ? groups : job.data_ranks());
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
   plan.communication = communication_of(plan);

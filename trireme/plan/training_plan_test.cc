@@ -342,6 +342,13 @@ TEST(TrainingPlan, TheLargestNumbersDoNotOverflow) {
   EXPECT_THAT(plan::explain(plan), HasSubstr("a rank, predicted"));
 }
 
+// Three ranks' shares are no single nodes of the tree: 5 leaves need two sums at a time.
+TEST(TrainingPlan, CountsTheOpenSumsOfThreeRanks) {
+  EXPECT_EQ(plan::make_plan(job(5, 1, 3)).open_sums, 2);
+  EXPECT_EQ(plan::make_plan(job(10, 1, 3)).open_sums, 3);
+  EXPECT_EQ(plan::make_plan(job(8, 1, 4)).open_sums, 1);
+}
+
 TEST(TrainingPlan, RanksOfAHostShareTheText) {
   plan::Job two = job(8, 1, 2);
   two.ranks_here = 2;

@@ -1,0 +1,51 @@
+#include "trireme/plan/open_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace trireme::inline v0::plan {
+namespace {
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t middle() const noexcept { return begin + (end - begin) / 2; }
+};
+
+struct Open {
+  int most = 0;  // at a time
+  int left = 0;  // after the last leaf: the maximal nodes of the share in this node
+};
+
+Open open_in(Range node, Range share) {
+  share = {std::max(node.begin, share.begin), std::min(node.end, share.end)};
+  if (share.begin >= share.end) return {};
+  if (share.begin == node.begin && share.end == node.end) {
+    // The larger half comes second, on top of the sum of the first.
+    const auto count = static_cast<std::uint64_t>(node.end - node.begin);
+    return {std::max(1, static_cast<int>(std::bit_width(count - 1))), 1};
+  }
+  const Open first = open_in({node.begin, node.middle()}, share);
+  const Open second = open_in({node.middle(), node.end}, share);
+  return {std::max(first.most, first.left + second.most), first.left + second.left};
+}
+
+}  // namespace
+
+int open_sums(std::int64_t total, std::int64_t ranks) {
+  // A power of two divides as the tree does: a share is a node, and the last one is the largest.
+  if (std::has_single_bit(static_cast<std::uint64_t>(ranks))) {
+    const std::int64_t largest = (total + ranks - 1) / ranks;
+    return open_in({0, std::max<std::int64_t>(largest, 1)}, {0, std::max<std::int64_t>(largest, 1)})
+        .most;
+  }
+  int most = 1;
+  const auto cut = [&](std::int64_t rank) {
+    return static_cast<std::int64_t>(static_cast<__int128>(rank) * total / ranks);
+  };
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    most = std::max(most, open_in({0, total}, {cut(rank), cut(rank + 1)}).most);
+  return most;
+}
+
+}  // namespace trireme::inline v0::plan
