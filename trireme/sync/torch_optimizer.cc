@@ -78,6 +78,7 @@ Named adagrad_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   return {{"sum", state.sum()}};
 }
 
+// Name types in full: trireme::AdamW would be found before torch::optim::AdamW.
 template <class Type>
 bool is(const Optimizer& optimizer) {
   return dynamic_cast<const Type*>(&optimizer) != nullptr;
@@ -99,13 +100,12 @@ void with_step(Optimizer& optimizer, const at::Tensor& parameter, Visit visit) {
 }  // namespace
 
 std::string name_of(const Optimizer& optimizer) {
-  using namespace torch::optim;
-  if (is<SGD>(optimizer)) return "SGD";
-  if (is<AdamW>(optimizer)) return "AdamW";
-  if (is<Adam>(optimizer)) return "Adam";
-  if (is<RMSprop>(optimizer)) return "RMSprop";
-  if (is<Adagrad>(optimizer)) return "Adagrad";
-  if (is<LBFGS>(optimizer)) return "LBFGS";
+  if (is<torch::optim::SGD>(optimizer)) return "SGD";
+  if (is<torch::optim::AdamW>(optimizer)) return "AdamW";
+  if (is<torch::optim::Adam>(optimizer)) return "Adam";
+  if (is<torch::optim::RMSprop>(optimizer)) return "RMSprop";
+  if (is<torch::optim::Adagrad>(optimizer)) return "Adagrad";
+  if (is<torch::optim::LBFGS>(optimizer)) return "LBFGS";
   return "an optimizer of its own";
 }
 
@@ -117,10 +117,10 @@ void require_supported(const Optimizer& optimizer) {
 }
 
 void require_element_wise(const Optimizer& optimizer) {
-  using namespace torch::optim;
   require_supported(optimizer);
-  if (is<SGD>(optimizer) || is<Adam>(optimizer) || is<AdamW>(optimizer) || is<RMSprop>(optimizer) ||
-      is<Adagrad>(optimizer))
+  if (is<torch::optim::SGD>(optimizer) || is<torch::optim::Adam>(optimizer) ||
+      is<torch::optim::AdamW>(optimizer) || is<torch::optim::RMSprop>(optimizer) ||
+      is<torch::optim::Adagrad>(optimizer))
     return;
   throw ConfigError(
       "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
@@ -147,13 +147,15 @@ void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& t
 }
 
 Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
-  using namespace torch::optim;
-  if (is<Adam>(optimizer)) return adam_tensors<AdamParamState, AdamOptions>(optimizer, parameter);
-  if (is<AdamW>(optimizer))
-    return adam_tensors<AdamWParamState, AdamWOptions>(optimizer, parameter);
-  if (is<SGD>(optimizer)) return sgd_tensors(optimizer, parameter);
-  if (is<RMSprop>(optimizer)) return rmsprop_tensors(optimizer, parameter);
-  if (is<Adagrad>(optimizer)) return adagrad_tensors(optimizer, parameter);
+  if (is<torch::optim::Adam>(optimizer))
+    return adam_tensors<torch::optim::AdamParamState, torch::optim::AdamOptions>(optimizer,
+                                                                                 parameter);
+  if (is<torch::optim::AdamW>(optimizer))
+    return adam_tensors<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(optimizer,
+                                                                                   parameter);
+  if (is<torch::optim::SGD>(optimizer)) return sgd_tensors(optimizer, parameter);
+  if (is<torch::optim::RMSprop>(optimizer)) return rmsprop_tensors(optimizer, parameter);
+  if (is<torch::optim::Adagrad>(optimizer)) return adagrad_tensors(optimizer, parameter);
   return {};
 }
 
