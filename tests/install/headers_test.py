@@ -11,7 +11,8 @@ import sys
 
 stage, compiler, which, *torch = sys.argv[1:]
 include = pathlib.Path(stage) / "include"
-flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-x", "c++", f"-I{include}",
+flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas",
+         "-Wno-missing-field-initializers", "-x", "c++", f"-I{include}",
          *(word for folder in torch for word in ("-isystem", folder))]
 
 
