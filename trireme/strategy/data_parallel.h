@@ -40,7 +40,7 @@ struct DataParallelOptions {
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |
-  /// powersgd:RANK | onebit (parallel/data/compression). With any but none, the bits of the result
+  /// powersgd:RANK | onebit (sync/compression). With any but none, the bits of the result
   /// depend on the layout.
   std::string compression = "none";
   /// Threads per kernel; the bits of the result depend on it (docs/numerics.md). 0: as the process

@@ -70,7 +70,7 @@ struct StrategyOptions {
   /// measure the difference. Changes no bit.
   bool overlap = true;
   /// Gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R | powersgd:RANK | onebit
-  /// (parallel/data/compression). Any but none ends the guarantee of equal bits on any layout.
+  /// (sync/compression). Any but none ends the guarantee of equal bits on any layout.
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
   /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. Empty:
