@@ -1,9 +1,13 @@
 # trireme_module(name DEPS a b ... [LIBRARIES targets...] [LIBTORCH])
 #   A static library trireme_name of every .cc in the current folder and its sub-folders, without
-#   *_test.cc and *_bench.cc. DEPS name other modules; layers.txt says which are allowed. Each
-#   *_test.cc becomes one test program with trireme_test(); a module's tests may use testing/.
-# trireme_test(file [RANKS n] [TIMEOUT s] [LABELS ...] [DEPS modules...] [LIBRARIES ...])
-#   One program and one ctest entry, named after the file's path without `trireme/`.
+#   *_test.cc and *_bench.cc. DEPS name other modules; layers.txt says which are allowed. Its
+#   *_test.cc become one program with trireme_tests(); a module's tests may use testing/.
+# trireme_tests(files... [PROGRAM name] [SOURCES ...] [RANKS n] [TIMEOUT s] [LABELS ...]
+#               [DEPS modules...] [LIBRARIES ...])
+#   One program, test.FOLDER (or `name`), of all these *_test.cc, and one ctest entry per file, named
+#   after the file's path without `trireme/`. The program is compiled several files at a time.
+# trireme_test_entry(title file [RANKS n] [TIMEOUT s] [LABELS ...] [ENVIRONMENT ...])
+#   One more ctest entry that runs the tests of `file`.
 
 # trireme_not_tested(text...)
 #   Says at configure time, and at the end of `make test`, what cannot be tested here and why.
@@ -37,9 +41,8 @@ set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a 
 set(TRIREME_UNITY_MODULES base observe plan net comm rendezvous launch job command tensor optim models input memory
     checkpoint layers placement sync decentralised pipeline strategy train cli)
 
-# Three precompiled headers (`make soak` builds without them):
-#   tests      GoogleTest, for tests of the floors without LibTorch; their sources use none
-#   tensor     that and at::Tensor: 0.5 s per file
+# Two precompiled headers (`make soak` builds without them):
+#   tensor     at::Tensor: 0.5 s per file
 #   torch      that and ATen, torch::nn, torch::optim, autograd: 2.5 s per file, if one of the
 #              target's sources or the headers they name includes <torch/...> (otherwise 12-17 s)
 function(trireme_pch name)
@@ -52,32 +55,19 @@ function(trireme_pch name)
     target_link_libraries(${name} PRIVATE GTest::gmock)
     target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
   endif()
+  target_include_directories(${name} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+  target_link_libraries(${name} PUBLIC ${TORCH_LIBRARIES})
 endfunction()
 
-if(TRIREME_PCH)
-  trireme_pch(trireme_pch_tests)
-  if(TRIREME_LIBTORCH)
-    trireme_pch(trireme_pch_tensor <ATen/core/Tensor.h> <ATen/TensorOperators.h>)
-    trireme_pch(trireme_pch_torch <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
-      <torch/csrc/autograd/function.h> <torch/nn/module.h> <torch/optim/optimizer.h>)
-    foreach(pch trireme_pch_tensor trireme_pch_torch)
-      target_include_directories(${pch} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-      target_link_libraries(${pch} PUBLIC ${TORCH_LIBRARIES})
-    endforeach()
-  endif()
+if(TRIREME_PCH AND TRIREME_LIBTORCH)
+  trireme_pch(trireme_pch_tensor <ATen/core/Tensor.h> <ATen/TensorOperators.h>)
+  trireme_pch(trireme_pch_torch <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
+    <torch/csrc/autograd/function.h> <torch/nn/module.h> <torch/optim/optimizer.h>)
 endif()
 
-# Adds the header that suits `target`.
-function(trireme_choose_pch target libtorch result)
-  get_target_property(kind ${target} TYPE)
+# The header that suits `target`, which uses LibTorch.
+function(trireme_choose_pch target result)
   get_target_property(sources ${target} SOURCES)
-  set(${result} "" PARENT_SCOPE)
-  if(NOT libtorch)
-    if(kind STREQUAL EXECUTABLE AND TRIREME_TESTS)
-      set(${result} trireme_pch_tests PARENT_SCOPE)
-    endif()
-    return()
-  endif()
   set(${result} trireme_pch_tensor PARENT_SCOPE)
   foreach(source ${sources})
     cmake_path(ABSOLUTE_PATH source)
@@ -117,13 +107,23 @@ function(trireme_options target libtorch)
     target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
     target_link_libraries(${target} PUBLIC "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   endif()
-  trireme_choose_pch(${target} ${libtorch} pch)
-  if(TRIREME_PCH AND pch)
+  if(TRIREME_PCH AND libtorch)
+    trireme_choose_pch(${target} pch)
     target_precompile_headers(${target} REUSE_FROM ${pch})
     target_compile_definitions(${target} PRIVATE $<$<BOOL:${TRIREME_TESTS}>:GTEST_HAS_PTHREAD=1>)
     # At the folder's end, when its files have their flags; EVAL because DEFER evaluates names late.
     cmake_language(EVAL CODE
       "cmake_language(DEFER CALL trireme_skip_pch_where_flags_differ [[${target}]])")
+  endif()
+endfunction()
+
+# Compiles several sources of `target` together.
+function(trireme_unity target)
+  if(TRIREME_UNITY)
+    # A field of an unnamed namespace's type is a problem only in headers; in a batch the compiler
+    # takes every source for a header.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TRIREME_UNITY_BATCH})
   endif()
 endfunction()
 
@@ -151,45 +151,62 @@ function(trireme_module name)
     target_link_libraries(trireme_${name} PUBLIC trireme_${dep})
   endforeach()
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LIBRARIES})
-  if(TRIREME_UNITY AND name IN_LIST TRIREME_UNITY_MODULES)
-    # A field of an unnamed namespace's type is a problem only in headers; in a batch the compiler
-    # takes every source for a header.
-    target_compile_options(trireme_${name} PRIVATE -Wno-subobject-linkage)
-    set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TRIREME_UNITY_BATCH})
+  if(name IN_LIST TRIREME_UNITY_MODULES)
+    trireme_unity(trireme_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
   if(ARG_LIBTORCH)
     set_property(GLOBAL APPEND PROPERTY TRIREME_TORCH_MODULES ${name})
   endif()
-  if(TRIREME_TESTS)
-    foreach(test ${tests})
-      trireme_test(${test} MODULE ${name} LABELS unit)
-    endforeach()
+  if(TRIREME_TESTS AND tests)
+    set(labels unit)
+    if(NOT ARG_LIBTORCH)
+      list(APPEND labels core)
+    endif()
+    trireme_tests(${tests} DEPS ${name} LABELS ${labels})
   endif()
 endfunction()
 
-function(trireme_test file)
-  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT;MODULE" "LABELS;DEPS;LIBRARIES" ${ARGN})
-  cmake_path(ABSOLUTE_PATH file NORMALIZE OUTPUT_VARIABLE path)
-  cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE title)
-  string(REGEX REPLACE "^trireme/|_test\\.cc$|\\.cc$" "" title ${title})
-  string(REPLACE "/" "." target ${title})
-  add_executable(test.${target} ${file})
-  set_target_properties(test.${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+function(trireme_tests)
+  cmake_parse_arguments(ARG "" "PROGRAM;RANKS;TIMEOUT" "SOURCES;LABELS;DEPS;LIBRARIES" ${ARGN})
+  set(target test.${ARG_PROGRAM})
+  if(NOT ARG_PROGRAM)
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+    string(REGEX REPLACE "^trireme/" "" folder ${folder})
+    string(REPLACE "/" "." target test.${folder})
+  endif()
+  add_executable(${target} ${ARG_UNPARSED_ARGUMENTS} ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   get_property(torch_modules GLOBAL PROPERTY TRIREME_TORCH_MODULES)
   set(libtorch FALSE)
-  foreach(dep ${ARG_MODULE} ${ARG_DEPS})
+  foreach(dep ${ARG_DEPS})
     if(dep IN_LIST torch_modules)
       set(libtorch TRUE)
     endif()
-    target_link_libraries(test.${target} PRIVATE trireme_${dep})
+    target_link_libraries(${target} PRIVATE trireme_${dep})
   endforeach()
-  trireme_options(test.${target} ${libtorch})
+  trireme_options(${target} ${libtorch})
+  trireme_unity(${target})
   # A test's own code runs for moments: -O1 compiles it in three quarters of the time.
-  target_compile_options(test.${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_link_libraries(test.${target} PRIVATE trireme_testing ${ARG_LIBRARIES}
-                        GTest::gmock GTest::gtest GTest::gtest_main)
-  add_test(NAME ${title} COMMAND test.${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_link_libraries(${target} PRIVATE trireme_testing ${ARG_LIBRARIES} GTest::gmock GTest::gtest)
+  foreach(file ${ARG_UNPARSED_ARGUMENTS})
+    cmake_path(ABSOLUTE_PATH file NORMALIZE OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE title)
+    string(REGEX REPLACE "^trireme/|_test\\.cc$" "" title ${title})
+    set_property(SOURCE ${path} PROPERTY TRIREME_TEST_PROGRAM ${target})
+    trireme_test_entry(${title} ${file} RANKS "${ARG_RANKS}" TIMEOUT "${ARG_TIMEOUT}" LABELS ${ARG_LABELS})
+  endforeach()
+endfunction()
+
+# The program selects the tests by the file that defines them (trireme/testing/main.cc). It fails if
+# there is none, and if one of its tests is in a file without an entry: no test is lost.
+function(trireme_test_entry title file)
+  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
+  cmake_path(ABSOLUTE_PATH file NORMALIZE OUTPUT_VARIABLE path)
+  cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
+  get_property(program SOURCE ${path} PROPERTY TRIREME_TEST_PROGRAM)
+  add_test(NAME ${title} COMMAND ${program} --file=${relative} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -199,8 +216,8 @@ function(trireme_test file)
   if(NOT ARG_RANKS)
     set(ARG_RANKS 1)
   endif()
-  set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS}
-                                           LABELS "${ARG_LABELS}")
+  set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS} LABELS "${ARG_LABELS}"
+                                           ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
 # trireme_mpirun_test(title mpi ranks command...): a ctest entry under `mpirun.MPI -n RANKS`.

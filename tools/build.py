@@ -10,10 +10,12 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 
 import setup
 
@@ -62,15 +64,78 @@ def configure(folder, torch, options):
 
 
 def run(command):
-    code = subprocess.run(command, check=False).returncode
+    end_if_failed(subprocess.run(command, check=False).returncode, command)
+
+
+def end_if_failed(code, command):
     if code != 0:
         setup.say(f"'{shlex.join(map(str, command))}' failed with {code}; its own words are above.")
         sys.exit(code if 0 < code < 128 else 1)
 
 
+class Progress:
+    """Says how far a build is and how long it still takes, once it has taken ten seconds.
+
+    On a terminal one line is drawn again and again; elsewhere there is a line every ten per cent.
+    """
+    QUIET = 10
+
+    def __init__(self, write, terminal, clock=time.monotonic):
+        self.write, self.terminal, self.clock = write, terminal, clock
+        self.started, self.tenth, self.drawn = clock(), 0, False
+
+    def step(self, done, total):
+        took = self.clock() - self.started
+        if took < self.QUIET or done == 0:
+            return
+        tenth = 10 * done // total
+        if not self.terminal and tenth <= self.tenth:
+            return
+        self.tenth = tenth
+        left = took / done * (total - done)
+        text = f"built {done} of {total}, about {duration(left)} left"
+        self.write(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
+        self.drawn = self.terminal
+
+    def clear(self):
+        """Before other output, and at the end."""
+        if self.drawn:
+            self.write("\r\x1b[K")
+        self.drawn = False
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+
+
+def follow(lines, progress, write):
+    """Takes Ninja's status lines for progress and passes the others on: what failed, and why."""
+    for line in lines:
+        status = STATUS.match(line)
+        if status:
+            progress.step(int(status[1]), int(status[2]))
+        elif not line.startswith(("ninja: Entering", "ninja: no work")):
+            progress.clear()
+            write(line)
+    progress.clear()
+
+
+STATUS = re.compile(r"ninja (\d+)/(\d+) ")
+
+
 def build(folder, targets):
-    run(["ninja", "-C", str(folder), f"-j{cores()}", *(["--quiet"] if not sys.stdout.isatty() else []),
-         *targets])
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    command = ["ninja", "-C", str(folder), f"-j{cores()}", *targets]
+    environment = {**os.environ, "NINJA_STATUS": "ninja %f/%t ", "CLICOLOR_FORCE": "1"}
+    if not sys.stdout.isatty():
+        del environment["CLICOLOR_FORCE"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", env=environment) as ninja:
+        follow(ninja.stdout, Progress(write, sys.stdout.isatty()), write)
+    end_if_failed(ninja.returncode, command)
 
 
 def main():

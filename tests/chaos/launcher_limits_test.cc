@@ -15,7 +15,7 @@ namespace {
 using test::run_shell;
 using test::ShellRun;
 
-TRIREME_PROCESS(sums) {
+TRIREME_PROCESS(sums_within_limits) {
   Job job(argc, argv);
   std::vector<float> x{1, 2};
   all_reduce(job.world(), x, Sum);
@@ -32,7 +32,7 @@ Ends launch_under(const std::string& ulimit, const std::vector<int>& limits,
                   const std::string& as = "") {
   Ends ends;
   for (const int limit : limits) {
-    for (const std::string program : {"true", "env TRIREME_TEST_PROCESS=sums $SELF"}) {
+    for (const std::string program : {"true", "env TRIREME_TEST_PROCESS=sums_within_limits $SELF"}) {
       const std::string script =
           "ulimit " + ulimit + " " + std::to_string(limit) + "; become 2 " + program;
       const ShellRun run = run_shell(script, as);

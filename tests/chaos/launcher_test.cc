@@ -28,7 +28,7 @@ using testing::run_processes;
 using testing::RunningProcesses;
 using testing::send_signal;
 
-constexpr int kRanks = 2;
+constexpr int kLaunched = 2;
 
 TRIREME_PROCESS(busy) {
   Job job(argc, argv);
@@ -55,7 +55,7 @@ TRIREME_PROCESS(polite) {
 TRIREME_PROCESS(launcher) {
   ProcessOptions options;
   options.timeout = seconds(2);
-  auto launch = testing::process_launch_options(kRanks, argv[1], options);
+  auto launch = testing::process_launch_options(kLaunched, argv[1], options);
   launch.stop_grace = seconds(argc > 2 ? std::atoi(argv[2]) : 30);
   launch.on_start = [](int, pid_t pid) { std::printf("pid %d\n", static_cast<int>(pid)); };
   return launch::run(launch);
@@ -127,7 +127,7 @@ Killed run_launcher(const std::string& body, int signal, int times = 1,
     if (const auto at = line.find("pid "); at != line.npos) {  // "pid 7", "[1] pid 8"
       result.pids.push_back(std::stoi(std::string(line.substr(at + 4))));
     }
-    if (line.find("running") != line.npos && ++running == kRanks) {
+    if (line.find("running") != line.npos && ++running == kLaunched) {
       for (const pid_t pid : result.pids) add_sockets(pid, result.sockets);
       add_sockets(processes.pids[0], result.sockets);
       for (int i = 0; i < times; ++i) {
@@ -147,7 +147,7 @@ TEST(Launcher, KilledLeavesNothingBehind) {
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const Killed killed = run_launcher("busy", SIGKILL);
     ASSERT_EQ(killed.run.exit_code, 137) << killed.run.describe();
-    ASSERT_EQ(killed.pids.size(), static_cast<std::size_t>(kRanks));
+    ASSERT_EQ(killed.pids.size(), static_cast<std::size_t>(kLaunched));
     ASSERT_GE(killed.sockets.size(), 4u) << "coordinator and ranks";
     ASSERT_EQ(left_behind(killed.pids, killed.sockets), "") << "cycle " << cycle;
   }
@@ -169,7 +169,7 @@ TRIREME_PROCESS(parents) {
 // The kernel kills the ranks; the guard kills the processes that they started.
 TEST(Launcher, KilledTakesTheRanksChildrenWithIt) {
   const Killed killed = run_launcher("parents", SIGKILL);
-  ASSERT_EQ(killed.pids.size(), 2u * kRanks) << killed.run.describe();
+  ASSERT_EQ(killed.pids.size(), 2u * kLaunched) << killed.run.describe();
   EXPECT_EQ(left_behind(killed.pids, killed.sockets), "");
   for (const pid_t pid : killed.pids) send_signal(pid, SIGKILL);  // only if the test failed
 }
@@ -179,7 +179,7 @@ TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {
     const Killed stopped = run_launcher("polite", signal);
     EXPECT_EQ(stopped.run.exit_code, code) << stopped.run.describe();
     const std::string& out = stopped.run.ranks[0].out;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < kLaunched; ++rank) {
       EXPECT_NE(out.find("[" + std::to_string(rank) + "] stopping with " + std::to_string(code)),
                 std::string::npos)
           << stopped.run.describe();

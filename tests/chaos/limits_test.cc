@@ -134,12 +134,12 @@ TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
   for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, "") << run.describe();
 }
 
-struct Held {
+struct Resources {
   long descriptors = 0, mappings = 0, resident = 0;
 };
 
-Held held() {
-  Held now;
+Resources held() {
+  Resources now;
   for ([[maybe_unused]] const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
     ++now.descriptors;
   }
@@ -176,7 +176,7 @@ TRIREME_PROCESS(cycles) {
   if (job.world().transport_name() != transport) return 3;
   const bool connects = std::string(argv[2]) == "connects";
   const int cycles = std::atoi(argv[3]);
-  Held before;
+  Resources before;
   for (int i = -100; i < cycles; ++i) {
     if (i == 0) before = held();
     const auto group = make_group(job, connects, i);
@@ -187,7 +187,7 @@ TRIREME_PROCESS(cycles) {
     if (x[7] != static_cast<float>(job.size())) return 1;
   }
   barrier(job.world());
-  const Held after = held();
+  const Resources after = held();
   std::printf("%ld %ld %ld\n", after.descriptors - before.descriptors,
               after.mappings - before.mappings, (after.resident - before.resident) >> 10);
   return 0;

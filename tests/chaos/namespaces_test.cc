@@ -24,12 +24,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kHosts = 4, kPerHost = 2, kRanks = kHosts * kPerHost;
+constexpr int kHosts = 4, kPerHost = 2, kAll = kHosts * kPerHost;
 
 // Two runs at once on one machine need different names and addresses.
-class Network {
+class Bridge {
  public:
-  Network() {
+  Bridge() {
     run("ip link add " + bridge() + " type bridge");
     run("ip addr add " + address(254) + "/24 dev " + bridge());
     run("ip link set " + bridge() + " up");
@@ -43,7 +43,7 @@ class Network {
       run(inside + " link set lo up");
     }
   }
-  ~Network() {
+  ~Bridge() {
     for (int host = 0; host < kHosts; ++host) {
       run("ip link del " + cable(host));  // the kernel removes the namespace a little later
       run("ip netns del " + name(host));
@@ -71,11 +71,11 @@ class Network {
 
 struct Outcome {
   launch::LaunchResult result;
-  std::string out[kRanks], err[kRanks];
+  std::string out[kAll], err[kAll];
   std::string describe() const {
     std::string text =
         "exit code " + std::to_string(result.exit_code) + ", last line: " + result.last_line + "\n";
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < kAll; ++rank) {
       text += "--- rank " + std::to_string(rank) + ", exit code " +
               std::to_string(result.exit_codes[static_cast<std::size_t>(rank)]) + "\n" + out[rank] +
               err[rank];
@@ -89,7 +89,7 @@ class Namespaces : public ::testing::TestWithParam<std::string> {
   // The launcher is outside of them; every rank reaches it over its host's cable.
   Outcome run(const std::string& body, Duration timeout,
               const std::function<void(int rank, std::string_view line)>& on_line = nullptr) {
-    const std::string secret = ::testing::TempDir() + Network::prefix() + ".secret";
+    const std::string secret = ::testing::TempDir() + Bridge::prefix() + ".secret";
     std::ofstream(secret) << "a secret of these namespaces alone";
     std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
     setenv("TRIREME_JOB_SECRET_FILE", secret.c_str(), 1);
@@ -97,12 +97,12 @@ class Namespaces : public ::testing::TestWithParam<std::string> {
     processes.timeout = timeout;
     processes.transport = GetParam();
     processes.time_limit = seconds(60);
-    auto options = testing::process_launch_options(kRanks, body, processes);
+    auto options = testing::process_launch_options(kAll, body, processes);
     options.command = {
         "sh", "-c",
-        "exec ip netns exec " + Network::prefix() + "h$((TRIREME_RANK / 2)) \"$0\" \"$@\"",
+        "exec ip netns exec " + Bridge::prefix() + "h$((TRIREME_RANK / 2)) \"$0\" \"$@\"",
         options.command.front()};
-    options.listen = Network::address(254);
+    options.listen = Bridge::address(254);
     options.handle_signals = false;
     Outcome outcome;
     options.on_line = [&](int rank, bool error, std::string_view line) {
@@ -115,7 +115,7 @@ class Namespaces : public ::testing::TestWithParam<std::string> {
     return outcome;
   }
 
-  Network network_;
+  Bridge network_;
 };
 INSTANTIATE_TEST_SUITE_P(Transports, Namespaces, ::testing::Values("mixed", "tcp"));
 
@@ -125,7 +125,7 @@ int sum_on(Job& job, long steps) {
   for (long step = 0; steps < 0 || step < steps; ++step) {
     std::vector<float> x(1 << 16, static_cast<float>(job.rank()));
     all_reduce(job.world(), x, Sum, {.label = "bucket 5"});
-    if (x[77] != kRanks * (kRanks - 1) / 2) return 4;
+    if (x[77] != kAll * (kAll - 1) / 2) return 4;
     if (step == 10 && job.rank() == 0) std::printf("running\n");
   }
   std::printf("done\n");

@@ -64,7 +64,7 @@ class Networks : public ::testing::Test {
     std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
     setenv("TRIREME_JOB_SECRET_FILE", secret.c_str(), 1);
     auto options = testing::process_launch_options(
-        kHosts, "sums",
+        kHosts, "sums_over_networks",
         {.transport = "tcp", .environment = {"TRIREME_COMM_INTERFACE=" + interface}});
     options.command = {"sh", "-c", "exec ip netns exec " + prefix() + "h$TRIREME_RANK \"$0\"",
                        options.command.front()};
@@ -106,7 +106,7 @@ std::size_t received(const std::string& interface) {
   return 0;
 }
 
-TRIREME_PROCESS(sums) {
+TRIREME_PROCESS(sums_over_networks) {
   setenv("TRIREME_HOST", ("host" + std::string(std::getenv("TRIREME_RANK"))).c_str(), 1);
   const std::size_t before[] = {received("eth0"), received("eth1")};
   Job job(argc, argv);

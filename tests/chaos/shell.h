@@ -1,7 +1,7 @@
 // Runs bash scripts around this test program, for what only a shell does to a launcher (limits,
 // closed streams, pipes). A script finds this program in $SELF. `launch N PROGRAM ARGUMENTS...`
 // starts ranks as `trireme launch -n N` does, `become N ...` does so in the shell's own process,
-// and `body NAME` runs a TRIREME_PROCESS. Include it in one file of a test program.
+// and `body NAME` runs a TRIREME_PROCESS. shell.cc has the body of `launch` and `become`.
 #pragma once
 
 #include <sys/wait.h>
@@ -10,9 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-
-#include "trireme/launch/launch.h"
-#include "trireme/testing/process_bodies.h"
 
 namespace trireme::test {
 
@@ -50,11 +47,3 @@ inline ShellRun run_shell(const std::string& script, const std::string& as = "")
 }
 
 }  // namespace trireme::test
-
-TRIREME_PROCESS(launches) {
-  trireme::launch::LaunchOptions options;
-  options.ranks = std::atoi(argv[1]);
-  options.command.assign(argv + 2, argv + argc);
-  options.bind = trireme::launch::Bind::None;
-  return trireme::launch::run(options);
-}

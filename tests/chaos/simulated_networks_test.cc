@@ -71,12 +71,12 @@ struct Network {
   bool harmless = true;
 };
 
-struct Ended {
+struct Finished {
   int code = 0, peer = -1;  // 0: all its calls succeeded
   std::string sentence;
 };
 
-Ended run_rank(net::SimNetwork& network, const std::string& what, int rank) {
+Finished run_one(net::SimNetwork& network, const std::string& what, int rank) {
   try {
     comm::Communicator world(network.transport(rank), {.timeout = kTimeout});
     test::CheckedCalls calls(world, what);
@@ -94,12 +94,12 @@ bool ends_as_it_should(const std::string& what, std::uint64_t seed) {
   const Network chosen(seed);
   SCOPED_TRACE(what + ", " + chosen.text(seed));
   net::SimNetwork network(chosen.size, chosen.options);
-  std::vector<Ended> ended(static_cast<std::size_t>(chosen.size));
+  std::vector<Finished> ended(static_cast<std::size_t>(chosen.size));
   network.run(
-      [&](int rank) { ended[static_cast<std::size_t>(rank)] = run_rank(network, what, rank); });
+      [&](int rank) { ended[static_cast<std::size_t>(rank)] = run_one(network, what, rank); });
   int failed = 0, named = 0;
   for (int rank = 0; rank < chosen.size; ++rank) {
-    const Ended& one = ended[static_cast<std::size_t>(rank)];
+    const Finished& one = ended[static_cast<std::size_t>(rank)];
     if (one.code == 0) continue;
     ++failed;
     EXPECT_FALSE(chosen.harmless) << "rank " << rank << ": " << one.sentence;
@@ -125,14 +125,14 @@ TEST_P(SimulatedNetworks, EndWellOrWithAnErrorThatNamesAPeer) {
   EXPECT_LT(broken, seeds);
 }
 
-std::vector<std::string> everything() {
+std::vector<std::string> trainings() {
   std::vector<std::string> all;
   for (const auto& some : {test::all_reduces(), test::movers(), test::other_rounds()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Of, SimulatedNetworks, ::testing::ValuesIn(everything()),
+INSTANTIATE_TEST_SUITE_P(Of, SimulatedNetworks, ::testing::ValuesIn(trainings()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '.', '_');

@@ -23,7 +23,7 @@ using std::chrono::seconds;
 using test::run_shell;
 using test::ShellRun;
 
-constexpr int kRanks = 60;
+constexpr int kMany = 60;
 
 std::string word(const char* name) {
   const char* text = std::getenv(name);
@@ -56,7 +56,7 @@ void stop_and_wait(pid_t pid) {
 // Starts 60 ranks of argv[1...]; when rank $AT has started, does what $DOES says.
 TRIREME_PROCESS(starts) {
   launch::LaunchOptions options;
-  options.ranks = kRanks;
+  options.ranks = kMany;
   options.command.assign(argv + 1, argv + argc);
   options.bind = launch::Bind::None;
   const int at = std::atoi(word("AT").c_str());
@@ -102,7 +102,7 @@ TEST(Spawning, EndsAtASignalAndStartsNoMore) {
   const std::pair<int, int> signals[] = {
       {SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 143}, {SIGUSR1, 143}};
   for (const auto& [signal, code] : signals) {
-    for (const int at : {0, 1, 7, kRanks - 1}) {
+    for (const int at : {0, 1, 7, kMany - 1}) {
       const ShellRun run = start_ranks(at, std::to_string(signal), "sleep 600");
       EXPECT_EQ(run.code, code) << "rank " << at << "\n" << run.describe();
       EXPECT_EQ(run.count("started "), at + 1) << "rank " << at << "\n" << run.describe();
@@ -118,11 +118,11 @@ TEST(Spawning, ALauncherUnderNohupHearsNoHangUp) {
       "trap '' HUP; export AT=2 DOES=1; TRIREME_TEST_PROCESS=starts exec \"$SELF\" "
       "sh -c 'kill -HUP $$; exit 0'");
   EXPECT_EQ(run.code, 0) << run.describe();
-  EXPECT_EQ(run.count("started "), kRanks) << run.describe();
+  EXPECT_EQ(run.count("started "), kMany) << run.describe();
 }
 
 TEST(Spawning, StartsNoMoreOnceARankHasFailed) {
-  for (const int at : {0, 5, kRanks - 1}) {
+  for (const int at : {0, 5, kMany - 1}) {
     const ShellRun run = start_ranks(
         at, "fails",
         "sh -c '[ $TRIREME_RANK = " + std::to_string(at) + " ] && exit 7; exec sleep 600'");
@@ -135,10 +135,10 @@ TEST(Spawning, StartsNoMoreOnceARankHasFailed) {
 }
 
 TEST(Spawning, AGuardThatIsKilledDisturbsNobody) {
-  for (const int at : {0, kRanks / 2, kRanks - 1}) {
+  for (const int at : {0, kMany / 2, kMany - 1}) {
     const ShellRun run = start_ranks(at, "kills guard", "true");
     EXPECT_EQ(run.code, 0) << run.describe();
-    EXPECT_EQ(run.count("started "), kRanks) << run.describe();
+    EXPECT_EQ(run.count("started "), kMany) << run.describe();
   }
 }
 

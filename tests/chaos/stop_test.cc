@@ -17,7 +17,7 @@ using testing::run_processes;
 using testing::RunningProcesses;
 using testing::send_signal;
 
-bool contains(const std::string& text, const std::string& part) {
+bool says(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
@@ -51,7 +51,7 @@ void expect_stopped(const ProcessRun& run, int code) {
   const std::string at = run.ranks[0].out.substr(run.ranks[0].out.find("checkpoint"));
   for (const auto& rank : run.ranks) {
     EXPECT_EQ(rank.exit_code, code) << run.describe();
-    EXPECT_TRUE(contains(rank.out, at)) << run.describe();
+    EXPECT_TRUE(says(rank.out, at)) << run.describe();
   }
 }
 

@@ -14,6 +14,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "trireme/base/weights_hash.h"
+#include "trireme/format/safetensors.h"
+
 extern char** environ;
 
 namespace trireme::testing {
@@ -183,6 +186,14 @@ std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
+}
+
+std::string hash_of_run(const std::string& run) {
+  const std::string folder = run + "/checkpoint/";
+  std::string latest = read_file(folder + "latest");
+  while (!latest.empty() && latest.back() == '\n') latest.pop_back();
+  const format::SafetensorsFile weights(folder + latest + "/model.safetensors");
+  return weights_hash(weights.tensors()) + "\n";
 }
 
 std::string tiny_config(const Folder& folder, const std::string& train_lines) {

@@ -41,7 +41,7 @@ class Fit : public ::testing::Test {
   CommandResult trireme(std::vector<std::string> arguments) const {
     return trireme_command(std::move(arguments)).in(folder_.path()).run(150);
   }
-  std::string hash(const std::string& run) const { return trireme({"inspect", run, "--hash"}).out; }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   static std::vector<Json> events(const std::string& out, const std::string& kind) {
     std::istringstream text(out);
     std::vector<Json> all;

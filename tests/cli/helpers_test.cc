@@ -31,7 +31,7 @@ class Helpers : public ::testing::Test {
     EXPECT_EQ(result.code, 0) << result.out << result.err;
     return result;
   }
-  std::string hash(const std::string& run) const { return trireme({"inspect", run, "--hash"}).out; }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   // The fields of all events of one kind, without the times.
   std::vector<Json> events(const std::string& run, const std::string& kind) const {
     std::istringstream text(read_file(folder_.file(run + "/events.jsonl")));

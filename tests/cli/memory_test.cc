@@ -57,7 +57,7 @@ class Memory : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     const CommandResult result = trireme(words);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
-    Run run{.hash = trireme({"inspect", name, "--hash"}).out, .out = result.err};
+    Run run{.hash = hash_of_run(folder_.file(name)), .out = result.err};
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);)
       if (const Json event = Json::parse(line); event.contains("measured_memory_bytes"))

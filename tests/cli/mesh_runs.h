@@ -35,7 +35,7 @@ class MeshRuns : public ::testing::Test {
     EXPECT_EQ(result.code, 0) << out << ": " << result.out << result.err;
     return hash(out);
   }
-  std::string hash(const std::string& out) const { return run({"inspect", out, "--hash"}).out; }
+  std::string hash(const std::string& out) const { return hash_of_run(folder_.file(out)); }
   CommandResult run(const Words& words) const {
     return trireme_command(words).in(folder_.path()).run(120);
   }

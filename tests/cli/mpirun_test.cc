@@ -7,7 +7,7 @@
 
 #include "tests/cli/command.h"
 
-namespace trireme::testing {
+namespace trireme::testing::mpirun_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ INSTANTIATE_TEST_SUITE_P(Every, Mpirun, ::testing::ValuesIn(mpis()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace trireme::testing
+}  // namespace trireme::testing::mpirun_test

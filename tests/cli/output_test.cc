@@ -172,6 +172,7 @@ TEST(Output, InspectAndCompareTakeAnyCheckpointFolder) {
   fs::copy(folder.file("run/checkpoint"), folder.file("mine"), fs::copy_options::recursive);
   const std::string hash = run({"inspect", "run", "--hash"});
   EXPECT_EQ(hash.size(), 65u);
+  EXPECT_EQ(hash, hash_of_run(folder.file("run")));
   EXPECT_EQ(run({"inspect", "mine", "--hash"}), hash);
   EXPECT_EQ(run({"inspect", "mine/step-00000004/", "--hash"}), hash);
   EXPECT_NE(run({"inspect", "mine/step-00000002", "--hash"}), hash);

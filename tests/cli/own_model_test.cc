@@ -39,11 +39,7 @@ class OwnModel : public ::testing::Test {
     EXPECT_EQ(result.code, 0) << result.out << result.err;
     return result;
   }
-  std::string hash(const std::string& run) const {
-    const CommandResult result = own({"inspect", run, "--hash"});
-    EXPECT_EQ(result.out.size(), 65u) << result.err;
-    return result.out;
-  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   std::string refused(std::vector<std::string> arguments) const {
     const CommandResult result = own(std::move(arguments));
     EXPECT_EQ(result.code, 2) << result.out << result.err;

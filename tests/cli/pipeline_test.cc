@@ -49,11 +49,7 @@ class Pipeline : public ::testing::Test {
     EXPECT_FALSE(fs::exists(folder_.file("runs")));
     return started.err;
   }
-  std::string hash(const std::string& run) const {
-    const CommandResult result = run_command({"inspect", run, "--hash"});
-    EXPECT_EQ(result.out.size(), 65u) << result.err;
-    return result.out;
-  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
 
   Folder folder_;
   const std::string tiny_ = tiny_config(folder_, "steps = 6\nvalidate_every = 0\n");

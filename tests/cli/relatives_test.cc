@@ -20,11 +20,7 @@ class Relatives : public ::testing::TestWithParam<std::string> {
   CommandResult trireme(std::vector<std::string> arguments) const {
     return trireme_command(std::move(arguments)).in(folder_.path()).run();
   }
-  std::string hash(const std::string& run) const {
-    const CommandResult result = trireme({"inspect", run, "--hash"});
-    EXPECT_EQ(result.code, 0) << result.err;
-    return result.out;
-  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   Folder folder_;
 };
 INSTANTIATE_TEST_SUITE_P(Every, Relatives, ::testing::Values("local_sgd", "diloco"));

@@ -42,11 +42,11 @@ TEST_F(Tensor, WhatWasTrainedOnManyRanksIsReadOnOne) {
 
 TEST_F(Tensor, GoesOnWithAnotherNumberOfRanks) {
   train("run", "2", {"parallel.tensor=2"});
-  const std::string before = run({"inspect", "run", "--hash"}).out;
+  const std::string before = hash("run");
   const CommandResult same = run({"train", "--resume", "run", "--ranks", "1", "--set",
                                   "parallel.tensor=1", "--set", "train.steps=8"});
   EXPECT_EQ(same.code, 0) << same.out << same.err;
-  EXPECT_NE(run({"inspect", "run", "--hash"}).out, before);
+  EXPECT_NE(hash("run"), before);
 }
 
 TEST_F(Tensor, MixturesOfExpertsTrainOnAnyMesh) {

@@ -30,7 +30,7 @@ at::Tensor tokens_of(std::int64_t step) {
 }
 
 const format::SafetensorsFile& golden() {
-  static const format::SafetensorsFile file(TRIREME_GOLDEN);
+  static const format::SafetensorsFile file(TRIREME_GOLDEN "/gpt.safetensors");
   return file;
 }
 

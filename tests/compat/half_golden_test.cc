@@ -18,7 +18,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::half_golden_test {
 namespace {
 
 constexpr std::int64_t kSteps = 50, kSequences = 3, kBlock = 10, kVocab = 24;
@@ -124,4 +124,4 @@ TEST(HalfGolden, FindsAScaleNearPyTorchs) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::half_golden_test

@@ -20,7 +20,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::model_golden_test {
 namespace {
 
 constexpr std::int64_t kSteps = 50, kSamples = 4, kSide = 16, kBlock = 12, kVocab = 24;
@@ -210,4 +210,4 @@ TEST(ModelGolden, FirstGradientsInFp32) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model_golden_test

@@ -12,7 +12,7 @@
 #include "trireme/optim/schedule.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme {
+namespace trireme::optimizer_golden_test {
 namespace {
 
 constexpr std::int64_t kSteps = 50, kRates = 60, kEvery = 5, kChunk = 4096;
@@ -21,7 +21,7 @@ const std::vector<optim::ParameterInfo> kParameters = {
 
 const format::SafetensorsFile& golden() {
   const char* fresh = std::getenv("TRIREME_FRESH_GOLDEN");
-  static const format::SafetensorsFile file(fresh != nullptr ? fresh : TRIREME_GOLDEN);
+  static const format::SafetensorsFile file(fresh != nullptr ? fresh : TRIREME_GOLDEN "/optimizers.safetensors");
   return file;
 }
 
@@ -129,4 +129,4 @@ TEST(ScheduleGolden, RatesArePyTorchs) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optimizer_golden_test

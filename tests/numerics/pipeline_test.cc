@@ -5,7 +5,7 @@
 #include "tests/numerics/same_training.h"
 #include "tests/numerics/training.h"
 
-namespace trireme {
+namespace trireme::pipeline_test {
 namespace {
 
 using numerics::Case;
@@ -27,7 +27,8 @@ const std::vector<Case>& cases() {
 }
 
 // Arguments: pipeline ranks, schedule; none: one process.
-TRIREME_PROCESS(train) {
+const char* const kBody = "train_pipeline";
+TRIREME_PROCESS(train_pipeline) {
   Job job(argc, argv);
   for (Case which : cases()) {
     if (argc > 2) {
@@ -46,8 +47,9 @@ TRIREME_PROCESS(train) {
   return 0;
 }
 
-void expect_same(const Layout& layout) {
-  const auto one = numerics::one_rank();
+void expect_same(Layout layout) {
+  layout.body = kBody;
+  const auto one = numerics::one_rank(kBody);
   const numerics::Results results = numerics::train_layout(layout);
   const auto merged = by_case(results);
   EXPECT_GE(merged.size(), cases().size() - 2);
@@ -55,9 +57,7 @@ void expect_same(const Layout& layout) {
     EXPECT_EQ(value, one.at(which)) << which << " on " << layout.ranks << " ranks, "
                                     << layout.arguments[1] << " over " << layout.transport;
   for (const auto& [key, items] : results.computed)
-    EXPECT_EQ(items,
-              numerics::reference().results.computed.at(key.substr(0, key.find(' ')) + " 1f1b"))
-        << key;
+    EXPECT_EQ(items, numerics::reference(kBody).computed_of(key.substr(0, key.find(' ')))) << key;
 }
 
 TEST(PipelineTraining, TwoRanksShm) { expect_same({2, "shm", {"2", "1f1b"}}); }
@@ -113,4 +113,4 @@ TEST(PipelineFailures, ARankKilledBetweenReceiveAndSendIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pipeline_test

@@ -35,7 +35,7 @@ Batch batch_of(std::int64_t step, const Job& job) {
 }
 
 // argv: parallel.sync, steps (0: without end; prints a line after a few), lanes.
-TRIREME_PROCESS(train) {
+TRIREME_PROCESS(train_relatives) {
   Job job(argc, argv);
   Strategy strategy(
       job, models::make_mlp({.widths = {12, 64, 5}}),
@@ -75,7 +75,7 @@ TEST_P(RelativesAsProcesses, GiveTheSameBitsOverEveryTransportAndAlgorithmAndInL
   for (const auto& [transport, algorithm, lanes] :
        {std::tuple{"shm", "auto", "1"}, {"tcp", "auto", "1"}, {"tcp", "ring", "2"}}) {
     const ProcessRun run = run_processes(
-        3, "train",
+        3, "train_relatives",
         {.transport = transport, .algorithm = algorithm, .arguments = {GetParam(), "8", lanes}});
     ASSERT_EQ(run.exit_code, 0) << run.describe();
     if (expected.empty()) expected = result_of(run, 0);
@@ -91,7 +91,7 @@ TEST_P(RelativesAsProcesses, AKilledRankEndsTheJob) {
     options.on_line = [&](int rank, std::string_view line, const RunningProcesses& running) {
       if (rank == 1 && line == "running") testing::send_signal(running.pids[1], SIGKILL);
     };
-    const ProcessRun run = run_processes(3, "train", options);
+    const ProcessRun run = run_processes(3, "train_relatives", options);
     EXPECT_EQ(run.exit_code, 137) << run.describe();
     EXPECT_EQ(run.last_line.find("rank 1 on host "), 0u) << run.describe();
     for (const std::size_t survivor : {0u, 2u}) {

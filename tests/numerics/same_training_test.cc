@@ -1,9 +1,13 @@
 // Same training on any layout (docs/numerics.md), through DataParallel and Strategy, in real
-// processes: 20 steps, then the hash of the weights and the bits of the loss curve.
+// processes: eight steps, then the hash of the weights and the bits of the loss curve. Each layout
+// trains every case with one algorithm and one kind of sharding, others than the next layout: over
+// the layouts every case meets each of them. `make soak` (TRIREME_EVERY_TRAINING) trains every case
+// with each of them on every layout, for 20 steps.
 #include "tests/numerics/same_training.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,16 +24,19 @@ namespace {
 using numerics::Case;
 using numerics::Record;
 
+bool every_training() { return std::getenv("TRIREME_EVERY_TRAINING") != nullptr; }
+int many_steps() { return every_training() ? 20 : 8; }
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt"},
+      {.name = "blocks-gpt", .steps = many_steps()},
       {.name = "blocks-gpt-bf16", .steps = 5},
       {.name = "blocks-gpt-fp16", .steps = 5},
-      {.name = "blocks-tied"},
-      {.name = "blocks-mlp"},
+      {.name = "blocks-tied", .steps = many_steps()},
+      {.name = "blocks-mlp", .steps = many_steps()},
       {.name = "blocks-dropout", .steps = 5},
-      {.name = "module-tied"},
-      {.name = "module-mlp"},
+      {.name = "module-tied", .steps = many_steps()},
+      {.name = "module-mlp", .steps = many_steps()},
       {.name = "blocks-resnet", .steps = 3},
       {.name = "blocks-bert", .steps = 5},
   };
@@ -44,11 +51,11 @@ const std::vector<std::string>& sharded_syncs() {
 }
 const std::vector<Case>& sharded_cases() {
   static const std::vector<Case> all = {
-      {.name = "blocks-gpt", .steps = 20},
+      {.name = "blocks-gpt", .steps = many_steps()},
       {.name = "blocks-gpt-bf16", .steps = 5},
       {.name = "blocks-gpt-fp16", .steps = 5},
-      {.name = "blocks-tied", .steps = 20},
-      {.name = "module-tied", .steps = 20},
+      {.name = "blocks-tied", .steps = many_steps()},
+      {.name = "module-tied", .steps = many_steps()},
       {.name = "blocks-resnet", .steps = 3},
       {.name = "blocks-bert", .steps = 5},
       {.name = "module-mlp-short", .samples = 10, .batch = 4, .micro = 1, .steps = 6},
@@ -130,6 +137,45 @@ void print(const Case& which, const std::string& algorithm, const Record& record
     std::printf("COMPUTED %s %s\n", name.c_str(), item.c_str());
 }
 
+// Where a layout begins in a list that the layouts share out.
+std::size_t turn_of(Job& job) {
+  const std::string transport = job.world().transport_name();
+  const std::size_t shift = transport == "tcp" ? 2 : transport == "mpi" ? 1 : 0;
+  return static_cast<std::size_t>(job.size()) + shift;
+}
+
+// All algorithms on the first case, and one of three on each other; over MPI only one.
+void train_with_algorithms(Job& job, bool mpi) {
+  std::vector<std::string> usual = {"ring"}, all = {"ring"};
+  if (!mpi) {
+    usual.push_back("naive");
+    if (job.world().transport_name() != "tcp") usual.push_back("direct");
+    all = usual;
+    for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce))
+      if (std::find(all.begin(), all.end(), entry->name) == all.end()) all.push_back(entry->name);
+  }
+  for (std::size_t at = 0; at < cases().size(); ++at) {
+    std::vector<std::string> algorithms = at == 0 ? all : usual;
+    if (at > 0 && !every_training())
+      algorithms = {usual[(at + turn_of(job)) % usual.size()]};
+    for (const std::string& algorithm : algorithms)
+      print(cases()[at], algorithm, train(job, cases()[at], with_algorithm(algorithm)));
+  }
+}
+
+void train_sharded(Job& job) {
+  for (std::size_t at = 0; at < sharded_cases().size(); ++at) {
+    Case which = sharded_cases()[at];
+    std::vector<std::string> syncs = sharded_syncs();
+    if (which.name.starts_with("module")) syncs = {"zero1", "zero2"};
+    if (!every_training()) syncs = {syncs[(at + turn_of(job)) % syncs.size()]};
+    for (const std::string& sync : syncs) {
+      which.sync = sync;
+      print(which, sync, train(job, which));
+    }
+  }
+}
+
 // Arguments: "all", "mpi" (fewer algorithms), "wrong", "seed" or "lanes N".
 TRIREME_PROCESS(train) {
   Job job(argc, argv);
@@ -157,27 +203,11 @@ TRIREME_PROCESS(train) {
     }
     return 0;
   }
-  // Runs three of them on every case, and all of them on the first; over MPI one.
-  std::vector<std::string> usual = {"naive", "ring"}, all;
-  if (what == "mpi") {
-    TRIREME_CHECK(job.world().transport_name() == "mpi");
-    usual = all = {"ring"};
-  } else if (job.world().transport_name() != "tcp")
-    usual.push_back("direct");
-  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(comm::OpKind::AllReduce))
-    if (what != "mpi") all.push_back(entry->name);
-  if (usual.back() == "direct") all.push_back("direct");
-  for (const Case& which : cases())
-    for (const std::string& algorithm : which.name == cases().front().name ? all : usual)
-      print(which, algorithm, train(job, which, with_algorithm(algorithm)));
+  const bool mpi = what == "mpi";
+  TRIREME_CHECK(!mpi || job.world().transport_name() == "mpi");
+  train_with_algorithms(job, mpi);
   for (const Case& which : short_cases()) print(which, "auto", train(job, which));
-  for (Case which : sharded_cases()) {
-    for (const std::string& sync : sharded_syncs()) {
-      if (which.name.starts_with("module") && sync != "zero1" && sync != "zero2") continue;
-      which.sync = sync;
-      print(which, sync, train(job, which));
-    }
-  }
+  train_sharded(job);
   return 0;
 }
 

@@ -22,13 +22,13 @@ namespace {
 
 using namespace plan;
 
-struct Drawn {
+struct DrawnSchedule {
   std::string name;
   ScheduleShape shape;
   Schedule schedule() const { return make_schedule(name, shape); }
 };
 
-Drawn draw(int most_ranks, int most_microbatches) {
+DrawnSchedule draw_schedule(int most_ranks, int most_microbatches) {
   std::vector<std::string> names;
   for (const ScheduleEntry& entry : schedules()) names.emplace_back(entry.name);
   const std::string name = *rc::gen::elementOf(names).as("schedule");
@@ -134,7 +134,7 @@ int stated_activations(const std::string& name, const ScheduleShape& shape, int 
 }
 
 RC_GTEST_PROP(ScheduleProperty, EveryPassOccursOnceInAnOrderThatRuns, ()) {
-  const Drawn drawn = draw(10, 32);
+  const DrawnSchedule drawn = draw_schedule(10, 32);
   const Schedule schedule = drawn.schedule();
   RC_ASSERT((std::array{schedule.ranks(), schedule.stages(), schedule.microbatches()}) ==
             (std::array{drawn.shape.ranks, drawn.shape.stages, drawn.shape.microbatches}));
@@ -148,7 +148,7 @@ RC_GTEST_PROP(ScheduleProperty, EveryPassOccursOnceInAnOrderThatRuns, ()) {
 }
 
 RC_GTEST_PROP(ScheduleProperty, LiveActivationsAreCountedAndKeepToTheStatedBound, ()) {
-  const Drawn drawn = draw(10, 32);
+  const DrawnSchedule drawn = draw_schedule(10, 32);
   const Schedule schedule = drawn.schedule();
   const auto peaks = verify(schedule, drawn.name);
   const auto log2_up = std::bit_width(static_cast<unsigned>(drawn.shape.microbatches - 1));
@@ -168,7 +168,7 @@ RC_GTEST_PROP(ScheduleProperty, LiveActivationsAreCountedAndKeepToTheStatedBound
 
 // So an action that is missing, doubled or swapped with one that it depends on is refused.
 RC_GTEST_PROP(ScheduleProperty, TheCheckAcceptsAChangeIfAndOnlyIfItCanRun, ()) {
-  Schedule schedule = draw(4, 6).schedule();
+  Schedule schedule = draw_schedule(4, 6).schedule();
   if (*rc::gen::arbitrary<bool>().as("transfers")) schedule = with_transfers(schedule);
   std::vector<Action>& order = draw_order(schedule);
   const auto one = order.begin() + *in_range<std::ptrdiff_t>(0, std::ssize(order)).as("one");
@@ -183,7 +183,7 @@ RC_GTEST_PROP(ScheduleProperty, TheCheckAcceptsAChangeIfAndOnlyIfItCanRun, ()) {
 }
 
 RC_GTEST_PROP(ScheduleProperty, AnyActionsRoundTripThroughText, ()) {
-  Schedule schedule = draw(4, 4).schedule();
+  Schedule schedule = draw_schedule(4, 4).schedule();
   for (int extra = *in_range(0, 10).as("extra actions"); extra > 0; --extra) {
     std::vector<Action>& order = draw_order(schedule);
     const auto draw_stage = [&] { return (*rc::gen::elementOf(order)).stage; };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The commands `show` and `verify` as a user calls them: --step, --json, --svg, lists, wrong usage.
 
-  command_test.py TRIREME WITH_LIBTORCH
+  command_test.py TRIREME WITH_LIBTORCH [TEST...]
 """
 import json
 import pathlib
@@ -332,4 +332,4 @@ class WithoutLibTorch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

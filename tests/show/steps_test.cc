@@ -16,7 +16,7 @@
 #include "trireme/cli/recorded_steps.h"
 #include "trireme/show/legible_test.h"
 
-namespace trireme {
+namespace trireme::steps_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ TEST(ShowSteps, PrintTheGoldens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::steps_test

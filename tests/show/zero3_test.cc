@@ -14,7 +14,7 @@
 #include "trireme/cli/zero3_recording.h"
 #include "trireme/show/legible_test.h"
 
-namespace trireme {
+namespace trireme::zero3_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +78,4 @@ TEST(ShowZero3, PrintsTheGoldens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::zero3_test

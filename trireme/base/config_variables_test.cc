@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-config::Schema schema() {
+config::Schema timed_schema() {
   config::Schema schema;
   schema.add({"train.steps", std::int64_t{10}, "Steps."});
   schema.add({"train.learning_rate", 0.1, "Rate."});
@@ -23,7 +23,7 @@ config::Schema schema() {
 
 std::string refusal(const std::string& name) {
   try {
-    config::check_variables(schema(), {"HOME", name});
+    config::check_variables(timed_schema(), {"HOME", name});
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
 
-namespace trireme {
+namespace trireme::batches_test {
 namespace {
 
 std::shared_ptr<const std::vector<std::int32_t>> counting(int length) {
@@ -223,4 +223,4 @@ TEST_F(BatchesTest, FixedBatchesSpreadOverTheDatasetOnAnyRankCount) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::batches_test

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "trireme/kernel/simd.h"
+#include "trireme/testing/kernel_levels.h"
 
 namespace trireme::kernel {
 namespace {
+
+using trireme::testing::levels;
 
 struct Shape {
   std::size_t m, n, k;
@@ -84,13 +87,6 @@ void expect_products(Run run) {
       }
     }
   }
-}
-
-std::vector<Isa> levels() {
-  std::vector<Isa> all = {Isa::Generic};
-  if (isa() >= Isa::Avx2) all.push_back(Isa::Avx2);
-  if (isa() >= Isa::Avx512) all.push_back(Isa::Avx512);
-  return all;
 }
 
 TEST(KernelGemm, Fp32OfEveryShapeAndForm) {

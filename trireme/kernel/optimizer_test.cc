@@ -9,16 +9,12 @@
 #include <vector>
 
 #include "trireme/kernel/simd.h"
+#include "trireme/testing/kernel_levels.h"
 
 namespace trireme::kernel {
 namespace {
 
-std::vector<Isa> levels() {
-  std::vector<Isa> all = {Isa::Generic};
-  if (isa() >= Isa::Avx2) all.push_back(Isa::Avx2);
-  if (isa() >= Isa::Avx512) all.push_back(Isa::Avx512);
-  return all;
-}
+using trireme::testing::levels;
 
 std::vector<double> normal(std::size_t count, unsigned seed, bool positive = false) {
   std::mt19937 generator(seed);

@@ -11,16 +11,12 @@
 
 #include "trireme/kernel/simd.h"
 #include "trireme/kernel/transformer_f64.h"
+#include "trireme/testing/kernel_levels.h"
 
 namespace trireme::kernel {
 namespace {
 
-std::vector<Isa> levels() {
-  std::vector<Isa> all = {Isa::Generic};
-  if (isa() >= Isa::Avx2) all.push_back(Isa::Avx2);
-  if (isa() >= Isa::Avx512) all.push_back(Isa::Avx512);
-  return all;
-}
+using trireme::testing::levels;
 
 std::vector<float> normal(std::size_t count, float scale, unsigned seed) {
   std::mt19937 generator(seed);

@@ -11,7 +11,7 @@
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/random.h"
 
-namespace trireme {
+namespace trireme::recompute_test {
 namespace {
 
 using memory::parse_recompute;
@@ -201,4 +201,4 @@ TEST(Recompute, TheBytesOfAPolicy) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::recompute_test

@@ -12,7 +12,7 @@
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
 
-namespace trireme::models {
+namespace trireme::models::families_test {
 namespace {
 
 struct Plain {
@@ -159,4 +159,4 @@ TEST(Bert, LearnsHiddenTokensInEveryPrecision) {
 }
 
 }  // namespace
-}  // namespace trireme::models
+}  // namespace trireme::models::families_test

@@ -16,8 +16,8 @@ int send_buffer(int socket) {
 }
 
 // Both ends of a connection to a listener at `host`.
-struct Pair {
-  explicit Pair(const std::string& host)
+struct Connection {
+  explicit Connection(const std::string& host)
       : listener(listen_tcp(host)),
         dialled(dial(*waiter, listener.address, waiter->now() + std::chrono::seconds(10))) {
     wait_for(*waiter, listener.socket.get(), 1 /* POLLIN */,
@@ -31,7 +31,7 @@ struct Pair {
 
 TEST(LocalQueue, IsBoundedWithinAHost) {
   for (const char* host : {"127.0.0.1", "::1"}) {
-    const Pair pair(host);
+    const Connection pair(host);
     for (const Descriptor* end : {&pair.dialled, &pair.accepted}) {
       ASSERT_TRUE(*end);
       const int before = send_buffer(end->get());
@@ -44,7 +44,7 @@ TEST(LocalQueue, IsBoundedWithinAHost) {
 
 // The system connects to 127.0.0.2 from 127.0.0.1: two addresses, like two hosts.
 TEST(LocalQueue, IsLeftToTheSystemBetweenHosts) {
-  const Pair pair("127.0.0.2");
+  const Connection pair("127.0.0.2");
   for (const Descriptor* end : {&pair.dialled, &pair.accepted}) {
     ASSERT_TRUE(*end);
     const int before = send_buffer(end->get());

@@ -37,7 +37,7 @@ std::string shown(observe::ProgressOptions options,
   return out;
 }
 
-observe::StepFigures figures(long step) {
+observe::StepFigures figures_of(long step) {
   return {.step = step,
           .loss = 2.5,
           .step_seconds = 0.5,
@@ -48,7 +48,7 @@ observe::StepFigures figures(long step) {
 
 TEST(Progress, PlainLinesAtRoundSteps) {
   const std::string text = shown({.steps = 200}, [](observe::Progress& progress) {
-    for (long step = 1; step <= 20; ++step) progress.step(figures(step));
+    for (long step = 1; step <= 20; ++step) progress.step(figures_of(step));
   });
   EXPECT_THAT(text, AllOf(HasSubstr("step 1 of 200 · loss 2.500 · 12,345 tokens/s · "
                                     "communication 10 % · input 2 %\n"),
@@ -57,7 +57,7 @@ TEST(Progress, PlainLinesAtRoundSteps) {
 }
 
 TEST(Progress, AndEventsTellTheLossScaleOfFp16) {
-  observe::StepFigures one = figures(1);
+  observe::StepFigures one = figures_of(1);
   EXPECT_THAT(observe::step_event(one).line(), Not(HasSubstr("loss_scale")));
   one.loss_scale = 65536;
   one.overflows = 3;
@@ -70,7 +70,7 @@ TEST(Progress, AndEventsTellTheLossScaleOfFp16) {
 TEST(Progress, LeavesOutWhatIsNotKnown) {
   const std::string text = shown({}, [](observe::Progress& progress) {
     for (long step = 1; step <= 150; ++step) {
-      observe::StepFigures one = figures(step);
+      observe::StepFigures one = figures_of(step);
       one.input_seconds.reset();
       one.items = "samples";
       progress.step(one);
@@ -88,7 +88,7 @@ std::string live_line(int columns) {
   const std::string text =
       shown({.steps = 2000, .terminal = true, .columns = columns}, [](observe::Progress& progress) {
         for (const long step : {1239, 1240}) {
-          observe::StepFigures one = figures(step);
+          observe::StepFigures one = figures_of(step);
           one.model_flops_utilization = 0.25;
           progress.step(one);
         }
@@ -148,7 +148,7 @@ TEST(Progress, LiveLineHoldsWholeFieldsAtAnyWidth) {
 TEST(Progress, LiveLineMovesBelowLines) {
   const std::string text =
       shown({.steps = 10, .terminal = true, .columns = 20}, [](observe::Progress& progress) {
-        progress.step(figures(1));
+        progress.step(figures_of(1));
         progress.line("hello");
       });
   const std::string live = "\rstep 1 of 10\x1b[K";
@@ -159,7 +159,7 @@ TEST(Progress, BarGrowsWithTheSteps) {
   const auto filled = [](long step) {
     const std::string text =
         shown({.steps = 100, .terminal = true, .columns = 200},
-              [&](observe::Progress& progress) { progress.step(figures(step)); });
+              [&](observe::Progress& progress) { progress.step(figures_of(step)); });
     std::size_t count = 0;
     for (std::size_t at = 0; (at = text.find("━", at)) != std::string::npos; at += 3) ++count;
     return count / 2;  // the line is drawn once more at its end
@@ -172,7 +172,7 @@ TEST(Progress, BarGrowsWithTheSteps) {
 TEST(Progress, ColorIsForTerminalsThatWantIt) {
   const auto drawn = [](bool terminal, bool color) {
     return shown({.steps = 4, .terminal = terminal, .color = color, .columns = 200},
-                 [](observe::Progress& progress) { progress.step(figures(2)); });
+                 [](observe::Progress& progress) { progress.step(figures_of(2)); });
   };
   EXPECT_THAT(drawn(true, true),
               AllOf(HasSubstr("\x1b[32m━"), HasSubstr("\x1b[1mloss 2.500\x1b[0m")));
@@ -183,7 +183,7 @@ TEST(Progress, ColorIsForTerminalsThatWantIt) {
 TEST(Progress, SpeedIsThatOfManySteps) {
   const std::string text = shown({.steps = 41}, [](observe::Progress& progress) {
     for (long step = 1; step <= 41; ++step) {
-      observe::StepFigures one = figures(step);
+      observe::StepFigures one = figures_of(step);
       one.step_seconds = step % 2 == 0 ? 0.01 : 0.03;  // 100 tokens each: 3,333 or 10,000 a second
       one.items_per_second = 100 / one.step_seconds;
       one.communication_seconds = step % 2 == 0 ? 0.01 : 0;
@@ -198,7 +198,7 @@ TEST(Progress, SpeedIsThatOfManySteps) {
 TEST(Progress, SomethingIsLeftUntilTheLastStep) {
   const std::string text = shown({.steps = 20}, [](observe::Progress& progress) {
     for (long step = 1; step <= 20; ++step) {
-      observe::StepFigures one = figures(step);
+      observe::StepFigures one = figures_of(step);
       one.step_seconds = 0.001;
       progress.step(one);
     }
@@ -212,7 +212,7 @@ TEST(Progress, FastStepsAreNotAllDrawn) {
   const std::string text =
       shown({.steps = 1000, .terminal = true, .columns = 200}, [](observe::Progress& progress) {
         for (long step = 1; step <= 1000; ++step) {
-          observe::StepFigures one = figures(step);
+          observe::StepFigures one = figures_of(step);
           one.step_seconds = 0.001;
           progress.step(one);
         }

@@ -51,7 +51,7 @@ TEST(Partition, BalancesAHandExample) {
   EXPECT_THAT(ends(best), ::testing::AnyOf(std::vector<int>{1, 4, 5}, std::vector<int>{1, 3, 5}));
 }
 
-struct Best {
+struct BestChain {
   double slowest = std::numeric_limits<double>::infinity();
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
 };
@@ -61,7 +61,7 @@ class Exhaustive {
  public:
   Exhaustive(const std::vector<BlockCost>& blocks, const PartitionOptions& options)
       : blocks_(blocks), options_(options) {}
-  Best best() {
+  BestChain best() {
     visit(0, 0, 0, 0, false);
     const double bound = best_.slowest * (1 + options_.slack);
     bound_ = bound;
@@ -92,7 +92,7 @@ class Exhaustive {
 
   const std::vector<BlockCost>& blocks_;
   const PartitionOptions& options_;
-  Best best_;
+  BestChain best_;
   double bound_ = 0;
 };
 
@@ -113,7 +113,7 @@ TEST(Partition, IsTheBestOfAllThereAre) {
     if (round % 3 == 1) options.memory_limit = 4 + static_cast<std::int64_t>(random() % 40);
     if (round % 5 == 1) options.slack = 0.5;
     SCOPED_TRACE("round " + std::to_string(round));
-    const Best best = Exhaustive(blocks, options).best();
+    const BestChain best = Exhaustive(blocks, options).best();
     if (best.slowest == std::numeric_limits<double>::infinity()) {
       EXPECT_THAT(refusal(blocks, options), ContainsRegex("(do|does) not fit into"));
       ++refused;

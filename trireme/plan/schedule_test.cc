@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace plan;
 
-std::string refusal(const std::string& text) {
+std::string schedule_refusal(const std::string& text) {
   try {
     parse_schedule(text, "mine.txt");
   } catch (const ConfigError& error) {
@@ -40,7 +40,7 @@ TEST(Schedule, CommentsBlankLinesAndAnyOrderOfRanks) {
 }
 
 TEST(Schedule, AWrongActionIsMarkedInTheGrid) {
-  const std::string text = refusal("0: F0.0 F0.1 B0.0 B0.1\n1: F1.0 X1.0 F1.1 B1.1\n");
+  const std::string text = schedule_refusal("0: F0.0 F0.1 B0.0 B0.1\n1: F1.0 X1.0 F1.1 B1.1\n");
   EXPECT_THAT(text, HasSubstr("mine.txt:2: \"X1.0\" is no action"));
   EXPECT_THAT(text, HasSubstr("\n  0: F0.0 F0.1   B0.0 B0.1"
                               "\n  1: F1.0 >X1.0< F1.1 B1.1"));
@@ -50,18 +50,18 @@ TEST(Schedule, WrongFilesAreRefused) {
   for (const char* cell :
        {"F", "F0", "F0.", "F.0", "f0.0", "F0.0x", "F-1.0", "F0.10000", "F0.0+", "F0.0+F0.1",
         "B0.0+B0.1", "F0.0+B0.1+B0.2", "SA", "99999999999999999999"}) {
-    EXPECT_THAT(refusal(std::string("0: ") + cell), HasSubstr("is no action")) << cell;
+    EXPECT_THAT(schedule_refusal(std::string("0: ") + cell), HasSubstr("is no action")) << cell;
   }
-  EXPECT_THAT(refusal(""), HasSubstr("mine.txt holds no schedule"));
-  EXPECT_THAT(refusal("# nothing\n"), HasSubstr("holds no schedule"));
-  EXPECT_THAT(refusal("0:\n"), HasSubstr("mine.txt:1: rank 0 has no action"));
-  EXPECT_THAT(refusal("0: F0.0 B0.0\n1: # idle\n"), HasSubstr("mine.txt:2: rank 1 has no action"));
-  EXPECT_THAT(refusal("F0.0 B0.0\n"), HasSubstr("mine.txt:1: a line without a rank"));
-  EXPECT_THAT(refusal("0: F0.0\n2: F1.0\n"), HasSubstr("mine.txt:2: \"2\" is no rank of 2"));
-  EXPECT_THAT(refusal("0: F0.0\n0: F1.0\n"), HasSubstr("\"0\" is there twice"));
-  EXPECT_THAT(refusal("0 0: F0.0\n"), HasSubstr("no rank of 1"));
-  EXPECT_THAT(refusal("0: F0.0\n1: F2.0\n"), HasSubstr("no pass of stage 1"));
-  EXPECT_THAT(refusal("0: F0.0 F1.0\n1: B1.0\n"), HasSubstr("stage 1 is on rank 0 and on rank 1"));
+  EXPECT_THAT(schedule_refusal(""), HasSubstr("mine.txt holds no schedule"));
+  EXPECT_THAT(schedule_refusal("# nothing\n"), HasSubstr("holds no schedule"));
+  EXPECT_THAT(schedule_refusal("0:\n"), HasSubstr("mine.txt:1: rank 0 has no action"));
+  EXPECT_THAT(schedule_refusal("0: F0.0 B0.0\n1: # idle\n"), HasSubstr("mine.txt:2: rank 1 has no action"));
+  EXPECT_THAT(schedule_refusal("F0.0 B0.0\n"), HasSubstr("mine.txt:1: a line without a rank"));
+  EXPECT_THAT(schedule_refusal("0: F0.0\n2: F1.0\n"), HasSubstr("mine.txt:2: \"2\" is no rank of 2"));
+  EXPECT_THAT(schedule_refusal("0: F0.0\n0: F1.0\n"), HasSubstr("\"0\" is there twice"));
+  EXPECT_THAT(schedule_refusal("0 0: F0.0\n"), HasSubstr("no rank of 1"));
+  EXPECT_THAT(schedule_refusal("0: F0.0\n1: F2.0\n"), HasSubstr("no pass of stage 1"));
+  EXPECT_THAT(schedule_refusal("0: F0.0 F1.0\n1: B1.0\n"), HasSubstr("stage 1 is on rank 0 and on rank 1"));
 }
 
 TEST(Schedule, TheGridOfALongOrderShowsTheMarkedPart) {

@@ -19,7 +19,7 @@
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::bad_input_test {
 namespace {
 
 using ::testing::AllOf;
@@ -375,4 +375,4 @@ TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::bad_input_test

@@ -19,7 +19,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::batch_statistics_test {
 namespace {
 
 constexpr std::int64_t kIn = 6, kWidth = 10, kRows = 3;
@@ -258,4 +258,4 @@ TEST(BatchStatistics, EvaluationUsesTheRunningOnes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::batch_statistics_test

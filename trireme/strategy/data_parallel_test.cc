@@ -22,7 +22,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::data_parallel_test {
 namespace {
 
 struct Net : torch::nn::Module {
@@ -635,4 +635,4 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_parallel_test

@@ -17,7 +17,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/strategy/pipeline_training_test.h"
 
-namespace trireme {
+namespace trireme::evaluation_test {
 namespace {
 
 using namespace parallel::test;
@@ -282,4 +282,4 @@ TEST(Evaluation, RanksThatShareLayersHearOfAnErrorAtOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::evaluation_test

@@ -24,7 +24,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::group_layers_test {
 namespace {
 
 constexpr std::int64_t kSequences = 12, kLength = 24, kVocab = 22;
@@ -295,4 +295,4 @@ TEST(GroupLayers, RefuseExpertsAmongRanksThatCutSequences) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::group_layers_test

@@ -15,7 +15,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::half_test {
 namespace {
 
 constexpr std::int64_t kBlock = 8, kVocab = 20, kRows = 2;
@@ -410,4 +410,4 @@ TEST(Half, RefusesARankInBf16) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::half_test

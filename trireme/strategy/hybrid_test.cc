@@ -12,7 +12,7 @@
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
 
-namespace trireme {
+namespace trireme::hybrid_test {
 namespace {
 
 using namespace hybrid;
@@ -213,4 +213,4 @@ TEST(Hybrid, ATokenOutsideTheVocabularyIsNamedOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hybrid_test

@@ -24,7 +24,7 @@
 #include "trireme/testing/counting_transport.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::local_sync_test {
 namespace {
 
 const std::vector<std::string>& relatives() {
@@ -578,4 +578,4 @@ TEST(Relatives, RefuseWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::local_sync_test

@@ -12,7 +12,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::offload_activations_test {
 namespace {
 
 constexpr std::int64_t kBlock = 32, kSide = 16;
@@ -130,4 +130,4 @@ TEST(OffloadActivations, AFolderThatIsNotThereIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::offload_activations_test

@@ -15,7 +15,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::strategy_helpers_test {
 namespace {
 
 constexpr std::int64_t kBlock = 8, kVocab = 20, kRows = 2;
@@ -280,4 +280,4 @@ TEST(StrategyHelpers, RefuseNumbersThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::strategy_helpers_test

@@ -18,7 +18,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::strategy_test {
 namespace {
 
 constexpr std::int64_t kBlock = 8, kVocab = 20;
@@ -733,4 +733,4 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::strategy_test

@@ -18,7 +18,7 @@
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::tensor_layers_test {
 namespace {
 
 constexpr std::int64_t kLength = 12, kVocab = 22;
@@ -282,4 +282,4 @@ TEST(TensorLayers, RefuseWhatDoesNotDivide) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::tensor_layers_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::parallel {
+namespace trireme::parallel::not_finite_test {
 namespace {
 
 StepRefused refusal(int code) {
@@ -46,4 +46,4 @@ TEST(NotFiniteBudget, OfNoneRefusesAtOnce) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::not_finite_test

@@ -8,7 +8,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/functions.h"
 
-namespace trireme::tensor {
+namespace trireme::tensor::partial_attention_test {
 namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 2, kWidth = 12;
@@ -111,4 +111,4 @@ TEST(PartialAttention, TakesLargeScores) {
 }
 
 }  // namespace
-}  // namespace trireme::tensor
+}  // namespace trireme::tensor::partial_attention_test

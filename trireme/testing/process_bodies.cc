@@ -15,7 +15,9 @@ std::map<std::string, ProcessBody>& bodies() {
 }  // namespace
 
 bool register_process(const char* name, ProcessBody body) {
-  return bodies().emplace(name, body).second;
+  if (bodies().emplace(name, body).second) return true;
+  std::fprintf(stderr, "two TRIREME_PROCESS(%s) in this program\n", name);
+  std::abort();
 }
 
 bool run_registered_process(int argc, char** argv, int& exit_code) {

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::train {
+namespace trireme::train::device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -68,4 +68,4 @@ TEST(Device, CountsWhatTheDriverShowsAndTheEnvironmentAllows) {
 }
 
 }  // namespace
-}  // namespace trireme::train
+}  // namespace trireme::train::device_test

@@ -14,7 +14,7 @@
 #include "trireme/train/own_families.h"
 #include "trireme/train/schema.h"
 
-namespace trireme {
+namespace trireme::model_values_test {
 namespace {
 
 using ::testing::AllOf;
@@ -211,4 +211,4 @@ TEST(ModelSize, DrawsNothingFromTheDefaultGenerator) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model_values_test

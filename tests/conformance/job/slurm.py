@@ -87,7 +87,25 @@ def run(command, folder, started):
     start("slurmctld", "-D", "-c")
     start("slurmd", "-D", "-N", host)
     wait_for("an idle node", lambda: ready(environment))
+    if pathlib.Path(command[0]).name == "sbatch":
+        return run_batch(command, environment)
     return subprocess.run(command, env=environment, check=False).returncode
+
+
+def run_batch(command, environment):
+    """Submits a batch job and waits for its end. (sbatch --wait looks after 2, 10 and 42 seconds.)"""
+    number = subprocess.run([command[0], "--parsable", *command[1:]], env=environment, text=True,
+                            stdout=subprocess.PIPE, check=True).stdout.strip()
+    shown = {}
+
+    def ended():
+        line = subprocess.run(["scontrol", "show", "job", "-o", number], env=environment, text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+        shown.update(field.split("=", 1) for field in line.split() if "=" in field)
+        return shown["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+
+    wait_for("the end of the batch job", ended, seconds=200)
+    return 0 if shown["JobState"] == "COMPLETED" else int(shown["ExitCode"].split(":")[0]) or 1
 
 
 def main():

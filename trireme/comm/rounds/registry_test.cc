@@ -9,8 +9,8 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(Registry, FindsWhatShips) {
   const AlgorithmEntry* found = find_algorithm(OpKind::AllReduce, "ring");
