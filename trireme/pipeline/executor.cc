@@ -21,10 +21,6 @@ bool is_receive(ActionKind kind) {
 
 Executor::Executor(ExecutorOptions options) : options_(std::move(options)) {}
 
-bool Executor::is_mine(int stage) const {
-  return options_.rank_of_stage[static_cast<std::size_t>(stage)] == options_.pipeline->rank();
-}
-
 Link& Executor::link(bool gradients, int from, int to) {
   const auto found = links_.find({gradients, from, to});
   if (found != links_.end()) return found->second;
@@ -46,7 +42,7 @@ Link& Executor::link_of(const Action& receive) {
 
 void Executor::run(const plan::Schedule& schedule, std::span<const std::string> keys,
                    Passes& passes) {
-  const auto& order = schedule.order[static_cast<std::size_t>(options_.pipeline->rank())];
+  const auto& order = schedule.order[static_cast<std::size_t>(rank())];
   keys_ = keys;
   receives_.clear();
   std::copy_if(order.begin(), order.end(), std::back_inserter(receives_),
@@ -89,7 +85,7 @@ void Executor::run_one(const Action& action, Passes& passes) {
 
 void Executor::run_pass(const Action& action, Passes& passes) {
   const bool two = action.kind == ActionKind::ForwardBackward;
-  const TimePoint begin = options_.on_pass ? options_.pipeline->waiter()->now() : TimePoint{};
+  const TimePoint begin = options_.on_pass ? options_.waiter->now() : TimePoint{};
   if (two) {
     run_half(ActionKind::Forward, action.stage, action.microbatch, passes);
     run_half(ActionKind::Backward, action.backward_stage, action.backward_microbatch, passes);
@@ -98,7 +94,7 @@ void Executor::run_pass(const Action& action, Passes& passes) {
   }
   if (options_.on_pass &&
       (is_here(action.microbatch) || (two && is_here(action.backward_microbatch))))
-    options_.on_pass(action, begin, options_.pipeline->waiter()->now());
+    options_.on_pass(action, begin, options_.waiter->now());
 }
 
 // One pass, or one half of a ForwardBackward.

@@ -44,12 +44,13 @@ class Passes {
 };
 
 struct ExecutorOptions {
-  comm::Communicator* pipeline = nullptr;
+  comm::Communicator* pipeline = nullptr;  // null: this rank has all stages
   std::vector<int> rank_of_stage;
   /// The names of the values that cross from stage s to s + 1.
   std::vector<std::vector<std::string>> values_after;
-  /// Called after every pass; may be empty.
+  /// Called after every pass; may be empty. The times are those of `waiter`.
   std::function<void(const plan::Action&, TimePoint begin, TimePoint end)> on_pass = nullptr;
+  std::shared_ptr<Waiter> waiter = nullptr;
 };
 
 class Executor {
@@ -71,7 +72,10 @@ class Executor {
     int stage = 0, micro = 0;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  bool is_mine(int stage) const;
+  int rank() const { return options_.pipeline == nullptr ? 0 : options_.pipeline->rank(); }
+  bool is_mine(int stage) const {
+    return options_.rank_of_stage[static_cast<std::size_t>(stage)] == rank();
+  }
   bool is_last(int stage) const {
     return static_cast<std::size_t>(stage) + 1 == options_.rank_of_stage.size();
   }

@@ -118,6 +118,7 @@ Executor executor_of(const RankContext& rank, const plan::Schedule& schedule,
                      std::vector<plan::TimedAction>* times = nullptr) {
   ExecutorOptions options{.pipeline = rank.world.get(), .rank_of_stage = schedule.rank_of_stage};
   options.values_after.assign(schedule.rank_of_stage.size() - 1, {"path", "marks"});
+  options.waiter = rank.waiter;
   if (times != nullptr)
     options.on_pass = [times](const Action& action, TimePoint begin, TimePoint end) {
       const auto seconds = [](TimePoint time) {

@@ -25,6 +25,13 @@ struct CatchGradient final : torch::autograd::Node {
 
 }  // namespace
 
+at::Tensor checked_loss(at::Tensor loss) {
+  if (loss.numel() == 1 && loss.requires_grad()) return loss;
+  throw ConfigError("the loss has " + std::to_string(loss.numel()) + " elements" +
+                        (loss.requires_grad() ? "" : " and no gradient"),
+                    {.operation = "step", .advice = "Return the summed loss, a scalar."});
+}
+
 struct StagePasses::Kept {
   struct Input {
     c10::intrusive_ptr<CatchGradient> node;
@@ -35,8 +42,7 @@ struct StagePasses::Kept {
   at::Tensor loss;                     // of the last stage
 };
 
-StagePasses::StagePasses(Stage& stage, Stage::Enter enter)
-    : stage_(stage), enter_(std::move(enter)) {}
+StagePasses::StagePasses(Stage& stage) : stage_(stage) {}
 StagePasses::~StagePasses() = default;
 StagePasses::StagePasses(StagePasses&&) noexcept = default;
 
@@ -63,11 +69,11 @@ Values StagePasses::enter(Parcel in, Kept* kept) const {
 }
 
 Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
-                            Parcel in) {
+                            Parcel in, const Stage::Enter& around) {
   const bool keeps = c10::GradMode::is_enabled();
   Kept kept;
   Values values =
-      stage_.forward(enter(std::move(in), keeps ? &kept : nullptr), micro, step, enter_);
+      stage_.forward(enter(std::move(in), keeps ? &kept : nullptr), micro, step, around);
   Parcel out;
   for (const std::string& name : stage_.gives()) {
     const auto found = values.find(name);
@@ -85,21 +91,18 @@ Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::
 }
 
 double StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
-                                 Parcel in, const SumLoss& loss) {
+                                 Parcel in, const SumLoss& loss, const Stage::Enter& around) {
   Kept kept;
-  Values values = stage_.forward(enter(std::move(in), &kept), micro, step, enter_);
-  kept.loss = loss(values.at(stage_.gives().back()), micro);
-  if (kept.loss.numel() != 1 || !kept.loss.requires_grad())
-    throw ConfigError("the loss has " + std::to_string(kept.loss.numel()) + " elements" +
-                          (kept.loss.requires_grad() ? "" : " and no gradient"),
-                      {.operation = "step", .advice = "Return the summed loss, a scalar."});
+  Values values = stage_.forward(enter(std::move(in), &kept), micro, step, around);
+  kept.loss = checked_loss(loss(values.at(stage_.gives().back()), micro));
   const double value = kept.loss.item<double>();
   kept_[number] = std::move(kept);
   return value;
 }
 
-models::Value StagePasses::forward_value(const MicroBatch& micro, std::int64_t step, Parcel in) {
-  Values values = stage_.forward(enter(std::move(in), nullptr), micro, step, enter_);
+models::Value StagePasses::forward_value(const MicroBatch& micro, std::int64_t step, Parcel in,
+                                         const Stage::Enter& around) {
+  Values values = stage_.forward(enter(std::move(in), nullptr), micro, step, around);
   return std::move(values.at(stage_.gives().back()));
 }
 

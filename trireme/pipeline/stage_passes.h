@@ -18,23 +18,27 @@
 
 namespace trireme::inline v0::parallel {
 
+/// `loss`, if it is a scalar under autograd; else ConfigError.
+at::Tensor checked_loss(at::Tensor loss);
+
 class StagePasses {
  public:
   /// Maps the last block's value and the micro-batch to the summed loss.
   using SumLoss = std::function<at::Tensor(const models::Value&, const MicroBatch&)>;
 
-  /// `enter`: around every block of a forward pass.
-  explicit StagePasses(Stage& stage, Stage::Enter enter = {});
+  explicit StagePasses(Stage& stage);
   ~StagePasses();
   StagePasses(StagePasses&&) noexcept;
 
-  /// Under autograd, keeps the micro-batch's graph until backward().
-  Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in);
+  /// Under autograd, keeps the micro-batch's graph until backward(). `around`: every block.
+  Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
+                 const Stage::Enter& around);
   /// On the last stage: the summed loss, whose graph is kept too.
   double forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
-                      const SumLoss& loss);
+                      const SumLoss& loss, const Stage::Enter& around);
   /// On the last stage: its value, without keeping a graph.
-  models::Value forward_value(const MicroBatch& micro, std::int64_t step, Parcel in);
+  models::Value forward_value(const MicroBatch& micro, std::int64_t step, Parcel in,
+                              const Stage::Enter& around);
   /// Runs micro-batch `number` back; `gradients` is empty at the last stage. Returns the gradients
   /// of the inputs; parameters' go to their hooks.
   Parcel backward(std::uint32_t number, const Parcel& gradients);
@@ -46,7 +50,6 @@ class StagePasses {
   Values enter(Parcel in, Kept* kept) const;
 
   Stage& stage_;
-  Stage::Enter enter_;
   std::map<std::uint32_t, Kept> kept_;
 };
 

@@ -36,7 +36,7 @@ class PipelinePlan {
   plan::Schedule forward_only(std::uint32_t micro_batches) const;
 
  private:
-  std::string name_;
+  std::string name_ = "1f1b";  // on one rank: each micro-batch forward, then back
   int ranks_ = 1, chunks_ = 0;
   std::vector<int> rank_of_stage_ = {0};
   std::map<std::uint32_t, plan::Schedule> schedules_;  // by number of micro-batches

@@ -17,12 +17,11 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/replicate.h"
 #include "trireme/strategy/module_tensors.h"
+#include "trireme/strategy/step_engine.h"
 #include "trireme/sync/agreement.h"
 #include "trireme/sync/autograd_hooks.h"
 #include "trireme/sync/batch_statistics.h"
-#include "trireme/sync/not_finite.h"
 #include "trireme/sync/optimizer_shards.h"
-#include "trireme/sync/overflow.h"
 #include "trireme/sync/parameter_store.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
@@ -34,35 +33,56 @@
 
 namespace trireme::inline v0 {
 
+namespace {
+
 constexpr std::size_t kMostResults = 1000;  // kept for take_results()
 
-struct DataParallel::Impl {
+parallel::ModuleTensors checked_tensors(torch::nn::Module& module,
+                                        const torch::optim::Optimizer& optimizer,
+                                        const DataParallelOptions& options) {
+  parallel::ModuleTensors tensors = parallel::tensors_of(module);
+  parallel::check_module(tensors, options, optimizer);
+  return tensors;
+}
+
+std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& trainable) {
+  std::vector<parallel::ParameterUse> uses;
+  for (std::uint32_t i = 0; i < trainable.size(); ++i) uses.push_back({0, i});
+  return uses;
+}
+
+}  // namespace
+
+struct DataParallel::Impl final : parallel::StepTarget {
   Impl(const parallel::StrategyContext& own_env, torch::nn::Module& module,
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
       : env(own_env),
         options(own_options),
         optimizer(own_optimizer),
-        contents(parallel::tensors_of(module)),
-        checked((parallel::check_module(contents, options, optimizer), true)),
+        contents(checked_tensors(module, optimizer, options)),
         plan(parallel::plan_sync(options.sync, env.world->size(), 0, env.local_size)),
         statistics(module),
-        not_finite(options.skip_not_finite, "skip_not_finite"),
+        guards({.skip_not_finite = options.skip_not_finite}),
         sync(plan.sharded() ? make_sharded() : make_plain()),
+        engine(env, {.sync = *sync,
+                     .target = *this,
+                     .guards = guards,
+                     .assignment = plan.assignment,
+                     .data_rank = env.world->rank(),
+                     .loss_ranks = env.world,
+                     .time_waited = [this] { return time_waited(); },
+                     .barrier = parallel::StepParts::Barrier::WithBucket,
+                     .clip = options.clip}),
+        feed(*sync, uses_of(contents.trainable), guards.observer()),
         snapshot(module, contents, plan.sharded()),
         hooks(parallel::without_names(contents.trainable),
               [this](std::size_t index, at::Tensor gradient) {
                 refuse_direct_call();
                 if (!micro_open) open_micro();
-                if (micro_open)
-                  sync->gradient({0, static_cast<std::uint32_t>(index)}, micro.index,
-                                 std::move(gradient));
+                if (micro_open) feed.take(index, std::move(gradient));
               }) {
     env.assign(plan.assignment);
-    if (options.kernel_threads > 0) {
-      tensor::set_up_process({.kernel_threads = options.kernel_threads});
-    } else if (!tensor::process_is_set_up()) {
-      tensor::set_up_process({});
-    }
+    tensor::set_up_kernels(options.kernel_threads);
     if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
     parallel::replicate(*env.world, contents.distinct, env.host);
     statistics.reload();
@@ -70,7 +90,7 @@ struct DataParallel::Impl {
     seed_next();
     env.follow_input([this] { input_begins(); });
   }
-  ~Impl() { env.follow_input({}); }
+  ~Impl() override { env.follow_input({}); }
 
   std::unique_ptr<parallel::ParameterSync> make_plain() {
     std::vector<std::uint32_t> numbers(contents.trainable.size());
@@ -82,7 +102,7 @@ struct DataParallel::Impl {
         parallel::whole_slices(contents.trainable),
         parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                                    .reduce = env.reduce,
-                                   .before_launch = [this] { return enter_barrier(); },
+                                   .before_launch = [this] { return engine.enter_barrier(); },
                                    .compression = options.compression});
   }
 
@@ -106,7 +126,7 @@ struct DataParallel::Impl {
         parallel::ShardedSyncOptions{.assignment = plan.assignment,
                                      .rank = env.world->rank(),
                                      .bucket_bytes = options.bucket_bytes,
-                                     .before_launch = [this] { return enter_barrier(); }});
+                                     .before_launch = [this] { return engine.enter_barrier(); }});
   }
 
   void refuse_direct_call() const {
@@ -133,14 +153,6 @@ struct DataParallel::Impl {
         tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
   }
 
-  observe::TracedScope traced(const char* what) const {
-    return {env.trace.get(), *env.world->waiter(), what};
-  }
-
-  Work enter_barrier() {
-    return parallel::enter_barrier(*env.world, {.batch = batches, .total = total}, env.host);
-  }
-
   // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
   void open_micro() {
     const auto plan = env.input_plan();
@@ -158,21 +170,17 @@ struct DataParallel::Impl {
     micro = step;
     micro_open = true;
     counts_items = counts_items && (own_count || plan);
-    count += own_count ? *own_count : micro.samples;
-    sync->begin_micro(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
+    engine.vote().count += own_count ? *own_count : micro.samples;
+    feed.begin(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
 
   void begin_batch(std::uint32_t micro_batches) {
-    total = micro_batches;
-    waited = time_waited();
-    sync->begin(total, {});
+    engine.begin(batches, micro_batches, {});
     batch_open = true;
     counts_items = true;
-    count = 0;
-    loss = 0;
-    if (total > largest_total) {
-      largest_total = total;
-      const auto leaves = leaves_of(plan.assignment, total, env.world->rank());
+    if (micro_batches > largest_total) {
+      largest_total = micro_batches;
+      const auto leaves = leaves_of(plan.assignment, micro_batches, env.world->rank());
       first_of_full = leaves.empty() ? 0 : leaves.front();
     }
   }
@@ -186,7 +194,7 @@ struct DataParallel::Impl {
                          .host = env.host,
                          .operation = "step",
                          .advice = "Call step() once for each batch of the Sampler's loader."});
-    sync->end_micro();
+    feed.end(micro.samples);
     statistics.capture();
     micro_open = false;
     add_loss();
@@ -222,7 +230,7 @@ struct DataParallel::Impl {
   // Adds the micro-batch's loss, and forgets what backward() was given for it.
   void add_loss() {
     const double items = own_count ? 1 : static_cast<double>(micro.samples);
-    loss += own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN();
+    engine.losses().add(own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN());
     own_loss.reset();
     own_count.reset();
   }
@@ -252,21 +260,24 @@ struct DataParallel::Impl {
 
   // False: all ranks skipped the batch.
   bool finish_batch() {
-    BatchResult result;
-    try {
-      apply_batch(result);
-    } catch (const StepRefused& refused) {
-      statistics.drop();
-      not_finite.take(refused);
-      sync->drop();
-      result.skipped = refused.message();
-    }
-    result.skipped_steps = not_finite.left_out();
-    result.communication = time_waited() - waited;
-    const bool taken = result.skipped.empty();
+    batch_open = false;
+    parallel::LocalVote& vote = engine.vote();
+    if (const std::string what = snapshot.difference(); !what.empty())
+      vote.refuse(static_cast<int>(ExitCode::UserCode), what,
+                  "Make a new DataParallel of the changed module.");
+    ++batches;  // a refused batch counts, too: the next one has another number
+    const StepResult done = engine.finish();
+    BatchResult result{.gradient_norm = done.gradient_norm,
+                       .learning_rate = done.learning_rate,
+                       .communication = *done.communication,
+                       .skipped = done.skipped,
+                       .skipped_steps = done.skipped_steps};
+    if (counts_items) result.count = done.count;
+    if (done.count > 0 && !std::isnan(done.loss)) result.loss = done.loss;
+    if (done.skipped.empty()) gradient_norm = done.gradient_norm.value_or(0);
     results.push_back(std::move(result));
     if (results.size() > kMostResults) results.pop_front();
-    return taken;
+    return done.skipped.empty();
   }
 
   Duration time_waited() const {
@@ -276,56 +287,18 @@ struct DataParallel::Impl {
     return sum;
   }
 
-  parallel::LocalVote local_vote() {
-    parallel::LocalVote local_vote{.stop_signal = env.stop_signal(), .count = count, .loss = loss};
-    if (const std::string what = snapshot.difference(); !what.empty())
-      local_vote.refuse(static_cast<int>(ExitCode::UserCode), what,
-                        "Make a new DataParallel of the changed module.");
-    if (const auto refusal = sync->refusal()) local_vote.refuse(*refusal);
-    return local_vote;
+  // StepTarget
+  std::string name_of(std::size_t parameter) const override {
+    return contents.trainable[parameter].first;
   }
-
-  void apply_batch(BatchResult& result) {
-    batch_open = false;
-    env.set_step(static_cast<long>(batches));
-    const Work reduced = sync->finish();
-    const parallel::Vote vote(*env.world, local_vote());
-    const std::array<Work, 2> works = {reduced, vote.work()};
-    {
-      const auto wait = traced("wait for gradients");
-      Work::all(works).wait();
-    }
-    const parallel::Verdict verdict = vote.result();
-    const long number = static_cast<long>(batches++);
-    stop_signal = verdict.stop_signal;
-    if (counts_items) result.count = verdict.count;
-    throw_if_refused(verdict, *env.world, env.host, number);
-    const double scale = scale_for(verdict.count, number);
-    if (options.clip > 0) result.gradient_norm = gradient_norm;
-    if (verdict.count > 0 && !std::isnan(verdict.loss))
-      result.loss = verdict.loss / static_cast<double>(verdict.count);
-    result.learning_rate = optimizer.param_groups().front().options().get_lr();
+  double learning_rate() const override {
+    return optimizer.param_groups().front().options().get_lr();
+  }
+  void check_first_gradients() override {}
+  void fold_statistics(std::uint32_t total, bool) override {
     statistics.fold(*env.world, plan.assignment, total);
-    apply(scale);
   }
-
-  // The factor on the gradient sums: for the mean, and for clipping.
-  double scale_for(std::int64_t global_count, long number) {
-    const double scale = global_count > 0 ? 1.0 / static_cast<double>(global_count) : 0.0;
-    gradient_norm = 0;
-    if (options.clip > 0) {
-      gradient_norm = std::sqrt(sync->squared_norm()) * scale;
-    }
-    // If the norm is finite, so are all gradients.
-    if (options.clip <= 0 || !std::isfinite(gradient_norm))
-      parallel::refuse_overflow(
-          *sync, [this](std::size_t parameter) { return contents.trainable[parameter].first; },
-          *env.world, env.host, number);
-    const bool clipped = options.clip > 0 && gradient_norm > options.clip;
-    return clipped ? scale * (options.clip / (gradient_norm + 1e-6)) : scale;
-  }
-
-  void apply(double scale) {
+  void update(double scale) override {
     const c10::AutoGradMode no_grad(false);
     const auto sums = sync->owned();
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -335,15 +308,13 @@ struct DataParallel::Impl {
       at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
       parameter.mutable_grad() = gradient.to(parameter.scalar_type());
     }
-    {
-      const auto span = traced("optimizer");
-      if (shards) shards->trust();
-      optimizer.step();
-    }
+    if (shards) shards->trust();
+    optimizer.step();
     ++applied;
     for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
-    sync->publish().wait();
   }
+  void mixed() override {}
+  void drop() override { statistics.drop(); }
 
   // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
   at::Tensor updated(std::size_t i) {
@@ -382,7 +353,6 @@ struct DataParallel::Impl {
   DataParallelOptions options;
   torch::optim::Optimizer& optimizer;
   parallel::ModuleTensors contents;
-  bool checked;
   parallel::SyncPlan plan;
   parallel::BatchStatistics statistics;
   std::optional<parallel::ParameterStore> store;    // under ZeRO
@@ -395,24 +365,19 @@ struct DataParallel::Impl {
   bool batch_open = false, micro_open = false;
   bool first_here = true;  // no step() has returned since the start or a resume
   bool all_return = true;  // StepVoter
-  std::uint32_t total = 0, largest_total = 0, first_of_full = 0;
+  std::uint32_t largest_total = 0, first_of_full = 0;
   MicroStep micro;
   // What DataParallel::backward() was given for the open micro-batch.
   std::optional<std::int64_t> own_count;
   std::optional<double> own_loss;
-  // This rank's sums over the open batch.
-  std::int64_t count = 0;
-  bool counts_items = true;  // `count` counts samples or tokens, not micro-batches
-  double loss = 0;           // summed over `count`; NaN: not known
-  Duration waited{};         // time_waited() when the batch began
+  bool counts_items = true;  // the batch's count is of samples or tokens, not micro-batches
   std::deque<BatchResult> results;
-  int stop_signal = 0;
   double gradient_norm = 0;
-  bool failed = false;
-  int exceptions = std::uncaught_exceptions();
 
-  parallel::NotFiniteBudget not_finite;
+  parallel::StepGuards guards;
   std::unique_ptr<parallel::ParameterSync> sync;
+  parallel::StepEngine engine;
+  parallel::GradientFeed feed;
   parallel::ParameterSnapshot snapshot;  // after `sync`, which may move them
   parallel::GradientHooks hooks;
 };
@@ -421,10 +386,7 @@ DataParallel::DataParallel(const parallel::StrategyContext& env, torch::nn::Modu
                            torch::optim::Optimizer& optimizer, DataParallelOptions options)
     : impl_(std::make_unique<Impl>(env, module, optimizer, options)) {}
 
-DataParallel::~DataParallel() {
-  if (!impl_->failed && std::uncaught_exceptions() == impl_->exceptions)
-    parallel::leave(*impl_->env.world);
-}
+DataParallel::~DataParallel() = default;
 
 void DataParallel::backward(const at::Tensor& mean) {
   impl_->own_loss = mean.item<double>();
@@ -443,21 +405,13 @@ std::vector<BatchResult> DataParallel::take_results() {
 }
 
 bool DataParallel::step() {
-  try {
-    return impl_->step();
-  } catch (const StepRefused&) {
-    impl_->sync->drop();
-    throw;  // every rank throws it and may go on
-  } catch (...) {
-    impl_->failed = true;
-    throw;
-  }
+  return impl_->engine.guarded([this] { return impl_->step(); });
 }
 
 std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
-std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->not_finite.left_out(); }
+std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->guards.skipped_steps(); }
 double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
-int DataParallel::stop_signal() const noexcept { return impl_->stop_signal; }
+int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 
 std::string DataParallel::weights_hash() { return parallel::hash_of(impl_->contents.all); }
@@ -470,7 +424,7 @@ std::string DataParallel::metadata() const {
                      {"seed", impl_->seed},
                      {"optimizer", parallel::name_of(impl_->optimizer)},
                      {"optimizer_updates", impl_->optimizer_updates()}};
-  if (skipped_steps() > 0) all["not_finite"] = skipped_steps();
+  impl_->guards.save(all);
   return all.dump();
 }
 
@@ -484,7 +438,7 @@ void DataParallel::restored(const std::string& metadata) {
                            .operation = "checkpoint.resume",
                            .advice = "Use a checkpoint of the same program."});
   require_same_optimizer(metadata, this->metadata());
-  impl_->not_finite.restore(json.value("not_finite", std::int64_t{0}));
+  impl_->guards.restore(json);
   impl_->batches = batches;
   impl_->applied = steps;
   impl_->seed = json["seed"].get<std::uint64_t>();

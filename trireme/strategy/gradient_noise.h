@@ -17,21 +17,22 @@
 #include <string>
 #include <vector>
 
+#include "trireme/sync/gradient_feed.h"
 #include "trireme/sync/scalar_tree.h"
 
 namespace trireme::inline v0::parallel {
 
-class GradientNoise {
+class GradientNoise final : public GradientObserver {
  public:
   /// The parameter of each leaf; a tied parameter has several leaves.
   explicit GradientNoise(std::vector<std::uint32_t> parameter_of_leaf);
 
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
   /// Gradients are multiplied by `weight`, a power of two.
-  void begin_micro(double weight = 1);
+  void begin_micro(double weight) override;
   /// `gradient`: of the loss summed over the micro-batch.
-  void gradient(std::size_t leaf, const at::Tensor& gradient);
-  void end_micro(std::int64_t count);
+  void gradient(std::size_t leaf, const at::Tensor& gradient) override;
+  void end_micro(std::int64_t count) override;
   /// This object must not move until the Work is done.
   Work reduce(comm::Communicator& world, const ReduceTerms& how);
   /// The step was applied. `gradient_norm`: |g| over `count` items, before clipping.

@@ -1,62 +1,92 @@
 #include "trireme/strategy/strategy.h"
 
-#include <algorithm>
-#include <limits>
-#include <new>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/layers/group_layers.h"
-#include "trireme/layers/replicate.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/layers/shared_sums.h"
-#include "trireme/layers/tensor/layers.h"
 #include "trireme/models/layer_factory.h"
-#include "trireme/pipeline/block_profile.h"
+#include "trireme/strategy/model_setup.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/strategy/strategy_impl.h"
-#include "trireme/sync/cut_sync.h"
-#include "trireme/tensor/allocation.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0 {
 namespace {
+
+constexpr const char* kShareAdvice =
+    "Give every rank its share, as trireme::batches and Sampler do.";
+
+// Comes before the model is built, since building already computes.
+parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view optimizer,
+                           const parallel::StrategyContext& env) {
+  parallel::SyncPlan plan = parallel::check_options(
+      options, optimizer,
+      {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
+  if (env.reproducible && !plan.local)
+    parallel::require_equal_processors(*env.world, env.processor, env.host);
+  tensor::set_up_kernels(options.kernel_threads);
+  return plan;
+}
 
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
   if (options.pipeline == 1) return {};
   return {options.schedule, options.pipeline, options.chunks};
 }
 
-// Null: layers are whole.
-std::shared_ptr<const models::LayerFactory> layers_of(const parallel::Grid& grid,
-                                                      const StrategyOptions& options) {
-  if (grid.layer == nullptr) return nullptr;
-  std::shared_ptr<const models::LayerFactory> layers = models::local_layers();
-  if (grid.tensor != nullptr) layers = parallel::tensor_layers(*grid.tensor, options.sequence);
-  if (grid.expert != nullptr) layers = parallel::expert_layers(*grid.expert, std::move(layers));
-  if (grid.context != nullptr) layers = parallel::context_layers(*grid.context, std::move(layers));
-  return layers;
+// A rank that runs a part of a model waits for others in the middle of a pass, perhaps before its
+// first bucket. Ranks that share a layer wait in every collective.
+parallel::StepParts::Barrier barrier_of(const parallel::Grid& grid) {
+  using Barrier = parallel::StepParts::Barrier;
+  if (grid.layer != nullptr) return Barrier::EarlyAndWait;
+  return grid.pipeline != nullptr ? Barrier::Early : Barrier::WithBucket;
 }
 
-parallel::SyncPlan checked(const StrategyOptions& options, std::string_view optimizer,
-                           const parallel::StrategyContext& env) {
-  parallel::SyncPlan plan = parallel::check_options(
-      options, optimizer,
-      {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
-  // Before the model is built, since building already computes.
-  if (env.reproducible && !plan.local)
-    parallel::require_equal_processors(*env.world, env.processor, env.host);
-  return plan;
+// Which micro-batches each rank of the world computes.
+kernel::Assignment places_of(const parallel::SyncPlan& plan, const parallel::Grid& grid) {
+  kernel::Assignment places = plan.assignment;
+  places.together = grid.micro_batch_ranks();
+  return places;
 }
 
-// Before the model is built, since building already computes.
-StrategyOptions prepared(StrategyOptions options) {
-  if (options.kernel_threads > 0) {
-    tensor::set_up_process({.kernel_threads = options.kernel_threads});
-  } else if (!tensor::process_is_set_up()) {
-    tensor::set_up_process({});
+parallel::StepGuardOptions guard_options(const StrategyOptions& options,
+                                         const parallel::ParameterStore& store) {
+  parallel::StepGuardOptions guards{.outliers = options.outliers,
+                                    .skip_not_finite = options.skip_not_finite,
+                                    .skip_key = "train.skip_not_finite"};
+  if (options.precision == "fp16")
+    guards.loss_scale = options.loss_scale.value_or(LossScaleOptions{});
+  if (options.noise_scale) {
+    guards.noise.emplace();
+    for (const parallel::ParameterUse& use : store.use_of_leaf())
+      guards.noise->push_back(store.parameter_of()[use.block][use.parameter]);
   }
-  return options;
+  return guards;
+}
+
+Duration time_waited(const parallel::Grid& grid, const parallel::ShardGroups& groups) {
+  Duration waited = grid.time_waited();
+  for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
+    if (group) waited += group->time_waited();
+  return waited;
+}
+
+parallel::Replica replica_of(const parallel::ModelParts& parts, optim::Optimizer& optimizer) {
+  parallel::Replica copy{.masters = parts.masters()};
+  for (const NamedShard& shard : copy.masters)
+    copy.weights.push_back(tensor::to_buffer(shard.local));
+  for (const NamedShard& shard : optimizer.state())
+    copy.moments.push_back(tensor::to_buffer(shard.local));
+  for (const auto& [name, buffer] : parts.buffers())
+    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
+      copy.buffers.push_back(tensor::to_buffer(buffer));
+  return copy;
 }
 
 }  // namespace
@@ -67,274 +97,275 @@ Loss token_loss() {
   };
 }
 
-Strategy::Impl::Impl(const parallel::StrategyContext& own_seat, const models::Blocks& own_model,
+Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blocks& own_model,
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
-    : env(own_seat),
-      plan(checked(own_options, own_optimizer->name(), env)),
-      pipeline(plan_pipeline(own_options)),
+    : env(own_env),
+      options(std::move(own_options)),
+      plan(prepare(options, own_optimizer->name(), env)),
+      pipeline(plan_pipeline(options)),
       grid(*env.world, pipeline,
-           {.expert = own_options.expert,
-            .context = own_options.context,
-            .tensor = own_options.tensor}),
-      layers(layers_of(grid, own_options)),
-      options(prepared(std::move(own_options))),
-      parts(build(own_model)),
+           {.expert = options.expert, .context = options.context, .tensor = options.tensor}),
+      layers(grid, options.sequence),
       model(own_model),
-      sync((offload_masters(), make_sync())),
+      parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
+                                  mapped)),
       optimizer(std::move(own_optimizer)),
-      not_finite(options.skip_not_finite, "train.skip_not_finite") {
-  if (options.precision == "fp16")
-    loss_scale.emplace(options.loss_scale.value_or(LossScaleOptions{}));
-  make_hooks();
-  env.assign(places());
-  learning_rate = optimizer->base_learning_rate();
-  optimizer->attach(sync->owned(), parts.infos(),
-                    groups.exchange ? parallel::make_shared_sums(*groups.exchange) : nullptr);
-  if (mapped)
+      rate(optimizer->base_learning_rate()),
+      sync(parallel::make_strategy_sync(
+          {.env = env,
+           .options = options,
+           .plan = plan,
+           .pipeline = pipeline,
+           .grid = grid,
+           .parts = parts,
+           .enter_barrier = barrier_of(grid) == parallel::StepParts::Barrier::WithBucket
+                                ? [this] { return engine.enter_barrier(); }
+                                : std::function<Work()>(),
+           .steps_done = [this] { return optimizer->step_count(); }})),
+      guards(guard_options(options, parts.whole().store)),
+      runner(env, pipeline, grid, parts, sync.of_part,
+             {.in_order = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights,
+              .shares_weights = plan.shards_weights,
+              .observer = guards.observer(),
+              .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); }}),
+      lanes(env, options, plan, grid, model, parts.whole()),
+      content(grid, pipeline, parts, sync.groups),
+      evaluator(env, {.grid = grid,
+                      .plan = plan,
+                      .layers = layers,
+                      .parts = parts,
+                      .sync = *sync.step,
+                      .runner = runner,
+                      .places = places_of(plan, grid),
+                      .give_up = [this](const auto& error) { give_up(error); }}),
+      engine(env, {.sync = *sync.step,
+                   .target = *this,
+                   .guards = guards,
+                   .assignment = plan.assignment,
+                   .data_rank = grid.data().rank(),
+                   .loss_ranks = grid.last,
+                   .runner = &runner,
+                   .local = sync.local,
+                   .counts_items = grid.layer == nullptr || grid.layer->rank() == 0,
+                   .time_waited = [this] { return time_waited(grid, sync.groups); },
+                   .barrier = barrier_of(grid),
+                   .clip = options.clip}) {
+  env.assign(places_of(plan, grid));
+  optimizer->attach(
+      sync.step->owned(), parts.infos(),
+      sync.groups.exchange ? parallel::make_shared_sums(*sync.groups.exchange) : nullptr);
+  if (options.ema != 0) average.emplace(options.ema, sync.step->owned());
+  if (mapped) {
     for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
-  make_helpers();
-  if (local != nullptr) local->attach(replica(), [this] { parts.refresh(); });
-  parts.train(true);
-  parts.recompute(memory::parse_recompute(options.recompute, own_model.specs().size()));
-  parts.offload_activations(options.offload_activations);
+    if (average)
+      for (const at::Tensor& memory : average->memory()) mapped->take(memory);
+  }
+  if (sync.local != nullptr)
+    sync.local->attach(replica_of(parts, *optimizer), [this] { parts.refresh(); });
 }
 
-// Blocks that ask no factory for layers are whole on every rank.
-parallel::ModelParts Strategy::Impl::build(const models::Blocks& blocks) {
-  const parallel::ModelParts::Options own = part_options(blocks);
-  const auto scope = use_layers();
-  parallel::ModelParts built = [&] {
-    try {
-      return parallel::ModelParts(blocks, pipeline, own);
-    } catch (const std::bad_alloc&) {
-      tensor::refuse_allocation("the model's blocks");
+StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
+  TRIREME_CHECK(!averaged);
+  const observe::TracedScope span(env.trace.get(), *env.world->waiter(), "step");
+  Batch batch = given;
+  for (MicroBatch& micro : batch.micro) micro = layers.cut(micro, parallel::Sequences::Cut);
+  const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
+    return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
+  };
+  const bool together = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights;
+  const std::uint32_t passes = plan.passes_of(grid.data().rank(), batch.total, together);
+  engine.begin(batch.step, batch.total, runner.uses(std::span(&passes, 1), true));
+  const auto scope = layers.use();
+  try {
+    compute(batch, loss, passes);
+  } catch (...) {
+    give_up(std::current_exception());
+    throw;
+  }
+  return engine.finish();
+}
+
+// Every rank goes through all its micro-batches even if one fails: the others wait for its part of
+// each reduction, and learn of the error in the vote.
+void Strategy::Impl::compute(const Batch& batch, const Loss& loss, std::uint32_t passes) {
+  const auto leaves = leaves_of(plan.assignment, batch.total, grid.data().rank());
+  parallel::LocalVote& vote = engine.vote();
+  check_share(batch, leaves, vote);
+  parallel::Share share{batch.micro, leaves, passes};
+  if (vote.ok && lanes.needs_first() && !leaves.empty()) {
+    runner.train(share.first(1), batch.step, loss, engine.losses(), vote);
+    share = share.after(1);
+  }
+  if (vote.ok && lanes.start(share.leaves.size())) {
+    lanes.train(
+        share, batch.step, loss, [this](std::int64_t n) { return guards.loss_gradient(n); },
+        runner.feed(), engine.losses(), vote);
+  } else {
+    runner.train(share, batch.step, loss, engine.losses(), vote);
+  }
+}
+
+void Strategy::Impl::check_share(const Batch& batch, std::span<const std::uint32_t> leaves,
+                                 parallel::LocalVote& vote) const {
+  if (batch.micro.size() != leaves.size())
+    vote.refuse(23,
+                "it was given " + std::to_string(batch.micro.size()) +
+                    " micro-batches, its share is " + std::to_string(leaves.size()),
+                kShareAdvice);
+  for (std::size_t i = 0; vote.ok && i < leaves.size(); ++i)
+    if (batch.micro[i].index != leaves[i])
+      vote.refuse(23,
+                  "it was given micro-batch " + std::to_string(batch.micro[i].index) +
+                      " in the place of " + std::to_string(leaves[i]) +
+                      (plan.sharded() ? "; under " + plan.sync +
+                                            " micro-batches are dealt out in turn (Job::assignment)"
+                                      : ""),
+                  kShareAdvice);
+  for (const auto& part : parts.parts())
+    if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
+      vote.refuse(20, what, "Make a new Strategy of the changed model.");
+}
+
+std::string Strategy::Impl::name_of(std::size_t parameter) const {
+  return parts.parameters()[parameter].name;
+}
+
+void Strategy::Impl::check_first_gradients() {
+  layers.check_gradients(sync.step->owned(), parts, plan.sharded());
+}
+
+void Strategy::Impl::fold_statistics(std::uint32_t total, bool own) {
+  if (own) return parts.whole().statistics.fold_own();
+  for (const auto& part : parts.parts()) part->statistics.fold(*part->data, plan.assignment, total);
+}
+
+void Strategy::Impl::update(double scale) {
+  optimizer->apply(rate, scale);
+  if (average) average->update(sync.step->owned());
+}
+
+void Strategy::Impl::drop() {
+  parts.drop_statistics();
+  lanes.drop();
+}
+
+void Strategy::Impl::give_up(const std::exception_ptr& error) {
+  engine.fail();
+  const std::array<comm::Communicator*, 8> groups = {env.world,    grid.layer,   grid.expert,
+                                                     grid.context, grid.tensor,  grid.cut,
+                                                     &grid.data(), grid.pipeline};
+  const std::set<comm::Communicator*> distinct(groups.begin(), groups.end());
+  parallel::give_up(*env.world, std::vector(distinct.begin(), distinct.end()), error);
+}
+
+bool Strategy::Impl::has_whole_weights() const {
+  return !plan.shards_weights && grid.pipeline == nullptr && grid.layer == nullptr;
+}
+
+std::shared_ptr<void> Strategy::Impl::common_weights() {
+  return sync.local != nullptr ? sync.local->show() : nullptr;
+}
+
+void Strategy::Impl::use_average(bool on) {
+  if (!average || on == averaged) return;
+  average->swap(sync.step->owned());
+  averaged = on;
+  parts.refresh();
+  sync.step->publish().wait();
+}
+
+std::vector<NamedShard> Strategy::Impl::state() {
+  TRIREME_CHECK(!averaged);
+  if (sync.local != nullptr) {
+    sync.local->meet();
+    parts.reload_statistics();
+  }
+  std::vector<NamedShard> shards = content.shards();
+  const auto add = [&](const std::string& prefix, std::vector<NamedShard> more) {
+    for (NamedShard& shard : more) {
+      shard.name.insert(0, prefix);
+      shards.push_back(std::move(shard));
     }
-  }();
-  bool cut = grid.tensor == nullptr, shared = grid.expert == nullptr;
-  for (const parallel::ModelTensor& one : built.parameters()) {
-    cut |= one.part.of > 1;
-    shared |= one.part.places > 1;
+  };
+  add("optimizer/", optimizer->state());
+  if (sync.local != nullptr) add("", sync.local->state());
+  if (average) add("ema/", average->state(sync.step->owned(), parts.infos()));
+  return content.of_whole(std::move(shards));
+}
+
+std::string Strategy::Impl::metadata() const {
+  nlohmann::json all{{"optimizer", optimizer->name()},
+                     {"optimizer_steps", optimizer->step_count()}};
+  guards.save(all);
+  return all.dump();
+}
+
+void Strategy::Impl::refuse_metadata() const {
+  throw CheckpointError("the training state's metadata is not what a Strategy writes",
+                        {.rank = env.world->rank(),
+                         .operation = "checkpoint.resume",
+                         .advice = "Use a checkpoint of the same program."});
+}
+
+void Strategy::Impl::restored(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse_metadata();
+  // AdamW's and LAMB's tensors have the same names.
+  require_same_optimizer(metadata, this->metadata());
+  optimizer->set_step_count(saved_count(json, "optimizer_steps"));
+  try {
+    guards.restore(json);
+  } catch (const nlohmann::json::exception&) {
+    refuse_metadata();
   }
-  if (!cut) parallel::refuse_uncut_model(options.tensor, env.world->rank());
-  if (!shared) parallel::refuse_model_without_experts(options.expert, env.world->rank());
-  return built;
-}
-
-// Called before anything takes the addresses of the masters.
-void Strategy::Impl::offload_masters() {
-  if (options.offload.empty()) return;
-  mapped.emplace(options.offload);
-  for (const at::Tensor& memory : parts.cold_memory()) mapped->take(memory);
-}
-
-parallel::ModelParts::Options Strategy::Impl::part_options(const models::Blocks& blocks) {
-  return {.seed = options.seed,
-          .cut = agreed_cut(blocks),
-          .data = grid.of_stage,
-          .pipeline = grid.pipeline,
-          .store = [this](comm::Communicator& data) { return store_options(data); }};
-}
-
-// Rank 0 measures and broadcasts its cut.
-std::vector<std::size_t> Strategy::Impl::agreed_cut(const models::Blocks& blocks) {
-  std::vector<std::size_t> cut = parallel::even_cut(blocks.specs().size(), pipeline.stages());
-  if (grid.pipeline == nullptr || !options.example) return cut;
-  if (env.world->rank() == 0) {
-    try {
-      cut = measured_cut(blocks);
-    } catch (const std::exception& error) {  // a fault in a block shows in the first step
-      stages_note = std::string("stages have equal numbers of blocks: ") + error.what();
-    }
-  }
-  std::vector<std::int64_t> words(cut.begin(), cut.end());
-  env.world->broadcast(Buffer::of(std::span(words)), 0, {.label = "pipeline stages"}).wait();
-  return {words.begin(), words.end()};
-}
-
-std::vector<std::size_t> Strategy::Impl::measured_cut(const models::Blocks& blocks) {
-  const std::vector<plan::BlockCost> costs =
-      parallel::profile_blocks(blocks, options.example(), options.seed, *env.world->waiter());
-  double sum = 0;
-  for (const plan::BlockCost& cost : costs) sum += cost.seconds;
-  if (sum <= 0) return parallel::even_cut(costs.size(), pipeline.stages());  // a simulated clock
-  const plan::Partition partition = plan::partition_chain(costs, {.stages = pipeline.stages()});
-  stages_note = text_of(partition, costs);
-  std::vector<std::size_t> cut;
-  for (const plan::StageCost& stage : partition.stages)
-    cut.push_back(static_cast<std::size_t>(stage.first));
-  cut.push_back(costs.size());
-  return cut;
-}
-
-parallel::StoreOptions Strategy::Impl::store_options(comm::Communicator& data) {
-  return {.precision = options.precision,
-          .owners = plan.owners,
-          .owner = plan.owner_of(data.rank()),
-          .shards_weights = plan.shards_weights,
-          .replicate = [this, &data](const parallel::NamedTensors& tensors) {
-            parallel::replicate(data, tensors, env.host);
-          }};
-}
-
-std::unique_ptr<parallel::StepSync> Strategy::Impl::make_sync() {
-  if (grid.pipeline != nullptr) return of_cut_layers(make_pipeline_sync());
-  if (plan.sharded()) groups = parallel::make_shard_groups(grid.data(), plan);
-  auto whole_model = make_stage_sync(whole(), groups);
-  gradients = whole_model.get();
-  return of_cut_layers(std::move(whole_model));
-}
-
-// One group gathers the weights of all of this rank's stages, in the order of its passes.
-std::unique_ptr<parallel::StepSync> Strategy::Impl::make_pipeline_sync() {
-  std::vector<parallel::ShardGroups> own(parts.parts().size());
-  std::vector<parallel::ParameterStore*> stores;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    parallel::ModelPart& part = *parts.parts()[i];
-    if (plan.sharded()) own[i] = parallel::make_shard_groups(*part.data, plan, i == 0);
-    stores.push_back(&part.store);
-  }
-  groups = own.front();
-  std::unique_ptr<parallel::UnitGather> gather;
-  if (plan.shards_weights)
-    gather = std::make_unique<parallel::UnitGather>(*groups.gather, stores, env.on_shard_event);
-  std::vector<std::unique_ptr<parallel::ParameterSync>> syncs;
-  for (std::size_t i = 0; i < own.size(); ++i)
-    syncs.push_back(
-        make_stage_sync(*parts.parts()[i], own[i], gather.get(), static_cast<std::uint32_t>(i)));
-  auto all = std::make_unique<parallel::PipelineSync>(*grid.pipeline, pipeline, parts,
-                                                      std::move(gather), std::move(syncs));
-  stages = all.get();
-  return all;
-}
-
-std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
-    std::unique_ptr<parallel::StepSync> own) {
-  if (grid.cut == nullptr) return own;
-  return std::make_unique<parallel::CutSync>(std::move(own), *grid.cut, grid.tensor_ranks(), parts);
-}
-
-// If weights are whole, ranks of a stage may be at different passes: they must not wait there.
-std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
-    parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
-    std::uint32_t number) {
-  const auto gate =
-      enters_barrier_first() ? std::function<Work()>() : [this] { return enter_barrier(); };
-  if (plan.sharded()) {
-    const parallel::ShardedSyncOptions usual;
-    const bool waits = grid.pipeline == nullptr || plan.shards_weights;
-    return std::make_unique<parallel::ShardedSync>(
-        owners, part.store,
-        parallel::ShardedSyncOptions{
-            .assignment = plan.assignment,
-            .rank = part.data->rank(),
-            .bucket_bytes = options.bucket_bytes,
-            .most_under_way =
-                waits ? usual.most_under_way : std::numeric_limits<std::size_t>::max(),
-            .gather = gather,
-            .part = number,
-            .before_launch = gate,
-            .on_event = env.on_shard_event});
-  }
-  auto plain = std::make_unique<parallel::PlainSync>(
-      *part.data, part.store.uses(), part.store.parameter_of(), part.store.slices(),
-      parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
-                                 .overlap = options.overlap,
-                                 .reduce = env.reduce,
-                                 .before_launch = gate,
-                                 .compression = options.compression,
-                                 .seed = options.seed});
-  if (!plan.local) return plain;
-  auto own = std::make_unique<parallel::LocalSync>(
-      std::move(plain), parallel::make_mixer(plan.sync, *part.data, options.local), options.local,
-      [this] { return optimizer->step_count(); });
-  local = own.get();
-  return own;
-}
-
-void Strategy::Impl::make_hooks() {
-  if (grid.pipeline != nullptr) {
-    if (options.lanes > 1) lanes_note = "a rank of a pipeline runs one pass at a time";
-    runner = std::make_unique<parallel::PipelineRunner>(env, pipeline, grid, parts, *stages,
-                                                        plan.shards_weights);
-    return;
-  }
-  if (plan.sharded()) pins.emplace(*gradients);
-  if (grid.layer != nullptr && options.lanes > 1)
-    lanes_note = "ranks that share a layer go through it together, one micro-batch at a time";
-  hooks = std::make_unique<parallel::GradientHooks>(
-      store().leaves(),
-      [this](std::size_t leaf, at::Tensor gradient) { take(leaf, std::move(gradient)); });
-}
-
-parallel::Replica Strategy::Impl::replica() {
-  parallel::Replica copy{.masters = parts.masters()};
-  for (const NamedShard& shard : copy.masters)
-    copy.weights.push_back(tensor::to_buffer(shard.local));
-  for (const NamedShard& shard : optimizer->state())
-    copy.moments.push_back(tensor::to_buffer(shard.local));
-  for (const auto& [name, buffer] : parts.buffers())
-    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
-      copy.buffers.push_back(tensor::to_buffer(buffer));
-  return copy;
-}
-
-Work Strategy::Impl::enter_barrier() {
-  return parallel::enter_barrier(*env.world, {.batch = step, .total = total}, env.host);
+  parts.refresh();
+  parts.reload_statistics();
+  if (sync.local != nullptr) return sync.local->restored();
+  sync.step->publish().wait();
 }
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer)
     : impl_(std::make_unique<Impl>(env, model, std::move(options), std::move(optimizer))) {}
 
-// Losses need the layers too: they may see a part of the logits only.
-std::unique_ptr<models::LayersScope> Strategy::Impl::use_layers() const {
-  return layers ? std::make_unique<models::LayersScope>(layers) : nullptr;
-}
-
-Strategy::~Strategy() {
-  if (!impl_->failed && std::uncaught_exceptions() == impl_->exceptions)
-    parallel::leave(*impl_->env.world);
-}
+Strategy::~Strategy() = default;
 
 StepResult Strategy::step(const Batch& batch, const Loss& loss) {
-  try {
-    return impl_->run(batch, loss);
-  } catch (const StepRefused&) {
-    impl_->drop();
-    throw;  // every rank throws it and may go on
-  } catch (...) {
-    impl_->failed = true;
-    throw;
-  }
+  return impl_->engine.guarded([&] { return impl_->step(batch, loss); });
 }
 
 double Strategy::evaluate(const std::vector<Batch>& batches, const Loss& loss) {
-  return impl_->evaluate(batches, {loss}).front();
+  return evaluate(batches, std::vector{loss}).front();
 }
 
 std::vector<double> Strategy::evaluate(const std::vector<Batch>& batches,
                                        const std::vector<Loss>& sums) {
-  return impl_->evaluate(batches, sums);
+  return impl_->evaluator.evaluate(batches, sums, [this] { return impl_->common_weights(); });
 }
 
-models::Value Strategy::infer(const MicroBatch& micro) { return impl_->infer(micro); }
+models::Value Strategy::infer(const MicroBatch& micro) {
+  return impl_->evaluator.infer(micro, has_whole_weights());
+}
 
-void Strategy::set_learning_rate(double learning_rate) { impl_->learning_rate = learning_rate; }
+void Strategy::set_learning_rate(double learning_rate) { impl_->rate = learning_rate; }
 std::int64_t Strategy::offloaded_bytes() const {
   const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
   return state + impl_->parts.offloaded_activation_bytes();
 }
 bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
-int Strategy::lanes() const { return impl_->lanes ? impl_->lanes->count() : 1; }
-int Strategy::stop_signal() const noexcept { return impl_->stop_signal; }
-std::string Strategy::lanes_note() const { return impl_->lanes_note; }
+int Strategy::lanes() const { return impl_->lanes.count(); }
+int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
+std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
 std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {
-  return static_cast<std::int64_t>(impl_->sync->gradient_bytes());
+  return static_cast<std::int64_t>(impl_->sync.step->gradient_bytes());
 }
 
-std::string Strategy::weights_hash() { return impl_->weights_hash(); }
+std::string Strategy::weights_hash() {
+  const auto common = impl_->common_weights();
+  return impl_->content.hash();
+}
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
 

@@ -20,6 +20,12 @@ struct SyncPlan {
   bool local = false;
   bool sharded() const noexcept { return owners > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
+  /// Micro-batches that `rank` goes through in a batch of `total`: its own; or, if the ranks of its
+  /// group go through theirs `together`, those of the rank with the most.
+  std::uint32_t passes_of(int rank, std::uint32_t total, bool together) const {
+    const int first = together ? rank / assignment.members * assignment.members : rank;
+    return static_cast<std::uint32_t>(leaves_of(assignment, total, first).size());
+  }
 };
 
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |

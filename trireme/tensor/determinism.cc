@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "trireme/base/check.h"
@@ -22,6 +23,10 @@ void set_threads(int count) {
 }
 }  // namespace
 
+void set_up_kernels(int kernel_threads) {
+  if (kernel_threads > 0 || !is_set_up)
+    set_up_process({.kernel_threads = std::max(kernel_threads, 1)});
+}
 bool process_is_set_up() noexcept { return is_set_up; }
 
 void set_up_thread() {

@@ -12,6 +12,8 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
+/// The same for a library in a user's program: `kernel_threads` 0 keeps what was set up, or is 1.
+void set_up_kernels(int kernel_threads);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().
 void set_up_thread();

@@ -1,4 +1,5 @@
-// PipelineRunner: runs a step's micro-batches through this rank's pipeline stages, as scheduled.
+// StageRunner: runs a step's micro-batches through this rank's stages, as scheduled. Without a
+// pipeline the rank has one stage with the whole model, and each micro-batch goes forward and back.
 //
 // Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. If the
 // schedule splits the backward pass, W computes the gradients of our linear layers
@@ -7,26 +8,28 @@
 // layers, it is thrown at once.
 //
 // Ranks of a stage that share its weights (ZeRO-3, hybrid) go through the same passes in the same
-// order: those of the pipeline with the most micro-batches. A pipeline with one fewer takes part in
-// the gathers and sends of the missing passes and computes nothing. So every rank waits only for
-// what the others reach at the same point. Since the schedule cannot block, this cannot either.
+// order: those of the rank with the most micro-batches. A rank with one fewer takes part in the
+// gathers and sends of the missing passes and computes nothing. So every rank waits only for what
+// the others reach at the same point. Since the schedule cannot block, this cannot either.
 //
 // Not thread safe.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/pipeline/executor.h"
-#include "trireme/pipeline/pipeline_sync.h"
 #include "trireme/pipeline/stage_passes.h"
 #include "trireme/placement/grid.h"
 #include "trireme/sync/agreement.h"
 #include "trireme/sync/autograd_hooks.h"
 #include "trireme/sync/block_pins.h"
+#include "trireme/sync/gradient_feed.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/pass_uses.h"
 #include "trireme/sync/scalar_tree.h"
@@ -36,34 +39,59 @@
 
 namespace trireme::inline v0::parallel {
 
-class PipelineRunner final : private Passes {
+struct StageRunnerOptions {
+  /// Ranks that own shards of a stage's sums go through its blocks in one order: StepSync::begin()
+  /// gets the uses of a training step.
+  bool in_order = false;
+  /// They also own shards of its weights: forward passes alone go in that order, too.
+  bool shares_weights = false;
+  /// Sees the gradients of the first stage; may be null.
+  GradientObserver* observer = nullptr;
+  /// The initial gradient of backward for a loss over `count` items. Weight gradients are divided
+  /// by it before they are added.
+  std::function<double(std::int64_t count)> loss_gradient = [](std::int64_t) { return 1.0; };
+};
+
+/// Micro-batches of one rank.
+struct Share {
+  std::span<const MicroBatch> micros;     // what it was given
+  std::span<const std::uint32_t> leaves;  // their numbers in the batch
+  std::uint32_t passes = 0;               // of the schedule, which the rank's group goes through
+
+  Share first(std::uint32_t count) const {
+    return {micros.first(count), leaves.first(count), count};
+  }
+  Share after(std::uint32_t count) const {
+    return {micros.subspan(count), leaves.subspan(count), passes - count};
+  }
+};
+
+class StageRunner final : private Passes {
  public:
   using SumLoss = StagePasses::SumLoss;
-  /// The initial gradient of backward for a loss over `count` items.
-  using LossGradient = std::function<double(std::int64_t count)>;
   /// Receives the last stage's value of each micro-batch, on that stage's rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
-  /// All arguments outlive it. `shares_weights`: each rank of a stage holds a shard of its weights.
-  PipelineRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
-                 const ModelParts& parts, PipelineSync& sync, bool shares_weights);
+  /// All arguments outlive it. `syncs`: that of each part.
+  StageRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
+              const ModelParts& parts, const std::vector<ParameterSync*>& syncs,
+              StageRunnerOptions options);
 
-  /// For StepSync::begin(): the block uses of the calls that follow, one train() (`backward`) or
-  /// several forward_only(). `passes`: micro-batches of each call; their numbers go on from call to
-  /// call. Empty if weights are whole, since then nobody waits.
+  /// For StepSync::begin(): the block uses of the calls that follow, of train() (`backward`) or of
+  /// forward_only(). `passes`: those of each call; their numbers go on from call to call. Empty if
+  /// nobody waits for a use.
   std::vector<Use> uses(std::span<const std::uint32_t> passes, bool backward);
 
-  /// Forward and backward of this pipeline's share, micro-batches `leaves` of the batch, in the
-  /// schedule of `passes` micro-batches: where ranks share weights, those of the pipeline that has
-  /// the most. On the last stage's rank, adds the summed losses to `losses` and the counts to the
-  /// vote. On every stage, gradients are divided by the initial gradient of backward.
-  void train(const Batch& batch, std::span<const std::uint32_t> leaves, std::uint32_t passes,
-             const SumLoss& loss, const LossGradient& loss_gradient, ScalarTree& losses,
+  /// Forward and backward of this rank's share. On the last stage's rank, adds the summed losses to
+  /// `losses` and the counts to the vote.
+  void train(const Share& share, std::int64_t step, const SumLoss& loss, ScalarTree& losses,
              LocalVote& local_vote);
   /// Done when everything that train() sent has left its memory. Then call settle() with whether
   /// all ranks know the step to be good.
   Work sent() { return executor_.sent(); }
   void settle(bool good);
+  /// The gradients of the first stage, for those who compute them elsewhere (lanes).
+  GradientFeed& feed() { return parts_.front()->feed; }
 
   /// Forward only, without a graph; `passes` as above. Throws what a block or `output` throws, once
   /// the other ranks have what they wait for. settle() follows as after train().
@@ -71,18 +99,20 @@ class PipelineRunner final : private Passes {
   /// The last stage's value of one micro-batch, on its rank; empty elsewhere.
   models::Value last_value(const MicroBatch& micro);
 
-  /// Broadcasts from the last stage's rank to all ranks of this pipeline.
+  /// Gives all ranks of this pipeline what the last stage's rank has.
   void tell_all(std::span<double> values) const;
   models::Value tell_all(models::Value value) const;
 
  private:
   // One of this rank's stages in a step.
   struct Part {
-    ModelPart* model = nullptr;
-    ParameterSync* sync = nullptr;
-    std::unique_ptr<BlockPins> pins;  // null: weights are whole
+    Part(ModelPart& model, ParameterSync& sync, GradientObserver* observer);
+    ModelPart* model;
+    ParameterSync* sync;
+    GradientFeed feed;
     StagePasses passes;
-    std::unique_ptr<GradientHooks> hooks;
+    std::optional<BlockPins> pins;  // if ranks go through the blocks in one order
+    std::optional<GradientHooks> hooks;
     std::vector<bool> ran;                              // whose forward pass succeeded
     std::vector<std::vector<double>> batch_statistics;  // by micro-batch
     // Work left for W, by micro-batch.
@@ -103,22 +133,23 @@ class PipelineRunner final : private Passes {
   void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) override;
   void refuse(const std::exception_ptr& error) override;
   void begin_micro(Part& part, std::uint32_t micro);
-  Parcel forward_training(Part& part, std::uint32_t micro, Parcel in);
-  Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in);
+  void end_micro(Part& part, std::uint32_t micro);
+  Parcel forward_training(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
+  Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
   Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
   Part& part_of(int stage);
-  bool is_last(const Part& part) const;
+  bool is_last(const Part& part) const { return part.model->stage + 1 == plan_.stages(); }
   void take(Part& part, std::size_t leaf, at::Tensor gradient);
   void compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block);
   void hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block);
-  void run(const plan::Schedule& schedule, std::uint32_t passes);
-  void make_keys(std::span<const MicroBatch> micros, std::size_t count, const char* mode);
+  void run(const plan::Schedule& schedule, std::size_t micros, std::uint32_t passes,
+           const char* mode);
 
   PipelinePlan& plan_;
   const Grid& grid_;
+  StageRunnerOptions options_;
   std::vector<std::unique_ptr<Part>> parts_;
   Executor executor_;
-  std::vector<std::string> keys_;
   std::uint32_t passes_before_ = 0;  // micro-batches of the calls since uses()
 
   // State of the train() or forward_only() under way.
@@ -127,7 +158,7 @@ class PipelineRunner final : private Passes {
   std::int64_t step_ = 0;
   const SumLoss* loss_ = nullptr;       // null: forward only
   std::vector<double> loss_gradients_;  // by micro-batch
-  LocalVote* ballot_ = nullptr;
+  LocalVote* vote_ = nullptr;
   std::vector<double> values_;  // summed losses by micro-batch
   const Output* output_ = nullptr;
   std::exception_ptr error_;  // of forward_only()

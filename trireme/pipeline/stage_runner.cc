@@ -1,9 +1,9 @@
-#include "trireme/pipeline/pipeline_runner.h"
+#include "trireme/pipeline/stage_runner.h"
 
 #include <ATen/ops/add.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -22,69 +22,73 @@ std::string form_of(const MicroBatch& micro, const char* mode) {
   return form;
 }
 
+// Without a pipeline, timelines say "forward" and not "F0.3".
+std::string name_of(const plan::Action& action, bool alone) {
+  if (!alone) return plan::text_of(action);
+  return action.kind == plan::ActionKind::Forward ? "forward" : "backward";
+}
+
 ExecutorOptions executor_options(const StrategyContext& env, const PipelinePlan& plan,
                                  const Grid& grid, const ModelParts& parts) {
   ExecutorOptions options{.pipeline = grid.pipeline,
                           .rank_of_stage = plan.rank_of_stage(),
-                          .values_after = parts.values_after()};
+                          .values_after = parts.values_after(),
+                          .waiter = env.world->waiter()};
   if (env.trace)
-    options.on_pass = [trace = env.trace](const plan::Action& action, TimePoint begin,
-                                          TimePoint end) {
-      trace->span(trace->lane("compute"), plan::text_of(action), begin, end);
+    options.on_pass = [trace = env.trace, alone = grid.pipeline == nullptr](
+                          const plan::Action& action, TimePoint begin, TimePoint end) {
+      trace->span(trace->lane("compute"), name_of(action, alone), begin, end);
     };
   return options;
 }
 
 }  // namespace
 
-PipelineRunner::PipelineRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
-                               const ModelParts& parts, PipelineSync& sync, bool shares_weights)
-    : plan_(plan), grid_(grid), executor_(executor_options(env, plan, grid, parts)) {
+StageRunner::Part::Part(ModelPart& part, ParameterSync& own_sync, GradientObserver* observer)
+    : model(&part),
+      sync(&own_sync),
+      feed(own_sync, part.store.use_of_leaf(), observer),
+      passes(part.blocks) {
+  for (std::size_t leaf = 0; leaf < part.store.leaves().size(); ++leaf)
+    leaf_of[part.store.leaves()[leaf].unsafeGetTensorImpl()] = leaf;
+}
+
+StageRunner::StageRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
+                         const ModelParts& parts, const std::vector<ParameterSync*>& syncs,
+                         StageRunnerOptions options)
+    : plan_(plan),
+      grid_(grid),
+      options_(std::move(options)),
+      executor_(executor_options(env, plan, grid, parts)) {
   for (std::size_t i = 0; i < parts.parts().size(); ++i) {
     ModelPart& model = *parts.parts()[i];
-    ParameterSync& own = sync.of_part(i);
-    std::unique_ptr<BlockPins> pins;
-    if (shares_weights) pins = std::make_unique<BlockPins>(own, static_cast<std::uint32_t>(i));
-    StagePasses passes(model.blocks, pins ? pins->enter() : Stage::Enter());
-    parts_.push_back(std::make_unique<Part>(
-        Part{.model = &model, .sync = &own, .pins = std::move(pins), .passes = std::move(passes)}));
+    parts_.push_back(
+        std::make_unique<Part>(model, *syncs[i], i == 0 ? options_.observer : nullptr));
     Part* part = parts_.back().get();
-    for (std::size_t leaf = 0; leaf < model.store.leaves().size(); ++leaf)
-      part->leaf_of[model.store.leaves()[leaf].unsafeGetTensorImpl()] = leaf;
-    part->hooks = std::make_unique<GradientHooks>(
-        model.store.leaves(), [this, part](std::size_t leaf, at::Tensor gradient) {
-          take(*part, leaf, std::move(gradient));
-        });
+    if (options_.in_order) part->pins.emplace(*syncs[i], static_cast<std::uint32_t>(i));
+    part->hooks.emplace(model.store.leaves(), [this, part](std::size_t leaf, at::Tensor gradient) {
+      take(*part, leaf, std::move(gradient));
+    });
   }
 }
 
-PipelineRunner::Part& PipelineRunner::part_of(int stage) {
+StageRunner::Part& StageRunner::part_of(int stage) {
   for (const auto& part : parts_)
     if (part->model->stage == stage) return *part;
   TRIREME_CHECK(false);
   return *parts_.front();
 }
 
-bool PipelineRunner::is_last(const Part& part) const {
-  return part.model->stage + 1 == plan_.stages();
-}
-
-void PipelineRunner::make_keys(std::span<const MicroBatch> micros, std::size_t count,
-                               const char* mode) {
-  keys_.assign(count, mode);
-  for (std::size_t i = 0; i < std::min(count, micros.size()); ++i)
-    keys_[i] = form_of(micros[i], mode);
-}
-
-std::vector<Use> PipelineRunner::uses(std::span<const std::uint32_t> passes, bool backward) {
+std::vector<Use> StageRunner::uses(std::span<const std::uint32_t> passes, bool backward) {
   passes_before_ = 0;
   std::vector<Use> all;
-  if (!parts_.front()->pins) return all;
+  if (!(backward ? options_.in_order : options_.shares_weights)) return all;
   std::vector<StageBlocks> stages;
   for (const auto& part : parts_)
     stages.push_back(
         {part->model->stage, static_cast<std::uint32_t>(part->model->blocks.members().size())});
-  const auto rank = static_cast<std::size_t>(grid_.pipeline->rank());
+  const std::size_t rank =
+      grid_.pipeline == nullptr ? 0 : static_cast<std::size_t>(grid_.pipeline->rank());
   std::uint32_t before = 0;
   for (const std::uint32_t count : passes) {
     if (count == 0) continue;
@@ -98,37 +102,40 @@ std::vector<Use> PipelineRunner::uses(std::span<const std::uint32_t> passes, boo
   return all;
 }
 
-void PipelineRunner::run(const plan::Schedule& schedule, std::uint32_t passes) {
-  executor_.run(schedule, keys_, *this);
+// The executor exchanges the shapes of values once for each form of micro-batch.
+void StageRunner::run(const plan::Schedule& schedule, std::size_t micros, std::uint32_t passes,
+                      const char* mode) {
+  std::vector<std::string> forms(micros, mode);
+  if (grid_.pipeline != nullptr)
+    for (std::size_t i = 0; i < std::min(micros, micros_.size()); ++i)
+      forms[i] = form_of(micros_[i], mode);
+  executor_.run(schedule, forms, *this);
   passes_before_ += passes;
 }
 
-void PipelineRunner::train(const Batch& batch, std::span<const std::uint32_t> leaves,
-                           std::uint32_t passes, const SumLoss& loss,
-                           const LossGradient& loss_gradient, ScalarTree& losses,
-                           LocalVote& local_vote) {
-  micros_ = batch.micro;
-  leaves_ = leaves;
-  step_ = batch.step;
+void StageRunner::train(const Share& share, std::int64_t step, const SumLoss& loss,
+                        ScalarTree& losses, LocalVote& local_vote) {
+  micros_ = share.micros;
+  leaves_ = share.leaves;
+  step_ = step;
   loss_ = &loss;
-  ballot_ = &local_vote;
-  values_.assign(leaves.size(), 0);
-  loss_gradients_.assign(leaves.size(), 1);
-  for (std::size_t i = 0; i < std::min(leaves.size(), micros_.size()); ++i)
-    loss_gradients_[i] = loss_gradient(micros_[i].count);
+  vote_ = &local_vote;
+  values_.assign(leaves_.size(), 0);
+  loss_gradients_.assign(leaves_.size(), 1);
+  for (std::size_t i = 0; i < std::min(leaves_.size(), micros_.size()); ++i)
+    loss_gradients_[i] = options_.loss_gradient(micros_[i].count);
   for (const auto& part : parts_) {
-    part->ran.assign(leaves.size(), false);
-    part->batch_statistics.assign(leaves.size(), {});
+    part->ran.assign(leaves_.size(), false);
+    part->batch_statistics.assign(leaves_.size(), {});
   }
-  make_keys(batch.micro, leaves.size(), "train");
-  if (passes > 0) run(plan_.schedule(passes), passes);
+  if (share.passes > 0) run(plan_.schedule(share.passes), leaves_.size(), share.passes, "train");
   for (const auto& part : parts_)
     for (const auto& pairs : part->batch_statistics) part->model->statistics.capture(pairs);
   if (grid_.last == nullptr) return;
   for (const double value : values_) losses.add(value);
 }
 
-void PipelineRunner::settle(bool good) {
+void StageRunner::settle(bool good) {
   executor_.settle(good);
   for (const auto& part : parts_) {
     part->passes.drop();
@@ -136,25 +143,31 @@ void PipelineRunner::settle(bool good) {
   }
 }
 
-Parcel PipelineRunner::forward(int stage, std::uint32_t micro, Parcel in) {
+Parcel StageRunner::forward(int stage, std::uint32_t micro, Parcel in) {
   Part& part = part_of(stage);
-  if (part.pins) part.pins->begin(micro);
-  return loss_ != nullptr ? forward_training(part, micro, std::move(in))
-                          : forward_alone(part, micro, std::move(in));
+  Stage::Enter around;
+  if (part.pins && (loss_ != nullptr || options_.shares_weights)) {
+    part.pins->begin(micro);
+    around = part.pins->enter();
+  }
+  return loss_ != nullptr ? forward_training(part, micro, std::move(in), around)
+                          : forward_alone(part, micro, std::move(in), around);
 }
 
-Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel in) {
-  if (!ballot_->ok) return {.failed = true};
+Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
+                                     const Stage::Enter& around) {
+  if (!vote_->ok) return {.failed = true};
   Parcel out;
   try {
     const MicroBatch& data = micros_[micro];
     if (is_last(part)) {
-      const double value = part.passes.forward_loss(micro, data, step_, std::move(in), *loss_);
+      const double value =
+          part.passes.forward_loss(micro, data, step_, std::move(in), *loss_, around);
       values_[micro] = value;
-      ballot_->count += data.count;
-      ballot_->check_loss(data.index, value);
+      vote_->count += data.count;
+      vote_->check_loss(data.index, value);
     } else {
-      out = part.passes.forward(micro, data, step_, std::move(in));
+      out = part.passes.forward(micro, data, step_, std::move(in), around);
     }
     if (!part.model->statistics.empty())
       part.batch_statistics[micro] = part.model->statistics.take();
@@ -166,10 +179,10 @@ Parcel PipelineRunner::forward_training(Part& part, std::uint32_t micro, Parcel 
   return out;
 }
 
-Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
-                                const Parcel& gradients) {
+Parcel StageRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
+                             const Parcel& gradients) {
   if (part.pins) part.pins->begin(micro, phase);
-  if (!ballot_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
+  if (!vote_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
   const tensor::LossGradientScope scope(loss_gradients_[micro]);
   try {
     return part.passes.backward(micro, gradients);
@@ -179,21 +192,25 @@ Parcel PipelineRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
   }
 }
 
-void PipelineRunner::begin_micro(Part& part, std::uint32_t micro) {
+void StageRunner::begin_micro(Part& part, std::uint32_t micro) {
   part.micro = micro;
-  part.sync->begin_micro(leaves_[micro], 1 / loss_gradients_[micro]);
+  part.feed.begin(leaves_[micro], 1 / loss_gradients_[micro]);
 }
 
-Parcel PipelineRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
+void StageRunner::end_micro(Part& part, std::uint32_t micro) {
+  part.feed.end(vote_->ok ? micros_[micro].count : 0);
+}
+
+Parcel StageRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
   Part& part = part_of(stage);
   begin_micro(part, micro);
   Parcel back = run_back(part, micro, Phase::Backward, gradients);
   if (part.pins) part.pins->end();  // before end_micro() skips uses
-  part.sync->end_micro();
+  end_micro(part, micro);
   return back;
 }
 
-Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gradients) {
+Parcel StageRunner::backward_input(int stage, std::uint32_t micro, Parcel gradients) {
   Part& part = part_of(stage);
   part.micro = micro;
   part.keeps_waiting = true;
@@ -205,7 +222,7 @@ Parcel PipelineRunner::backward_input(int stage, std::uint32_t micro, Parcel gra
 
 // Block after block, in the order of a whole backward pass, so that the gradients of at most one
 // block are in memory at a time.
-void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
+void StageRunner::backward_weight(int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
   begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
@@ -213,19 +230,19 @@ void PipelineRunner::backward_weight(int stage, std::uint32_t micro) {
       const auto block = static_cast<std::uint32_t>(i);
       try {
         if (part.pins) part.pins->weight_gradients(block);
-        if (ballot_->ok) compute_deferred(part, waiting.mapped(), block);
+        if (vote_->ok) compute_deferred(part, waiting.mapped(), block);
       } catch (...) {
         refuse(std::current_exception());
       }
       hand_on(part, waiting.mapped(), block);
     }
   }
-  part.sync->end_micro();
+  end_micro(part, micro);
 }
 
 // Several uses of a parameter in one block are added as autograd does, in the order in which they
 // come.
-void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
+void StageRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : waiting.deferred) {
     if (!one.compute) continue;  // computed already
@@ -239,43 +256,43 @@ void PipelineRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::u
   }
 }
 
-void PipelineRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block) {
+void StageRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block) {
   for (auto& [leaf, gradient] : waiting.gradients)
     if (gradient.defined() && part.model->store.use_of_leaf()[leaf].block == block)
       take(part, leaf, std::exchange(gradient, {}));
 }
 
 // Also called if the pass was not run. If weights are whole, phases have no uses.
-void PipelineRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) {
+void StageRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) {
   Part& part = part_of(stage);
   if (part.pins) part.pins->end();
   part.sync->end_pass(passes_before_ + micro, phase_of(pass));
 }
 
-void PipelineRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
+void StageRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
   if (part.keeps_waiting) {
     part.waiting[part.micro].gradients[leaf] = std::move(gradient);
   } else {
-    part.sync->gradient(part.model->store.use_of_leaf()[leaf], leaves_[part.micro],
-                        std::move(gradient));
+    part.feed.take(leaf, std::move(gradient));
   }
 }
 
-void PipelineRunner::refuse(const std::exception_ptr& error) {
+void StageRunner::refuse(const std::exception_ptr& error) {
   // Ranks that share a layer cannot go on without this rank.
   if (grid_.layer != nullptr) std::rethrow_exception(error);
-  if (ballot_ == nullptr) {
+  if (vote_ == nullptr) {
     if (!error_) error_ = error;
     return;
   }
-  ballot_->refuse(describe(error));
+  vote_->refuse(describe(error));
 }
 
-Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in) {
+Parcel StageRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in,
+                                  const Stage::Enter& around) {
   if (error_) return {.failed = true};
   try {
-    if (!is_last(part)) return part.passes.forward(micro, micros_[micro], 0, std::move(in));
-    (*output_)(micro, part.passes.forward_value(micros_[micro], 0, std::move(in)));
+    if (!is_last(part)) return part.passes.forward(micro, micros_[micro], 0, std::move(in), around);
+    (*output_)(micro, part.passes.forward_value(micros_[micro], 0, std::move(in), around));
     return {};
   } catch (...) {
     refuse(std::current_exception());
@@ -283,20 +300,19 @@ Parcel PipelineRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in)
   }
 }
 
-void PipelineRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t passes,
-                                  const Output& output) {
+void StageRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t passes,
+                               const Output& output) {
   const c10::AutoGradMode no_grad(false);
   micros_ = micros;
   loss_ = nullptr;
-  ballot_ = nullptr;
+  vote_ = nullptr;
   output_ = &output;
   error_ = nullptr;
-  make_keys(micros, micros.size(), "evaluate");
-  run(plan_.forward_only(passes), passes);
+  run(plan_.forward_only(passes), micros.size(), passes, "evaluate");
   if (error_) std::rethrow_exception(error_);
 }
 
-models::Value PipelineRunner::last_value(const MicroBatch& micro) {
+models::Value StageRunner::last_value(const MicroBatch& micro) {
   models::Value last;
   forward_only(std::span(&micro, 1), 1,
                [&](std::size_t, const models::Value& value) { last = value; });
@@ -304,7 +320,8 @@ models::Value PipelineRunner::last_value(const MicroBatch& micro) {
 }
 
 // Broadcasts the layouts first.
-models::Value PipelineRunner::tell_all(models::Value value) const {
+models::Value StageRunner::tell_all(models::Value value) const {
+  if (grid_.pipeline == nullptr) return value;
   Parcel parcel{.counts = {value.size()}};
   for (const at::Tensor& tensor : value) {
     parcel.layouts.push_back(layout_of(tensor, false));
@@ -327,8 +344,9 @@ models::Value PipelineRunner::tell_all(models::Value value) const {
   return parcel.tensors;
 }
 
-void PipelineRunner::tell_all(std::span<double> values) const {
-  grid_.pipeline->broadcast(Buffer::of(values), plan_.last_rank(), {.label = "loss"}).wait();
+void StageRunner::tell_all(std::span<double> values) const {
+  if (grid_.pipeline != nullptr)
+    grid_.pipeline->broadcast(Buffer::of(values), plan_.last_rank(), {.label = "loss"}).wait();
 }
 
 }  // namespace trireme::inline v0::parallel

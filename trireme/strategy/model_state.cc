@@ -1,0 +1,177 @@
+#include "trireme/strategy/model_state.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/base/weights_hash.h"
+#include "trireme/layers/tensor/part.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+
+// Where ranks hold parts, only one parameter at a time is whole.
+std::string ModelState::hash() const {
+  if (grid_.pipeline != nullptr) return pipeline_hash();
+  std::vector<NamedShard> whole = whole_tensors();
+  std::map<std::string, std::uint32_t> cut;  // parameters by name
+  if (!masters_are_whole()) {
+    for (std::uint32_t i = 0; i < parts_.whole().store.parameters().size(); ++i)
+      cut.emplace(parts_.whole().store.parameters()[i].name, i);
+  }
+  for (const auto& [name, index] : cut) whole.push_back({.name = name});
+  const std::vector<NamedShard> masters = parts_.masters();
+  std::sort(whole.begin(), whole.end(),
+            [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
+  WeightsHash hash;
+  for (const NamedShard& shard : whole) {
+    const auto part = cut.find(shard.name);
+    const at::Tensor tensor = joined(
+        shard.name,
+        part == cut.end() ? shard.local : gathered_master(parts_.whole(), part->second, masters));
+    const Buffer buffer = tensor::to_buffer(tensor);
+    hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
+  }
+  return hash.finish();
+}
+
+// Broadcasts one tensor after the other along the pipeline; every rank hashes all.
+std::string ModelState::pipeline_hash() const {
+  std::map<std::string, at::Tensor> mine;
+  for (const NamedShard& shard : whole_tensors()) mine.emplace(shard.name, shard.local);
+  std::map<std::string, const ModelTensor*> all;
+  for (const auto& one : parts_.parameters()) all.emplace(one.name, &one);
+  for (const auto& one : parts_.buffer_table()) all.emplace(one.name, &one);
+  // Gathered from the first part on this rank that has it.
+  const auto gathered = [&](const std::string& name) -> at::Tensor {
+    for (const auto& part : parts_.parts())
+      for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
+        if (part->store.parameters()[i].name == name)
+          return gathered_master(*part, i, part->store.masters());
+    return {};
+  };
+  WeightsHash hash;
+  for (const auto& [name, one] : all) {
+    const auto own = mine.find(name);
+    at::Tensor tensor = own != mine.end()     ? own->second.contiguous()
+                        : masters_are_whole() ? at::Tensor()
+                                              : gathered(name);
+    const std::vector<std::int64_t> shape = shape_of_whole(one->shape, one->part);
+    if (tensor.defined()) {
+      tensor = joined(name, tensor);
+    } else {
+      tensor = at::empty(shape, tensor::scalar_type_of(one->dtype));
+    }
+    Buffer bytes = tensor::to_buffer(tensor);
+    const DType dtype = bytes.dtype;
+    bytes.count = bytes.bytes();
+    bytes.dtype = DType::U8;  // moved, not computed with
+    const int root = pipeline_.rank_of_stage()[static_cast<std::size_t>(one->stages.front())];
+    grid_.pipeline->broadcast(bytes, root, {.label = name}).wait();
+    hash.add({name, dtype, shape, bytes.as_bytes()});
+  }
+  return hash.finish();
+}
+
+// The whole tensor where ranks that share layers hold parts of it; then collective over them.
+at::Tensor ModelState::joined(const std::string& name, const at::Tensor& own) const {
+  const models::Part part = part_named(name);
+  if (part.everywhere()) return own;
+  std::vector<at::Tensor> all;
+  std::vector<std::size_t> counts;
+  std::int64_t total = 0;
+  const std::vector<std::int64_t> whole = shape_of_whole(own.sizes().vec(), part);
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (int rank = 0; rank < grid_.cut->size(); ++rank) {
+    counts.push_back(0);
+    if (!is_first_with(part, rank, grid_.tensor_ranks())) continue;
+    shapes.push_back(shape_of_part(whole, part_on(part, rank, grid_.tensor_ranks())));
+    counts.back() = static_cast<std::size_t>(c10::multiply_integers(shapes.back()));
+    total += static_cast<std::int64_t>(counts.back());
+  }
+  const at::Tensor flat = at::empty({total}, own.options());
+  const bool sends = counts[static_cast<std::size_t>(grid_.cut->rank())] > 0;
+  grid_.cut
+      ->all_gather_v(tensor::to_buffer(sends ? own.contiguous() : flat.narrow(0, 0, 0)),
+                     tensor::to_buffer(flat), counts, {.label = name})
+      .wait();
+  std::int64_t at = 0;
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    const std::int64_t count = c10::multiply_integers(shape);
+    all.push_back(flat.narrow(0, at, count).view(shape));
+    at += count;
+  }
+  return whole_of(all, part);
+}
+
+models::Part ModelState::part_named(const std::string& parameter) const {
+  for (const ModelTensor& one : parts_.parameters())
+    if (one.name == parameter) return one.part;
+  return {};  // a buffer
+}
+
+// Also for optimizer state: "optimizer/NAME.exp_avg".
+std::vector<NamedShard> ModelState::of_whole(std::vector<NamedShard> own) const {
+  if (grid_.cut == nullptr) return own;
+  std::map<std::string, models::Part> known;
+  for (const ModelTensor& one : parts_.parameters()) known.emplace(one.name, one.part);
+  std::vector<NamedShard> shards;
+  for (const NamedShard& shard : own) {
+    const std::size_t slash = shard.name.find('/');
+    const std::string name = slash == std::string::npos ? shard.name : shard.name.substr(slash + 1);
+    auto found = known.find(name);
+    if (found == known.end()) found = known.find(name.substr(0, name.rfind('.')));
+    if (found == known.end()) {
+      shards.push_back(shard);
+      continue;
+    }
+    for (NamedShard& part : shards_of_whole(shard, found->second))
+      shards.push_back(std::move(part));
+  }
+  return shards;
+}
+
+// The whole tensors of this rank: buffers, and masters if they are whole.
+std::vector<NamedShard> ModelState::whole_tensors() const {
+  std::vector<NamedShard> shards;
+  if (masters_are_whole()) shards = parts_.masters();
+  for (const auto& [name, tensor] : parts_.buffers())
+    shards.push_back({.name = name,
+                      .dtype = tensor::dtype_of(tensor),
+                      .shape = tensor.sizes().vec(),
+                      .begin = 0,
+                      .end = tensor.numel(),
+                      .local = tensor});
+  return shards;
+}
+
+// The whole master weight of one parameter. Collective. `masters`: this rank's pieces of the part.
+at::Tensor ModelState::gathered_master(const ModelPart& part, std::uint32_t parameter,
+                                       const std::vector<NamedShard>& masters) const {
+  const StoredParameter& stored = part.store.parameters()[parameter];
+  at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
+  for (const NamedShard& shard : masters)
+    if (shard.name == stored.name) mine = shard.local.flatten();
+  std::vector<std::size_t> counts;
+  for (const auto& pieces : part.store.ownership().pieces()) {
+    counts.push_back(0);
+    for (const Piece& piece : pieces)
+      if (piece.parameter == parameter) counts.back() = static_cast<std::size_t>(piece.size());
+  }
+  const at::Tensor whole = at::empty(stored.shape, mine.options());
+  groups_.exchange
+      ->all_gather_v(tensor::to_buffer(mine), tensor::to_buffer(whole), counts,
+                     {.label = stored.name})
+      .wait();
+  return whole;
+}
+
+std::vector<NamedShard> ModelState::shards() const {
+  std::vector<NamedShard> shards = whole_tensors();
+  if (!masters_are_whole())
+    for (NamedShard& shard : parts_.masters()) shards.push_back(std::move(shard));
+  return shards;
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,47 @@
+// ModelState: the weights and buffers of the whole model, from what the ranks hold of it: as shards
+// for checkpoints, and as a hash. Not thread safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/placement/grid.h"
+#include "trireme/placement/pipeline_plan.h"
+#include "trireme/sync/model_parts.h"
+#include "trireme/sync/sharded_sync.h"
+#include "trireme/tensor/state.h"
+
+namespace trireme::inline v0::parallel {
+
+class ModelState {
+ public:
+  /// All arguments outlive it. `groups`: those of the first stage.
+  ModelState(const Grid& grid, const PipelinePlan& pipeline, const ModelParts& parts,
+             const ShardGroups& groups)
+      : grid_(grid), pipeline_(pipeline), parts_(parts), groups_(groups) {}
+
+  /// SHA-256 (hex) over all weights and buffers in name order: name, shape, type, bytes. Collective
+  /// where ranks hold parts; then only one parameter at a time is whole.
+  std::string hash() const;
+  /// This rank's weights and buffers.
+  std::vector<NamedShard> shards() const;
+  /// This rank's shards, some of which are of a part of a cut tensor, as shards of whole tensors.
+  /// Also for optimizer state: "optimizer/NAME.exp_avg".
+  std::vector<NamedShard> of_whole(std::vector<NamedShard> own) const;
+
+ private:
+  bool masters_are_whole() const { return parts_.whole().store.masters_are_whole(); }
+  std::vector<NamedShard> whole_tensors() const;
+  std::string pipeline_hash() const;
+  at::Tensor gathered_master(const ModelPart& part, std::uint32_t parameter,
+                             const std::vector<NamedShard>& masters) const;
+  at::Tensor joined(const std::string& name, const at::Tensor& own) const;
+  models::Part part_named(const std::string& parameter) const;
+
+  const Grid& grid_;
+  const PipelinePlan& pipeline_;
+  const ModelParts& parts_;
+  const ShardGroups& groups_;
+};
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,164 @@
+#include "trireme/strategy/step_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "trireme/sync/overflow.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+observe::TracedScope traced(const StrategyContext& env, const char* what) {
+  return {env.trace.get(), *env.world->waiter(), what};
+}
+
+}  // namespace
+
+StepEngine::StepEngine(const StrategyContext& env, StepParts parts)
+    : env_(env), parts_(std::move(parts)) {}
+
+StepEngine::~StepEngine() {
+  if (!failed_ && std::uncaught_exceptions() == exceptions_) leave(*env_.world);
+}
+
+Work StepEngine::enter_barrier() {
+  return parallel::enter_barrier(*env_.world, {.batch = step_, .total = total_}, env_.host);
+}
+
+void StepEngine::begin(std::int64_t step, std::uint32_t total, std::span<const Use> order) {
+  start_ = env_.world->waiter()->now();
+  waited_ = parts_.time_waited();
+  step_ = step;
+  total_ = total;
+  vote_ = {};
+  losses_.emplace(total, parts_.assignment, parts_.data_rank);
+  env_.set_step(static_cast<long>(step));
+  parts_.sync.begin(total, order);
+  parts_.guards.begin(total, parts_.assignment, env_.world->rank());
+  entered_ = parts_.barrier == StepParts::Barrier::WithBucket ? Work() : enter_barrier();
+  if (parts_.barrier == StepParts::Barrier::EarlyAndWait) entered_.wait();
+}
+
+StepResult StepEngine::finish() {
+  const Verdict verdict = agree();
+  StepResult result{.count = verdict.count,
+                    .stop_signal = verdict.stop_signal,
+                    .learning_rate = parts_.target.learning_rate()};
+  try {
+    throw_if_refused(verdict, *env_.world, env_.host, static_cast<long>(step_));
+    double loss = parts_.loss_ranks != nullptr ? losses_->sum() : 0;
+    if (parts_.runner != nullptr) parts_.runner->tell_all(std::span(&loss, 1));
+    result.loss = loss / static_cast<double>(std::max<std::int64_t>(result.count, 1));
+    if (verdict.overflow) {
+      result.skipped = parts_.guards.back_off(verdict);
+      drop();
+    } else {
+      if (local()) {
+        apply_own(result, verdict.squares);
+      } else {
+        apply(result);
+      }
+      parts_.guards.passed();
+    }
+  } catch (const StepRefused& refused) {
+    parts_.guards.skip(refused);
+    drop();
+    result.skipped = refused.message();
+    result.loss = std::numeric_limits<double>::quiet_NaN();  // not every rank has it
+  }
+  parts_.guards.report(result);
+  result.communication = parts_.time_waited() - waited_;
+  result.total = env_.world->waiter()->now() - start_;
+  return result;
+}
+
+// Completes the sums and votes; all ranks get the same verdict.
+Verdict StepEngine::agree() {
+  if (!parts_.counts_items) vote_.count = 0;
+  vote_.stop_signal = env_.stop_signal();
+  const Work reduced = parts_.sync.finish();
+  const Work loss_sum = parts_.loss_ranks != nullptr
+                            ? losses_->reduce(*parts_.loss_ranks, env_.reduce, "loss")
+                            : Work();
+  if (const auto refusal = parts_.sync.refusal()) parts_.guards.enter(*refusal, vote_);
+  settle_own();
+  const Vote vote(*env_.world, vote_);
+  const Work guarded = parts_.guards.reduce(*env_.world, env_.reduce);
+  const Work sent = parts_.runner != nullptr ? parts_.runner->sent() : Work();
+  {
+    const auto wait = traced(env_, "wait for gradients");
+    const std::array<Work, 6> works = {reduced, loss_sum, vote.work(), guarded, entered_, sent};
+    Work::all(works).wait();
+  }
+  const Verdict verdict = vote.result();
+  if (parts_.runner != nullptr) parts_.runner->settle(verdict.ok);
+  stop_signal_ = verdict.stop_signal;
+  return verdict;
+}
+
+// Before the vote of a local step: finds what the others have to know of this rank's gradient. An
+// overflow in fp16 says nothing about the sum.
+void StepEngine::settle_own() {
+  if (!local() || vote_.overflow) return;
+  parts_.sync.settle();
+  if (parts_.clip > 0) vote_.squares = parts_.sync.squared_norm();
+  if (parts_.clip > 0 && std::isfinite(vote_.squares)) return;
+  if (const std::int64_t parameter = parts_.sync.first_overflow(); parameter >= 0)
+    vote_.refuse(Refusal::kNotFinite,
+                 "its gradient of " + parts_.target.name_of(static_cast<std::size_t>(parameter)) +
+                     " is finite in every micro-batch, but their sum is not",
+                 "lower the learning rate");
+}
+
+void StepEngine::apply(StepResult& result) {
+  parts_.sync.settle();
+  const double scale = result.count > 0 ? 1.0 / static_cast<double>(result.count) : 0.0;
+  const bool measures = result.count > 0 && (parts_.clip > 0 || parts_.guards.need_norm());
+  double norm = 0;
+  if (measures) {
+    norm = std::sqrt(parts_.sync.squared_norm()) / static_cast<double>(result.count);
+    result.gradient_norm = norm;
+  }
+  // A finite norm implies that every gradient is finite.
+  if (!measures || !std::isfinite(norm))
+    refuse_overflow(
+        parts_.sync, [this](std::size_t parameter) { return parts_.target.name_of(parameter); },
+        *env_.world, env_.host, static_cast<long>(step_));
+  if (!std::exchange(checked_, true)) parts_.target.check_first_gradients();
+  if (result.count > 0) result.skipped = parts_.guards.judge(result.loss, norm);
+  if (!result.skipped.empty()) return drop();
+  parts_.guards.applied(norm, result.count);
+  parts_.target.fold_statistics(total_, /*own=*/false);
+  update(scale * clipping(norm));
+}
+
+// decentralised/local_sync.h explains the scale N/count.
+void StepEngine::apply_own(StepResult& result, double all_squares) {
+  const double ranks = env_.world->size();
+  const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
+  if (parts_.clip > 0) result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
+  parts_.target.fold_statistics(total_, /*own=*/true);
+  update(scale * clipping(std::sqrt(vote_.squares) * scale));
+  parts_.target.mixed();
+}
+
+// 1 if the norm is within bounds (or was not computed).
+double StepEngine::clipping(double norm) const {
+  if (parts_.clip <= 0 || norm <= parts_.clip) return 1;
+  return parts_.clip / (norm + 1e-6);  // as torch clip_grad_norm_
+}
+
+void StepEngine::update(double scale) {
+  const auto span = traced(env_, "optimizer");
+  parts_.target.update(scale);
+  parts_.sync.publish().wait();
+}
+
+void StepEngine::drop() {
+  parts_.sync.drop();
+  parts_.target.drop();
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,130 @@
+// StepEngine: a step of training around its forward and backward passes. Strategy runs the passes
+// itself; DataParallel gets them from the user's own loop. Both go through this one engine:
+//
+//     begin()    the sums of a new batch start; ranks compare which batch they are in
+//     (passes)   gradients reach the StepSync; losses() and vote() take what this rank has to say
+//     finish()   sums complete -> vote -> settle -> norm, clip -> update -> publish
+//
+// If a rank refuses, or a sum is not finite, no rank applies the step. finish() then reports it as
+// skipped if the guards allow that; else every rank throws StepRefused. Not thread safe, except for
+// enter_barrier().
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "trireme/decentralised/local_sync.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/pipeline/stage_runner.h"
+#include "trireme/strategy/step_guards.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/agreement.h"
+#include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/scalar_tree.h"
+#include "trireme/sync/strategy_context.h"
+
+namespace trireme::inline v0::parallel {
+
+/// What a step changes: the weights, by an optimizer, and the batch statistics.
+class StepTarget {
+ public:
+  virtual ~StepTarget() = default;
+  virtual std::string name_of(std::size_t parameter) const = 0;
+  virtual double learning_rate() const = 0;
+  /// Before the first update: throws ConfigError if ranks would train different models.
+  virtual void check_first_gradients() = 0;
+  /// Folds the batch statistics of the batch of `total` micro-batches; of this rank's own ones if
+  /// it trains its own copy. Collective unless `own`.
+  virtual void fold_statistics(std::uint32_t total, bool own) = 0;
+  /// Updates what this rank owns by the gradient sums times `scale`.
+  virtual void update(double scale) = 0;
+  /// After a step of this rank's own copy, which may have been mixed with the others' since.
+  virtual void mixed() = 0;
+  /// The step was refused or skipped: forgets its batch statistics.
+  virtual void drop() = 0;
+};
+
+struct StepParts {
+  StepSync& sync;
+  StepTarget& target;
+  StepGuards& guards;
+  kernel::Assignment assignment;
+  int data_rank = 0;                      // in the assignment
+  comm::Communicator* loss_ranks;         // ranks that add losses; null: this rank has none
+  StageRunner* runner = nullptr;          // null: the user's loop runs the passes
+  LocalSync* local = nullptr;             // `sync`, if ranks train separate copies
+  bool counts_items = true;               // false: another rank of the layer counts them
+  std::function<Duration()> time_waited;  // this rank, on communication, in all its groups
+  /// Whether ranks must be in the same batch before the passes begin, because they wait for others
+  /// in the middle of a pass. Else the barrier comes before the first bucket.
+  enum class Barrier : std::uint8_t { WithBucket, Early, EarlyAndWait } barrier;
+  double clip = 0;
+};
+
+class StepEngine {
+ public:
+  /// `env` and what `parts` refers to outlive it.
+  StepEngine(const StrategyContext& env, StepParts parts);
+  /// Announces to the other ranks that this one's loop has ended, unless an error ends it.
+  ~StepEngine();
+  StepEngine(const StepEngine&) = delete;
+
+  /// `order`: as StepSync::begin().
+  void begin(std::int64_t step, std::uint32_t total, std::span<const Use> order);
+  /// The entry barrier of the step, for ParameterSyncs that enter it with their first bucket.
+  Work enter_barrier();
+  ScalarTree& losses() { return *losses_; }
+  LocalVote& vote() { return vote_; }
+  StepResult finish();
+
+  /// Runs a user's call. After a StepRefused the ranks may go on; any other exception means that
+  /// this rank's loop ends.
+  template <class Body>
+  auto guarded(Body&& body) {
+    try {
+      return std::forward<Body>(body)();
+    } catch (const StepRefused&) {
+      drop();
+      throw;
+    } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  }
+  /// This rank's loop ends with an error that the other ranks know.
+  void fail() { failed_ = true; }
+  /// StepResult::stop_signal of the last step.
+  int stop_signal() const noexcept { return stop_signal_; }
+  std::int64_t step() const noexcept { return step_; }
+
+ private:
+  bool local() const { return parts_.local != nullptr && parts_.local->local(); }
+  Verdict agree();
+  void settle_own();
+  void apply(StepResult& result);
+  void apply_own(StepResult& result, double all_squares);
+  double clipping(double norm) const;
+  void update(double scale);
+  void drop();
+
+  const StrategyContext& env_;
+  StepParts parts_;
+  std::int64_t step_ = 0;
+  std::uint32_t total_ = 0;
+  TimePoint start_;
+  Duration waited_{};
+  Work entered_;
+  std::optional<ScalarTree> losses_;
+  LocalVote vote_;
+  bool checked_ = false;  // check_first_gradients() was called
+  int stop_signal_ = 0;
+  bool failed_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,103 @@
+#include "trireme/strategy/step_guards.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace trireme::inline v0::parallel {
+
+StepGuards::StepGuards(const StepGuardOptions& options)
+    : not_finite_(options.skip_not_finite, options.skip_key) {
+  if (options.loss_scale) loss_scale_.emplace(*options.loss_scale);
+  if (options.outliers.limit != 0) outliers_.emplace(options.outliers);
+  if (options.noise) noise_.emplace(*options.noise);
+}
+
+void StepGuards::begin(std::uint32_t total, const kernel::Assignment& assignment, int rank) {
+  if (noise_) noise_->begin(total, assignment, rank);
+}
+
+Work StepGuards::reduce(comm::Communicator& world, const ReduceTerms& how) {
+  return noise_ ? noise_->reduce(world, how) : Work();
+}
+
+void StepGuards::enter(const Refusal& refusal, LocalVote& vote) const {
+  if (refusal.exit_code == Refusal::kNotFinite && loss_scale_ && loss_scale_->backs_off()) {
+    vote.overflowed(refusal.reason);
+  } else {
+    vote.refuse(refusal);
+  }
+}
+
+std::string StepGuards::judge(double loss, double gradient_norm) {
+  return outliers_ ? outliers_->judge(loss, gradient_norm) : std::string();
+}
+
+void StepGuards::applied(double gradient_norm, std::int64_t count) {
+  if (noise_) noise_->finish(gradient_norm, count);
+}
+
+void StepGuards::passed() {
+  if (loss_scale_) loss_scale_->passed();
+}
+
+// Every rank has this verdict and the same scale.
+std::string StepGuards::back_off(const Verdict& verdict) {
+  const double before = loss_scale_->scale();
+  loss_scale_->overflowed();
+  return "on rank " + std::to_string(verdict.refusing_rank) + " " + verdict.reason +
+         "; the loss scale falls from " + std::to_string(std::llround(before)) + " to " +
+         std::to_string(std::llround(loss_scale_->scale()));
+}
+
+std::int64_t StepGuards::skipped_steps() const {
+  return not_finite_.left_out() + (outliers_ ? outliers_->state.skipped : 0);
+}
+
+void StepGuards::report(StepResult& result) const {
+  result.skipped_steps = skipped_steps();
+  if (loss_scale_) {
+    result.loss_scale = loss_scale_->scale();
+    result.overflows = loss_scale_->state.overflows;
+  }
+  if (noise_ && result.skipped.empty() && result.count > 0) result.noise_scale = noise_->scale();
+}
+
+void StepGuards::save(nlohmann::json& into) const {
+  if (not_finite_.left_out() > 0) into["not_finite"] = not_finite_.left_out();
+  if (loss_scale_)
+    into["loss_scale"] = {{"scale", loss_scale_->state.scale},
+                          {"passed", loss_scale_->state.passed},
+                          {"overflows", loss_scale_->state.overflows}};
+  if (outliers_)
+    into["outliers"] = {{"losses", outliers_->state.losses},
+                        {"norms", outliers_->state.norms},
+                        {"skipped", outliers_->state.skipped}};
+  if (noise_)
+    into["noise"] = {{"steps", noise_->state.steps},
+                     {"signal", noise_->state.signal},
+                     {"noise", noise_->state.noise}};
+}
+
+void StepGuards::restore(const nlohmann::json& saved) {
+  not_finite_.restore(saved.value("not_finite", std::int64_t{0}));
+  if (loss_scale_ && saved.contains("loss_scale")) {
+    const nlohmann::json& from = saved["loss_scale"];
+    loss_scale_->restore({.scale = from.at("scale").get<double>(),
+                          .passed = from.at("passed").get<std::int64_t>(),
+                          .overflows = from.at("overflows").get<std::int64_t>()});
+  }
+  if (outliers_ && saved.contains("outliers")) {
+    const nlohmann::json& from = saved["outliers"];
+    outliers_->state = {.losses = from.at("losses").get<std::deque<double>>(),
+                        .norms = from.at("norms").get<std::deque<double>>(),
+                        .skipped = from.at("skipped").get<std::int64_t>()};
+  }
+  if (noise_ && saved.contains("noise")) {
+    const nlohmann::json& from = saved["noise"];
+    noise_->state = {.steps = from.at("steps").get<std::int64_t>(),
+                     .signal = from.at("signal").get<double>(),
+                     .noise = from.at("noise").get<double>()};
+  }
+}
+
+}  // namespace trireme::inline v0::parallel
