@@ -1,4 +1,4 @@
-// The program `trireme`: its code is in trireme/cli.
-#include "trireme/cli/cli.h"
+// The program `trireme`: its code is in trireme/cli/torch.
+#include "trireme/cli/torch/cli.h"
 
 int main(int argc, char** argv) { return trireme::cli::run(argc, argv); }

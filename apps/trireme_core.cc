@@ -1,4 +1,4 @@
 // The program `trireme` of a build without LibTorch.
-#include "trireme/command/command.h"
+#include "trireme/cli/command_list.h"
 
-int main(int argc, char** argv) { return trireme::command::run_without_libtorch(argc, argv); }
+int main(int argc, char** argv) { return trireme::cli::run_without_libtorch(argc, argv); }

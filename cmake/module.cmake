@@ -1,6 +1,7 @@
 # trireme_module(name DEPS a b ... [LIBRARIES targets...] [LIBTORCH])
 #   A static library trireme_name of every .cc in the current folder and its sub-folders, without
-#   *_test.cc and *_bench.cc. DEPS name other modules; layers.txt says which are allowed. Its
+#   *_test.cc and *_bench.cc, and without sub-folders that are modules of their own (a
+#   CMakeLists.txt of theirs). DEPS name other modules; layers.txt says which are allowed. Its
 #   *_test.cc become one program with trireme_tests(); a module's tests may use testing/.
 # trireme_tests(files... [PROGRAM name] [SOURCES ...] [RANKS n] [TIMEOUT s] [LABELS ...]
 #               [DEPS modules...] [LIBRARIES ...])
@@ -38,8 +39,8 @@ set(TRIREME_NUMERIC_MODULES kernel tensor optim models layers placement sync dec
 # time.
 option(TRIREME_UNITY "Compile several sources of a module together" ON)
 set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a module")
-set(TRIREME_UNITY_MODULES base observe plan net comm rendezvous launch job command tensor optim models input memory
-    checkpoint layers placement sync decentralised pipeline strategy train cli)
+set(TRIREME_UNITY_MODULES base observe plan net comm rendezvous launch job cli tensor optim models input memory
+    checkpoint layers placement sync decentralised pipeline strategy train cli_torch)
 
 # Two precompiled headers (`make soak` builds without them):
 #   tensor     at::Tensor: 0.5 s per file
@@ -133,6 +134,12 @@ function(trireme_module name)
     return()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
+  file(GLOB_RECURSE nested RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */CMakeLists.txt)
+  list(REMOVE_ITEM nested CMakeLists.txt)
+  foreach(list ${nested})
+    cmake_path(GET list PARENT_PATH folder)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

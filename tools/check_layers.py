@@ -41,7 +41,7 @@ def parse_layers(text):
         line = line.split("#")[0].strip()
         if not line:
             continue
-        match = re.fullmatch(r"(\d+|-) (\w+)( torch)?:(.*)", line)
+        match = re.fullmatch(r"(\d+|-) ([\w/]+)( torch)?:(.*)", line)
         if not match:
             faults.append(f"layers.txt:{number}: not 'floor module [torch]: modules…': {line}")
             continue
@@ -114,8 +114,12 @@ class Tree:
         return found
 
     def module_of(self, path):
+        """The module of a file: its folder below trireme/, or a sub-folder that layers.txt names."""
         parts = pathlib.Path(path).parts
-        return parts[1] if len(parts) > 2 and parts[0] == "trireme" else None
+        if len(parts) <= 2 or parts[0] != "trireme":
+            return None
+        below = "/".join(parts[1:3])
+        return below if below in self.modules and len(parts) > 3 else parts[1]
 
 
 def chain_text(chain, name):
@@ -145,9 +149,11 @@ def check_floors(tree):
 
 
 def check_cmake(tree):
-    for path in sorted((tree.root / "trireme").glob("*/CMakeLists.txt")):
+    of_target = {name.replace("/", "_"): module for name, module in tree.modules.items()}
+    for path in sorted((tree.root / "trireme").rglob("CMakeLists.txt")):
         for name, rest in DEPS.findall(path.read_text()):
-            module = tree.modules.get(name)
+            module = of_target.get(name)
+            where = path.relative_to(tree.root)
             words = rest.split()
             deps, reading = [], False
             for word in words:
@@ -156,14 +162,14 @@ def check_cmake(tree):
                 elif reading:
                     deps.append(word)
             if module is None:
-                yield f"trireme/{path.parent.name}/CMakeLists.txt: module {name} is not in layers.txt"
+                yield f"{where}: module {name} is not in layers.txt"
                 continue
             for dep in deps:
                 if dep not in module.allowed:
-                    yield (f"trireme/{path.parent.name}/CMakeLists.txt: DEPS names {dep}, which "
+                    yield (f"{where}: DEPS names {dep}, which "
                            f"layers.txt does not allow {name}")
             if ("LIBTORCH" in words) != module.torch:
-                yield (f"trireme/{path.parent.name}/CMakeLists.txt: LIBTORCH and the mark 'torch' in "
+                yield (f"{where}: LIBTORCH and the mark 'torch' in "
                        "layers.txt differ")
 
 

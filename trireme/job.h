@@ -1,9 +1,9 @@
 // Everything public for programs without LibTorch: Job and the collectives. Link Trireme::comm.
 #pragma once
 
+#include "trireme/cli/commands.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/negotiate/negotiate.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/sparse.h"
-#include "trireme/command/commands.h"
 #include "trireme/job/job.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/cli/app.h"
+#include "trireme/cli/torch/app.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/images.h"
 #include "trireme/input/loader_sampler.h"

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <memory>
 
-#include "trireme/cli/app.h"
+#include "trireme/cli/torch/app.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/models/module_block.h"
 

@@ -3,7 +3,6 @@
 // that most lines get further than the first word.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -12,8 +11,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/command/command.h"
-#include "trireme/command/parse.h"
+#include "trireme/cli/command_list.h"
 
 namespace {
 
@@ -48,18 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  CLI::App app("fuzz", "trireme");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "0");
-  command::Invocation invocation{static_cast<int>(words.size()), arguments.data(), nullptr};
-  for (const command::AddCommand& add :
-       {command::AddCommand(command::add_show), command::AddCommand(command::add_verify),
-        command::AddCommand(command::add_bench), command::AddCommand(command::add_launch),
-        command::AddCommand(command::add_compare)}) {
-    add(app, invocation);
-  }
-  const std::optional<int> code = command::parse(app, invocation);
-  if (code && *code != 0 && *code != static_cast<int>(ExitCode::Usage)) std::abort();
-  if (!code && !invocation.action) std::abort();
+  cli::Program program(static_cast<int>(words.size()), arguments.data(), "trireme", "fuzz", "");
+  cli::add_commands(program, cli::listed_commands());
+  const cli::Program::Parsed parsed = program.parse();
+  if (!parsed.action && parsed.code != 0 && parsed.code != static_cast<int>(ExitCode::Usage))
+    std::abort();
   return 0;
 }

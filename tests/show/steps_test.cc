@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/recorded_steps.h"
+#include "trireme/cli/torch/show/recorded_steps.h"
 #include "trireme/show/legible_test.h"
 
 namespace trireme::steps_test {

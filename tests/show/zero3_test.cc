@@ -11,7 +11,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/zero3_recording.h"
+#include "trireme/cli/torch/show/record_zero3.h"
 #include "trireme/show/legible_test.h"
 
 namespace trireme::zero3_test {
@@ -32,14 +32,14 @@ void compare(const fs::path& path, const std::string& text) {
 TEST(ShowZero3, NoMoreThanTwoBlocksAreWholeAndEachIsThereWhenItComputes) {
   for (const auto& [ranks, blocks, rounds] :
        {std::tuple{2, 2, 1}, {4, 4, 1}, {3, 5, 2}, {8, 8, 3}}) {
-    const cli::Zero3Recording recording =
+    const show::Zero3Recording recording =
         cli::record_zero3({.ranks = ranks, .blocks = blocks, .rounds = rounds});
     for (int rank = 0; rank < ranks; ++rank) {
       const auto& moments = recording.moments[static_cast<std::size_t>(rank)];
       // Forward and backward of each block in each round, and the end.
       ASSERT_EQ(moments.size(), static_cast<std::size_t>(2 * blocks * rounds + 1));
       std::vector<int> sent(static_cast<std::size_t>(blocks)), added(sent);
-      for (const cli::Zero3Moment& moment : moments) {
+      for (const show::Zero3Moment& moment : moments) {
         EXPECT_LE(moment.whole.size(), 2u) << moment.name;
         EXPECT_LE(moment.weight_bytes, 2 * recording.block_bytes) << moment.name;
         if (moment.block >= 0) {
@@ -67,14 +67,14 @@ TEST(ShowZero3, RefusesWhatItCannotDraw) {
 
 TEST(ShowZero3, PrintsTheGoldens) {
   for (const auto& [ranks, rounds] : {std::pair{4, 1}, {2, 2}}) {
-    const cli::Zero3Recording recording = cli::record_zero3({.ranks = ranks, .rounds = rounds});
+    const show::Zero3Recording recording = cli::record_zero3({.ranks = ranks, .rounds = rounds});
     compare(fs::path(GOLDEN_FOLDER) / ("zero3-" + std::to_string(ranks) + ".txt"),
-            cli::text_of(recording));
-    expect_legible(cli::svg_of(recording));
-    EXPECT_THAT(cli::html_of(recording), HasSubstr("B0"));
+            show::text_of(recording));
+    expect_legible(show::svg_of(recording));
+    EXPECT_THAT(show::html_of(recording), HasSubstr("B0"));
   }
   compare(fs::path(PICTURE_FOLDER) / "zero3.svg",
-          cli::svg_of(cli::record_zero3({.ranks = 2, .blocks = 4})));
+          show::svg_of(cli::record_zero3({.ranks = 2, .blocks = 4})));
 }
 
 }  // namespace

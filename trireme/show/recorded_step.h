@@ -1,6 +1,6 @@
 // A training step, or a part of one, recorded on simulated ranks: when each rank computed and sent
 // what, and tables of what the ranks hold. `trireme show tensor`, `context`, `expert`, `zero1` and
-// `overlap` draw it (cli/ records it).
+// `overlap` draw it (cli/torch/show records it).
 //
 // Plain values and pure functions; times are seconds of the virtual clock; lines end with a
 // newline.

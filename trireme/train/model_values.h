@@ -1,5 +1,5 @@
 // ModelKey, ModelValues and DataValues: the keys of a user's own model or data, and their values in
-// a configuration. For App (cli/app.h). Plain values.
+// a configuration. For App (cli/torch/app.h). Plain values.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A program's own models and data, as families for model.name and data.name. For App (cli/app.h).
+// A program's own models and data, as families for model.name and data.name. For App (cli/torch/app.h).
 #pragma once
 
 #include <functional>

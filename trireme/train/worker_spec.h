@@ -12,7 +12,7 @@ struct WorkerSpec {
   std::string trace;           // file for the merged timeline; empty = no trace
   std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
   bool resume = false, json = false;
-  bool trial = false;                // only run two measured steps (cli/fit.h)
+  bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)
   bool terminal = false;             // output is a terminal: show a progress line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
   /// Operations of a step per matrix product that the job runs at a time; 0 = not known.

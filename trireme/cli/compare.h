@@ -1,0 +1,39 @@
+// The data behind `trireme compare`: the runs' curves, speed, and the keys in which they differ.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::inline v0::cli {
+
+struct ComparedRun {
+  std::string name, folder;
+  std::int64_t steps = 0;                                       // done
+  std::string items = "tokens";                                 // or "samples"
+  std::string model;                                            // file of the newest checkpoint
+  std::map<std::string, std::string> keys;                      // as TOML writes the values
+  std::string loss_unit;                                        // empty: the run does not say
+  std::vector<std::pair<double, double>> training, validation;  // (step, loss)
+  // Per step: seconds, items per second, and seconds spent waiting for communication.
+  std::vector<double> step_seconds, per_second, communication_seconds;
+};
+/// Reads `folder`: that of a run, a Log or a Checkpointer (find_checkpoint()), or one checkpoint,
+/// whose curves end with its step. Without events there are no curves, and only `model` can be
+/// compared. Throws ConfigError if it holds neither.
+ComparedRun read_run(const std::string& folder);
+
+/// Keys whose values differ between runs, with one value per run ("-" if a run lacks the key).
+std::map<std::string, std::vector<std::string>> differing_keys(
+    const std::vector<ComparedRun>& runs);
+
+/// The middle of the values (the lower of two); nullopt if there are none.
+std::optional<double> median(std::vector<double> values);
+
+/// The curves of all runs in one plot, as SVG.
+std::string overlaid(const std::vector<ComparedRun>& runs);
+
+}  // namespace trireme::inline v0::cli

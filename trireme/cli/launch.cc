@@ -1,0 +1,53 @@
+// trireme launch: starts N ranks of any program on this host.
+#include "trireme/launch/launch.h"
+
+#include <string>
+#include <vector>
+
+#include "trireme/cli/program.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct CommandOptions {
+  launch::LaunchOptions launch;
+  int only_rank = -1;
+  std::string bind = "core";
+};
+
+int launch_command(CommandOptions options) {
+  if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
+  options.launch.bind = options.bind == "core"   ? launch::Bind::Core
+                        : options.bind == "numa" ? launch::Bind::Numa
+                                                 : launch::Bind::None;
+  return launch::run(options.launch);
+}
+
+}  // namespace
+
+void declare_launch(Command& command) {
+  auto& options = command.keep<CommandOptions>();
+  command.about("Start N ranks of any program on this host")
+      .footer("Example:\n  trireme launch -n 2 -- echo hello");
+  command.option(kRanksOption, options.launch.ranks, "Processes to start")
+      .required()
+      .between(1, 65'536);
+  command.option("--log-dir", options.launch.log_dir, "Folder: one rank-K.log per rank");
+  command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);
+  command.option("--bind", options.bind, "Cores that a rank may run on")
+      .one_of({"core", "numa", "none"})
+      .shows_default();
+  command.option("PROGRAM", options.launch.command, "-- program and its arguments").required();
+  // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
+  command.unexpected([&](const std::string& argument) {
+    const launch::LaunchOptions& given = options.launch;
+    if (given.command.empty()) return std::string();
+    return argument +
+           " is no option of launch. Write -- before the program and its own options: `" +
+           command.program().typed() + " launch -n " + std::to_string(given.ranks) + " -- " +
+           given.command.front() + " " + argument + "`";
+  });
+  command.run([&options] { return launch_command(options); });
+}
+
+}  // namespace trireme::inline v0::cli

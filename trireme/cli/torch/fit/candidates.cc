@@ -1,0 +1,160 @@
+#include "trireme/cli/torch/fit/candidates.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/observe/machine.h"
+#include "trireme/sync/sync_plan.h"
+#include "trireme/train/job_plan.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct Layout {
+  std::string sync;
+  int shard = 0;
+};
+
+// Whether the user set this key on the command line or in the environment.
+bool insisted(const config::Config& config, const char* key) {
+  const std::string& source = config.source(key);
+  return source == "--set" || source.starts_with("TRIREME_");
+}
+
+// Least communication first. ZeRO-1 sends as much as plain; ZeRO-2 reduces after every micro-batch;
+// hybrid and ZeRO-3 also gather the weights twice, hybrid within a host.
+std::vector<Layout> layouts(const config::Config& config, const train::Settings& settings,
+                            int ranks) {
+  if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
+  std::vector<Layout> all = {{"plain"}};
+  const StrategyOptions& given = settings.strategy;
+  const int data =
+      ranks / std::max(1, given.pipeline * given.expert * given.context * given.tensor);
+  if (data <= 1) return all;
+  all.insert(all.end(), {{"zero1"}, {"zero2"}});
+  for (int shard = 2; shard < data; ++shard)
+    if (data % shard == 0) all.push_back({"hybrid", shard});
+  all.push_back({"zero3"});
+  return all;
+}
+
+// More lanes than cores wait for one another; more lanes than micro-batches are idle.
+int most_lanes(const train::Settings& settings, int ranks, std::int64_t micro) {
+  const std::int64_t micro_batches = settings.batches.batch / micro;
+  const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
+  if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap without lanes
+  if (settings.strategy.expert * settings.strategy.context * settings.strategy.tensor > 1)
+    return 1;  // several ranks compute a layer together
+  const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
+  return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
+}
+
+// The inputs of a search, which all its candidates share.
+struct Search {
+  const config::Config& config;
+  const train::Settings& settings;  // with figures that are measured already
+  const input::Corpus& corpus;
+  const FitPlace& place;
+};
+
+FitCandidate candidate(const Search& search, FitCandidate one) {
+  const train::Settings& settings = search.settings;
+  train::Settings varied = settings;
+  varied.strategy.sync = one.sync;
+  varied.strategy.shard = one.shard;
+  varied.strategy.lanes = one.lanes;
+  varied.strategy.recompute = one.recompute;
+  varied.batches.micro = one.micro;
+  varied.memory_limit = search.place.limit;  // "auto" uses it
+  try {
+    const plan::TrainingPlan plan = train::plan_training(
+        varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
+    one.predicted_bytes = plan.memory.total();
+    one.predicted_seconds = plan.step_seconds();
+    one.recompute = plan.job.recompute;  // the policy that "auto" chose
+  } catch (const ConfigError& error) {
+    one.impossible = error.message();
+  }
+  return one;
+}
+
+// Adds one layout and number of lanes with more and more recomputation. Skips policies that save no
+// memory, and stops after one that surely fits, since the rest would only be slower.
+void add_policies(const Search& search, const FitCandidate& layout,
+                  std::vector<FitCandidate>& all) {
+  constexpr double kSurely = 0.9;  // of the limit; the accuracy of predictions (docs/design/007)
+  constexpr double kSaves = 0.99;
+  std::vector<std::string> policies = {"none", "selective", "every-2", "full"};
+  if (insisted(search.config, "memory.recompute")) policies = {search.settings.strategy.recompute};
+  std::optional<double> least;  // bytes so far
+  for (const std::string& policy : policies) {
+    FitCandidate one = layout;
+    one.recompute = policy;
+    one = candidate(search, std::move(one));
+    const auto bytes = static_cast<double>(one.predicted_bytes);
+    if (least && bytes > kSaves * *least) continue;
+    all.push_back(one);
+    if (!one.impossible.empty()) return;
+    least = bytes;
+    if (bytes <= kSurely * static_cast<double>(search.place.limit)) return;
+  }
+}
+
+}  // namespace
+
+std::vector<FitCandidate> fit_candidates(const config::Config& config,
+                                         const train::Settings& settings,
+                                         const input::Corpus& corpus, const FitPlace& place,
+                                         std::int64_t micro) {
+  if (parallel::is_local(settings.strategy.sync))
+    throw ConfigError("--fit chooses among layouts of the same bits, and parallel.sync = \"" +
+                          settings.strategy.sync + "\" is a training of its own",
+                      {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
+  train::Settings measured = settings;
+  // The figures of a model without a formula are measured by running it, so measure only once.
+  const train::ModelFigures figures = settings.model.figures(
+      micro, train::examples_of(settings.model.data->validation(corpus.validation, {})));
+  measured.model.figures = [figures](std::int64_t, const train::Examples&) { return figures; };
+  const Search search{config, measured, corpus, place};
+  std::vector<FitCandidate> candidates;
+  for (const Layout& layout : layouts(config, settings, place.ranks)) {
+    // If gradients are sharded, each rank computes one micro-batch at a time.
+    const bool in_turn = place.ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
+    int most = in_turn ? 1 : most_lanes(settings, place.ranks, micro), least = 1;
+    if (insisted(config, "train.lanes")) most = least = settings.strategy.lanes;
+    for (int lanes = most; lanes >= least; --lanes)
+      add_policies(search,
+                   {.sync = layout.sync, .shard = layout.shard, .lanes = lanes, .micro = micro},
+                   candidates);
+  }
+  return candidates;
+}
+
+std::vector<std::int64_t> smaller_micro_batches(const train::Settings& settings) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t micro = settings.batches.micro - 1; micro >= 1; --micro)
+    if (settings.batches.batch % micro == 0) divisors.push_back(micro);
+  return divisors;
+}
+
+MemoryLeft memory_of_host() {
+  const std::int64_t machine = observe::memory_available(), group = observe::memory_left();
+  if (machine == 0) return {};
+  const std::int64_t left = std::min(machine, group);
+  return {left, bytes_text(static_cast<double>(left)) + " are left " +
+                    (group < machine ? "by this process's control group" : "on this machine")};
+}
+
+MemoryLeft memory_for_a_rank(const train::Settings& settings, int ranks, std::int64_t shared) {
+  const MemoryLeft host = memory_of_host();
+  const std::int64_t own =
+      std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes);
+  if (settings.memory_limit > 0 && (host.bytes == 0 || settings.memory_limit <= own))
+    return {settings.memory_limit, "memory.limit"};
+  return {own, host.reason + ", for " + counted(ranks, "rank")};
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,67 @@
+// trireme generate: prints text from a trained run, byte by byte.
+#include <cstdio>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/program.h"
+#include "trireme/cli/torch/trained_model.h"
+#include "trireme/observe/events.h"
+#include "trireme/train/generate.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct GenerateCommandOptions {
+  std::string run, prompt;
+  train::GenerateOptions generate;
+  bool json = false;
+};
+
+int generate_command(const GenerateCommandOptions& options, const Program& program) {
+  TrainedModel model(program.argc(), program.argv(), options.run);
+  const std::int64_t context = model.settings.model.context;
+  if (context == 0) {
+    throw ConfigError(
+        "the model of " + options.run + " writes no text: " + model.settings.model.description,
+        {.operation = "generate", .advice = "Use `trireme eval` on it."});
+  }
+  if (options.json) {
+    const std::string text =
+        train::generate(model.strategy, context, options.prompt, options.generate);
+    observe::Event event("generate");
+    event.set("prompt", options.prompt).set("text", text);
+    std::printf("%s\n", event.line().c_str());
+    return 0;
+  }
+  std::fputs(options.prompt.c_str(), stdout);
+  train::generate(model.strategy, context, options.prompt, options.generate, [](char c) {
+    std::fputc(c, stdout);
+    std::fflush(stdout);
+  });
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+}  // namespace
+
+void declare_generate(Command& command) {
+  auto& options = command.keep<GenerateCommandOptions>();
+  train::GenerateOptions& generate = options.generate;
+  command.about("Write text with a trained run")
+      .footer("Example:\n  trireme generate runs/gpt-nano --prompt \"template <class\"");
+  command.option("RUN", options.run, "Folder that train printed").required();
+  command.option("--prompt", options.prompt, "What the text starts with");
+  command.option("--bytes", generate.bytes, "How much to write")
+      .between(0, 1'000'000'000)
+      .shows_default();
+  command.option("--temperature", generate.temperature, "0 = the likeliest byte")
+      .at_least(0)
+      .shows_default();
+  command.option("--top-k", generate.top_k, "Only the k likeliest bytes; 0 = all")
+      .at_least(0)
+      .shows_default();
+  command.option("--seed", generate.seed, "The same seed, the same text").shows_default();
+  command.flag("--json", options.json, "One JSON line with the text");
+  command.run([&] { return generate_command(options, command.program()); });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,67 @@
+#include "trireme/cli/torch/start_ranks.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/job/job.h"
+#include "trireme/launch/launch.h"
+#include "trireme/rendezvous/mpi_meeting.h"
+#include "trireme/rendezvous/socket_meeting.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+std::string own_program() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0 || length == static_cast<ssize_t>(sizeof path)) {
+    throw ResourceError("cannot find this program: " + std::string(std::strerror(errno)),
+                        {.operation = "launch", .advice = "Is /proc mounted?"});
+  }
+  return std::string(path, static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec) {
+  if (ranks == 1) return train::run_training(argc, argv, spec);
+  launch::LaunchOptions options;
+  options.ranks = ranks;
+  // The arguments are only for `ps`; the rank reads the variable.
+  options.command = {own_program(), "train", spec.folder};
+  std::string variable = kWorkerVariable;
+  variable.append("=").append(spec.to_text());
+  options.environment.push_back(variable);
+  for (const int descriptor : {spec.corpus, spec.lock})
+    if (descriptor >= 0) options.inherit.push_back(descriptor);
+  options.rank0_direct = true;
+  return launch::run(options);
+}
+
+std::optional<rendezvous::RankEnvironment> under_launcher() {
+  const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
+  if (place.launcher.empty()) return std::nullopt;
+  if (!place.meeting) rendezvous::meet_under_mpirun(place);
+  return place;
+}
+
+// noexcept, as for ranks that `train` starts: the rank's Job reports uncaught exceptions.
+int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
+                       const train::WorkerSpec& spec) {
+  train::WorkerSpec told = spec;
+  told.corpus = told.lock = -1;  // descriptors are valid only in rank 0
+  const std::string mine = place.rank == 0 ? told.to_text() : "";
+  const auto specs =
+      place.meeting ? rendezvous::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
+                    : rendezvous::exchange_under_mpirun(mine);
+  told = train::WorkerSpec::from_text(specs.front());
+  if (place.rank == 0) told = spec;
+  return [&]() noexcept { return train::run_training(argc, argv, told); }();
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,280 @@
+// trireme train: checks everything, plans, claims the run's folder, starts the ranks.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/files.h"
+#include "trireme/cli/opening.h"
+#include "trireme/cli/program.h"
+#include "trireme/cli/torch/fit/fit.h"
+#include "trireme/cli/torch/simulate_ranks.h"
+#include "trireme/cli/torch/start_ranks.h"
+#include "trireme/cli/torch/training_job.h"
+#include "trireme/observe/events.h"
+#include "trireme/observe/terminal.h"
+#include "trireme/plan/link.h"
+#include "trireme/show/recorded_schedule.h"
+#include "trireme/show/schedule_picture.h"
+#include "trireme/train/job_plan.h"
+#include "trireme/train/resume_changes.h"
+#include "trireme/train/run_claim.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct TrainOptions {
+  TrainingJobOptions job;
+  std::string out, resume, trace;
+  std::vector<std::string> changed;  // keys
+  bool json = false, help_config = false, fit = false;
+  bool trial = false;  // started by --fit: run and measure two steps
+};
+
+// Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
+void refuse_empty(const Command& command, const std::string& option, const std::string& value) {
+  if (!command.given(option) || !value.empty()) return;
+  throw ConfigError(option + " is empty",
+                    {.operation = "train", .advice = "Give it a value, or leave it out."});
+}
+
+void check_options(const Command& command, const TrainOptions& options) {
+  refuse_empty(command, "--out", options.out);
+  refuse_empty(command, "--resume", options.resume);
+  refuse_empty(command, "--trace", options.trace);
+  train::check_printable("--trace", options.trace);
+  if (!options.changed.empty() && options.resume.empty())
+    throw ConfigError("--changed " + options.changed.front() + " without --resume",
+                      {.operation = "train", .advice = "A new run has nothing to change."});
+}
+
+// "--changed KEY=VALUE" is "--changed KEY --set KEY=VALUE".
+void split_changed(TrainOptions& options) {
+  for (std::string& key : options.changed) {
+    const auto equals = key.find('=');
+    if (equals == std::string::npos) continue;
+    options.job.set.push_back(key);
+    key.resize(equals);
+  }
+}
+
+// The timeline is written at the end, so check now that it can be.
+void check_writable(const std::string& path) {
+  const bool existed = std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::app)) {
+    throw ConfigError(
+        "cannot write the timeline to " + path,
+        {.operation = "train", .advice = "Give --trace a file in a folder that is there."});
+  }
+  if (!existed) std::filesystem::remove(path);
+}
+
+void say_next(const TrainOptions& options, const std::string& program, const std::string& folder,
+              const TrainingJob& job, int code) {
+  if (code == 0 && !job.writes_text) {
+    say(options.json, "next: " + program + " eval " + folder);
+  } else if (code == 0) {
+    const std::string opening = usual_opening(job.corpus->train());
+    say(options.json, "next: " + program + " generate " + folder +
+                          (opening.empty() ? "" : " --prompt \"" + opening + "\""));
+  } else if (code == 130 || code == 143) {
+    say(options.json,
+        "next: " + program + " train --resume " + folder +
+            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : ""));
+  }
+}
+
+// Draws the last step of a traced pipeline above a simulation of the same passes. Errors here do
+// not fail the training.
+void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json) {
+  try {
+    std::ostringstream text;
+    text << std::ifstream(folder.passes()).rdbuf();
+    const std::string name = std::filesystem::path(job.schedule).filename().string();
+    const show::DrawnSchedule run = show::read_recorded(text.str(), name);
+    const show::DrawnSchedule again = show::simulated_again(run);
+    const std::string figures = show::compare_text(run, again);
+    write_file(folder.passes_picture(), show::svg_of(run, again, figures), "trace");
+    say(json, "\n" + figures + "the last step's passes are drawn in " + folder.passes_picture());
+  } catch (const Error& error) {
+    say(json, "the recorded passes make no picture: " + error.message());
+  }
+}
+
+void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
+  if (!options.ranks_given || options.ranks == place.size) return;
+  throw ConfigError(
+      "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
+          std::to_string(place.size) + " processes",
+      {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
+}
+
+void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
+  if (!job.plan.job.simulated) return;
+  throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
+                        " started " + std::to_string(place.size),
+                    {.operation = "config", .advice = "Start it without " + place.launcher + "."});
+}
+
+// Operations of a step per matrix product that the job runs at a time. Ranks that `train` starts
+// share this process's cores; each rank of a launcher is assumed to have as many.
+double flops_of(const plan::TrainingPlan& plan, bool own_ranks) {
+  const plan::Job& job = plan.job;
+  if (job.simulated) return 0;
+  const int cores = std::max(1, job.usable_cores / job.kernel_threads);
+  const int products =
+      own_ranks ? std::min(job.ranks * plan.lanes, cores) : job.ranks * std::min(plan.lanes, cores);
+  return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products;
+}
+
+// Refuses a job that needs more than memory.limit or than this host has, and shows what would fit.
+void check_memory(const TrainingJob& job, const FitOptions& options) {
+  const plan::TrainingPlan& plan = job.plan;
+  if (plan.fits()) return;
+  const bool fits = show_what_fits(job.config, options);
+  const std::string fitting =
+      std::string(fits ? "--fit takes a layout that fits"
+                       : "None of these layouts fits: use more --ranks, memory.offload or a "
+                         "smaller model") +
+      "; `plan` says what needs it";
+  const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
+  if (!plan.keeps_to_limit())
+    throw ConfigError("a rank is predicted to take " + std::to_string(total) +
+                          " bytes, and memory.limit is " + std::to_string(limit) + " (" +
+                          std::to_string(total - limit) + " fewer)",
+                      {.operation = "config", .advice = fitting + "."});
+  throw ConfigError("does not fit: " + plan::host_refusal(plan),
+                    {.operation = "config",
+                     .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
+}
+
+// Records the plan of a new run, and the changes of a resumed run, whose file has its plan.
+void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
+                        const std::vector<train::Change>& changes, bool json) {
+  const std::string path = claim.folder().events();
+  observe::EventWriter plan, changed;
+  if (!claim.resumes()) plan.open(path);
+  plan.echo_to_stdout(json);
+  plan.write(train::plan_event(job.plan));
+  if (!changes.empty()) changed.open(path);
+  changed.echo_to_stdout(json);
+  for (const train::Change& change : changes) {
+    changed.write(observe::Event("changed")
+                      .set("step", static_cast<long>(claim.folder().newest_step()))
+                      .set("key", change.key)
+                      .set("before", change.before)
+                      .set("now", change.now)
+                      .set("source", change.source));
+    say(json, "changed  " + change.key + " = " + change.now + " (" + change.source + "), before " +
+                  change.before);
+  }
+}
+
+int train_command(TrainOptions options, const Program& program) {
+  if (options.help_config) {
+    std::fputs(train::training_help().c_str(), stdout);
+    return 0;
+  }
+  const TimePoint began = steady_now();
+  if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
+  const auto launcher = under_launcher();
+  if (launcher) {
+    check_ranks(options.job, *launcher);
+    options.job.ranks = launcher->size;
+    options.job.ranks_here = launcher->local_size;
+    if (launcher->rank > 0)
+      return run_under_launcher(*launcher, program.argc(), program.argv(), {});
+  }
+  options.job.under_mpirun = launcher && !launcher->meeting;
+  train::RunClaim claim({.out = options.out, .resume = options.resume});
+  if (!options.trace.empty()) check_writable(options.trace);
+  if (claim.resumes() && options.job.config.empty()) {
+    options.job.config = claim.folder().config();
+    options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
+  }
+  split_changed(options);
+  const FitOptions fitting{
+      .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
+  Refine refine;
+  if (options.fit) {
+    refine = [&](config::Config& config, const train::Settings& settings,
+                 const input::Corpus& corpus) {
+      FitOptions how = fitting;
+      how.tries = !launcher && settings.job.transport != "sim";
+      fit(config, settings, corpus, how);
+    };
+  }
+  TrainingJob job = prepare(options.job, refine);
+  check_memory(job, fitting);
+  if (launcher) check_transport(job, *launcher);
+  std::vector<train::Change> changes;
+  if (claim.resumes())
+    changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
+  const train::RunFolder folder = claim.take(job.plan.job.name);
+  folder.write_config(job.config);
+  write_first_events(job, claim, changes, options.json);
+  if (!job.device_note.empty()) say(options.json, job.device_note);
+  say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
+  const bool simulated = job.plan.job.simulated;
+  const train::WorkerSpec spec{
+      .folder = folder.path(),
+      .trace = options.trace,
+      .recompute = job.plan.job.recompute,
+      .resume = claim.resumes(),
+      .json = options.json,
+      .trial = options.trial,
+      .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
+      .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
+      .flops = flops_of(job.plan, !launcher.has_value()),
+      .corpus = job.corpus->descriptor(),
+      .lock = claim.lock_descriptor(),
+      .began = began.time_since_epoch().count()};
+  const auto run = [&] {
+    if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
+    if (!simulated) return start_ranks(options.job.ranks, program.argc(), program.argv(), spec);
+    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
+  };
+  const int code = run();
+  if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
+    draw_passes(job.plan.job, folder, options.json);
+  say_next(options, program.typed(), folder.path(), job, code);
+  return code;
+}
+
+}  // namespace
+
+void declare_train(Command& command) {
+  auto& options = command.keep<TrainOptions>();
+  command.about("Train a model on N ranks of this host")
+      .footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
+  add_training_options(command, options.job);
+  command.option("--out", options.out,
+                 "Folder of the run, new or empty (default: the next free runs/NAME)");
+  command.option("--resume", options.resume,
+                 "RUN: continue it; auto: continue in --out where it has a checkpoint");
+  command
+      .option("--changed", options.changed,
+              "KEY or KEY=VALUE: a value that decides bits and that the resumed run is to "
+              "have otherwise, on purpose; as often as wanted")
+      .repeatable();
+  command.option("--trace", options.trace,
+                 "Write a timeline of all ranks to this file (Chrome, ui.perfetto.dev)");
+  command.flag("--fit", options.fit,
+               "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
+               "there: memory.limit, else what the machine has left");
+  command.flag("--trial", options.trial, {}).hidden();  // --fit starts these
+  command.flag("--json", options.json, "Events as JSON lines on standard output");
+  command.flag("--help-config", options.help_config, "List every key of the configuration");
+  command.run([&] {
+    check_options(command, options);
+    options.job.ranks_given = command.given("--ranks");
+    return train_command(options, command.program());
+  });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,122 @@
+#include "trireme/cli/torch/training_job.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "trireme/base/config_variables.h"
+#include "trireme/base/error.h"
+#include "trireme/cli/torch/fit/candidates.h"
+#include "trireme/job/transport_check.h"
+#include "trireme/memory/offload_folder.h"
+#include "trireme/net/interfaces.h"
+#include "trireme/tensor/kernel_table.h"
+#include "trireme/train/device.h"
+#include "trireme/train/job_plan.h"
+#include "trireme/train/run_folder.h"
+
+namespace trireme::inline v0::cli {
+
+void add_training_options(Command& command, TrainingJobOptions& options) {
+  const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
+  const auto choices = [&](const char* key) { return schema.find(key)->choices; };
+  command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
+  command.option(kRanksOption, options.ranks, "Processes to train on").shows_default();
+  command
+      .option("--transport", options.transport,
+              "comm.transport: auto | shm | tcp | mixed | mpi | sim")
+      .completes(choices("comm.transport"));
+  command
+      .option("--algorithm", options.algorithm,
+              "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | "
+              "double_tree | halving_doubling | hierarchical | mpi-native")
+      .completes(choices("comm.algorithm"));
+  command.option("--link", options.link,
+                 "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
+  command.option("--data", options.data, "data.path: a file or a folder, any bytes");
+  std::vector<std::string> keys;
+  for (const config::Key& key : schema.keys()) keys.push_back(key.name + "=");
+  command.option("--set", options.set, "key=value, as often as wanted")
+      .repeatable()
+      .completes(std::move(keys));
+}
+
+namespace {
+
+// Checks what the job needs of this machine: transport, network interface, folders.
+void check_surroundings(const train::Settings& settings, const TrainingJobOptions& options) {
+  job::check_transport(settings.job, options.ranks, options.under_mpirun);
+  if (!settings.job.interface.empty() && options.ranks > 1 && settings.job.transport != "sim")
+    net::choose_address(net::interfaces(), settings.job.interface, false);
+  for (const auto& [key, folder] :
+       {std::pair{"memory.offload", settings.strategy.offload},
+        {"memory.offload_activations", settings.strategy.offload_activations}})
+    if (!folder.empty()) memory::check_offload_folder(key, folder);
+}
+
+}  // namespace
+
+TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
+  if (options.config.empty()) {
+    throw ConfigError(
+        "no configuration was given",
+        {.operation = "config", .advice = "Name one, such as configs/gpt-nano.toml."});
+  }
+  constexpr int kMostRanks = 65'536;
+  if (options.ranks < 1 || options.ranks > kMostRanks) {
+    throw ConfigError(
+        "--ranks " + std::to_string(options.ranks) + " is out of range",
+        {.operation = "config",
+         .advice = "It must be at least 1 and at most " + std::to_string(kMostRanks) + "."});
+  }
+  config::Config config = train::read_config(
+      options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      options.set);
+  train::restore_sources(config, options.config);
+  config::check_variables(config.schema(), config::environment_names());
+  const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
+    if (!value.empty()) config.assign(key, value, source);
+  };
+  flag("comm.transport", options.transport, "--transport");
+  flag("comm.algorithm", options.algorithm, "--algorithm");
+  flag("comm.link", options.link, "--link");
+  flag("data.path", options.data, "--data");
+  // The run's saved configuration must mean the same from any folder.
+  for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
+                          "memory.offload_activations"}) {
+    const std::string path = config.text(key), source = config.source(key);
+    const bool is_name = key == std::string_view("parallel.schedule") &&
+                         path.find_first_of("./") == std::string::npos;
+    if (path.empty() || is_name) continue;
+    std::error_code error;
+    const auto whole = std::filesystem::absolute(path, error);
+    if (error)  // the folder was deleted
+      throw ConfigError(
+          "the working folder has no path: " + error.message(),
+          {.operation = "config", .label = key, .advice = "Change to one that is there."});
+    config.assign(key, whole.lexically_normal().string(), source);
+  }
+  train::Settings settings(config);
+  // Check these here, before any rank starts.
+  const std::string device_note =
+      train::choose_device(settings.device, train::devices_here(), options.ranks);
+  if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
+  check_surroundings(settings, options);
+  const std::string name =
+      options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
+  if (refine) {
+    refine(config, settings, corpus);
+    settings = train::Settings(config);
+  }
+  plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks);
+  plan.job.ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  if (settings.memory_limit != train::kNoMemoryLimit) {
+    const MemoryLeft left = memory_of_host();
+    plan.job.host_memory = left.bytes;
+    plan.job.host_memory_reason = left.reason;
+  }
+  return {config, std::move(plan), input::SharedCorpus::make(corpus), settings.model.context > 0,
+          device_note};
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,41 @@
+// What `train` and `plan` share: options, the checked configuration, the corpus and the plan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/cli/command.h"
+#include "trireme/input/shared_corpus.h"
+#include "trireme/plan/training_plan.h"
+#include "trireme/train/schema.h"
+
+namespace trireme::inline v0::cli {
+
+struct TrainingJobOptions {
+  std::string config, name;  // `name` of the run; empty = the configuration's file name
+  int ranks = 1;
+  bool ranks_given = false;  // --ranks; the caller sets it
+  int ranks_here = 0;        // ranks on this host; 0 = all
+  bool under_mpirun = true;  // `plan` does not know how `train` will be started
+  std::string transport, algorithm, link, data;
+  std::vector<std::string> set;
+};
+void add_training_options(Command& command, TrainingJobOptions& options);
+
+struct TrainingJob {
+  config::Config config;
+  plan::TrainingPlan plan;
+  std::shared_ptr<const input::SharedCorpus> corpus;
+  bool writes_text = false;
+  std::string device_note;  // to print; empty = nothing
+};
+/// May change the configuration after the data has been read (--fit).
+using Refine = std::function<void(config::Config& config, const train::Settings& settings,
+                                  const input::Corpus& corpus)>;
+/// Reads the configuration and the data and checks them before any rank starts. Throws ConfigError.
+TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine = {});
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,137 @@
+// trireme verify: checks an algorithm on many rank counts.
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/command.h"
+#include "trireme/cli/names.h"
+#include "trireme/comm/rounds/registry.h"
+#include "trireme/show/collective.h"
+#include "trireme/show/cost.h"
+#include "trireme/show/verify.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct VerifyCommandOptions {
+  std::string collective, algorithm, ranks = "2..16";
+  int seeds = 100, hosts = 1;
+  bool json = false;
+};
+
+// "2..16" or "4".
+void read_range(std::string_view text, int& least, int& most) {
+  const auto read = [](std::string_view part, int& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size();
+  };
+  const std::size_t dots = text.find("..");
+  const bool good = dots == std::string_view::npos
+                        ? read(text, least) && read(text, most)
+                        : read(text.substr(0, dots), least) && read(text.substr(dots + 2), most);
+  if (good) return;
+  throw ConfigError("\"" + std::string(text) + "\" is no range of ranks",
+                    {.operation = "verify", .advice = "Write --ranks 4 or --ranks 2..16."});
+}
+
+// "3, 5..8"
+std::string list_of(const std::vector<show::Flaw>& flaws) {
+  std::string text;
+  for (std::size_t i = 0; i < flaws.size();) {
+    std::size_t end = i + 1;
+    while (end < flaws.size() && flaws[end].ranks == flaws[end - 1].ranks + 1) ++end;
+    text += (text.empty() ? "" : ", ") + std::to_string(flaws[i].ranks);
+    if (end - i > 1) text += ".." + std::to_string(flaws[end - 1].ranks);
+    i = end;
+  }
+  return text;
+}
+
+void print(const show::VerifyOptions& options, const show::Verdict& verdict) {
+  const std::string name = show::title_of(options.kind) + " " + options.algorithm;
+  if (!verdict.counts.empty()) std::printf("ranks  rounds   sent  runs  formula\n");
+  for (const auto& count : verdict.counts) {
+    std::printf("%5d  %6d %4.2f S  %4d  %s\n", count.ranks, count.shape.rounds, count.most_sent,
+                count.runs, show::formula_of(count.shape).c_str());
+  }
+  if (verdict.flaws.empty()) {
+    const std::string hosts =
+        options.hosts == 1 ? std::string() : " on " + std::to_string(options.hosts) + " hosts";
+    std::printf("%s is right on %d to %d ranks%s: %d simulated runs, every sum, count and byte\n",
+                name.c_str(), options.least, options.most, hosts.c_str(), verdict.runs);
+    return;
+  }
+  const show::Flaw& first = verdict.flaws.front();
+  std::printf("%s is wrong on %s ranks\n\n%s\n", name.c_str(), list_of(verdict.flaws).c_str(),
+              first.what.c_str());
+  if (!first.drawing.empty()) std::printf("\n%s\n", first.drawing.c_str());
+  if (!first.advice.empty()) std::printf("%s\n", first.advice.c_str());
+}
+
+void print_json(const show::VerifyOptions& options, const show::Verdict& verdict) {
+  nlohmann::ordered_json event = {{"event", "verify"},
+                                  {"collective", show::title_of(options.kind)},
+                                  {"algorithm", options.algorithm},
+                                  {"hosts", options.hosts},
+                                  {"runs", verdict.runs},
+                                  {"right", nlohmann::json::array()},
+                                  {"wrong", nlohmann::json::array()}};
+  for (const auto& count : verdict.counts) {
+    event["right"].push_back(
+        {{"ranks", count.ranks}, {"rounds", count.shape.rounds}, {"sent", count.most_sent}});
+  }
+  for (const auto& flaw : verdict.flaws) {
+    event["wrong"].push_back({{"ranks", flaw.ranks},
+                              {"what", flaw.what},
+                              {"drawing", flaw.drawing},
+                              {"advice", flaw.advice}});
+  }
+  std::printf("%s\n", event.dump().c_str());
+}
+
+bool verify_one(show::VerifyOptions options, bool json) {
+  const show::Verdict verdict = show::verify(options);
+  json ? print_json(options, verdict) : print(options, verdict);
+  return verdict.flaws.empty();
+}
+
+int verify_command(const VerifyCommandOptions& options) {
+  show::VerifyOptions one{
+      .kind = show::kind_named(options.collective), .seeds = options.seeds, .hosts = options.hosts};
+  read_range(options.ranks, one.least, one.most);
+  bool right = true;
+  for (const auto* entry : comm::algorithms_of(one.kind)) {
+    if (!options.algorithm.empty() && entry->name != options.algorithm) continue;
+    one.algorithm = entry->name;
+    right &= verify_one(one, options.json);
+  }
+  if (!options.algorithm.empty()) show::entry_named(one.kind, options.algorithm);
+  return right ? 0 : static_cast<int>(ExitCode::UserCode);
+}
+
+}  // namespace
+
+void declare_verify(Command& command) {
+  auto& options = command.keep<VerifyCommandOptions>();
+  command.about("Check an algorithm: sum, bytes, uneven counts, deadlock")
+      .footer("Example:\n  trireme verify all-reduce ring --ranks 2..16");
+  command.option("COLLECTIVE", options.collective, "all-reduce, broadcast, ...")
+      .required()
+      .completes(collective_names());
+  command.option("ALGORITHM", options.algorithm, "ring, ...; none: all of them")
+      .completes(algorithm_names());
+  command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16").shows_default();
+  command.option("--seeds", options.seeds, "Runs over the simulated network, on all in turn")
+      .between(0, 1'000'000)
+      .shows_default();
+  command.option("--hosts", options.hosts, "On how many hosts the ranks lie: evenly, and not")
+      .at_least(1)
+      .shows_default();
+  command.flag("--json", options.json, "One JSON line per algorithm");
+  command.run([&options] { return verify_command(options); });
+}
+
+}  // namespace trireme::inline v0::cli
