@@ -8,7 +8,7 @@
 
 #include "tests/conformance/collectives/leaves.h"
 #include "tests/gpu/fake_gpu.h"
-#include "trireme/comm/nccl/gpu.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/simulate.h"
 
 namespace trireme::test {

@@ -123,7 +123,7 @@ TEST(GpuMessages, ASendFromTheCpuIsNotReceivedOnAGpu) {
       rank.world.barrier().wait();
       const OnGpu value = rank.on_gpu(Bytes(400));
       EXPECT_THAT(error_of<MismatchError>(rank.world.recv(value.buffer(DType::F32), 0)),
-                  HasSubstr("both CPU or both GPU memory"));
+                  HasSubstr("both CPU or both device memory"));
     }
   });
 }

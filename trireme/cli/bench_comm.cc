@@ -17,7 +17,7 @@
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
-#include "trireme/comm/native_run.h"
+#include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"

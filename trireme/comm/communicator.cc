@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/choice/all_reduce_check.h"
-#include "trireme/comm/choice/choice.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/choice/selection.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/native_run.h"
-#include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -27,15 +23,9 @@ std::string text(std::size_t number) { return std::to_string(number); }
 Communicator::Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options)
     : Communicator(Engine::create(std::move(transport), std::move(options))) {}
 
-Communicator::Communicator(std::shared_ptr<Engine> engine)
-    : engine_(std::move(engine)),
-      chooser_(std::make_shared<const Chooser>(
-          Chooser::Group{engine_->size(), std::string(engine_->transport().name()),
-                         engine_->can_map(), engine_->hosts(), engine_->options().tuning})) {
-  // Refuses an impossible default algorithm now. F32 stands for what the job will reduce.
-  const std::string& usual = engine_->options().algorithm;
+Communicator::Communicator(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
   try {
-    choose(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
+    selection_ = std::make_shared<const Selection>(*engine_);
   } catch (...) {  // ~Communicator will not run, and the engine must stop polling
     engine_->close();
     throw;
@@ -66,81 +56,27 @@ void Communicator::refuse(std::string_view operation, const std::string& what) c
 }
 
 Work Communicator::submit(Operation operation, const OpOptions& options) {
-  place(operation, options);
+  place(operation, *engine_, options.algorithm);
   return engine_->submit(std::move(operation), options.deadline);
 }
 
-void Communicator::place(Operation& operation, const OpOptions& options) const {
-  const std::string_view named = options.algorithm;
-  engine_->place(operation,
-                 named == nccl::kNative || engine_->options().algorithm == nccl::kNative);
-  const std::string_view called = name_of(operation.called());
-  require(operation.on_gpu || named != nccl::kNative, called,
-          "algorithm nccl-native is for GPU memory, and this buffer lies in the host's");
-  require(!operation.on_gpu || named.empty() || named == "auto" || named == nccl::kNative, called,
-          [&] {
-            return "algorithm " + std::string(named) +
-                   " is for CPU memory, and this buffer lies on a GPU, " +
-                   "where there are auto and nccl-native";
-          });
-}
-
-// Why the network itself cannot reduce this; empty if it can.
-std::string Communicator::why_not_native(const Reduced& what) const {
-  const net::Transport& transport = engine_->transport();
-  const bool exact = what.op == ReduceOp::Min || what.op == ReduceOp::Max ||
-                     !kernel::can_divide(what.dtype);  // integers
-  if (!transport.can_reduce(DType::F32)) {
-    return std::string(transport_name()) == "mpi"
-               ? name() + " is a group of the job, and MPI reduces over the whole"
-               : "it needs transport mpi, and " + name() + " has " + std::string(transport_name());
-  }
-  if (!transport.can_reduce(what.dtype))
-    return "MPI cannot reduce " + std::string(trireme::name_of(what.dtype));
-  if (!exact && engine_->options().reproducible)
-    return "MPI adds floats in an order of its own, and this job is reproducible";
-  return {};
-}
-
-// Must give the same result on all ranks: depends only on the call, the group and the transport.
-std::string Communicator::choose(std::string_view wanted, const Reduced& what) const {
-  const std::size_t bytes = what.bytes;
-  const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
-  if (wanted == kMpiNative || (wanted.empty() && engine_->options().algorithm == kMpiNative)) {
-    const std::string reason = size() == 1 ? std::string() : why_not_native(what);
-    if (reason.empty()) return size() == 1 ? "naive" : std::string(kMpiNative);
-    require(wanted.empty(), "all_reduce",
-            [&] { return "algorithm mpi-native cannot be used here: " + reason; });
-    wanted = "auto";
-  }
-  if (wanted.empty()) wanted = engine_->options().algorithm;
-  if (wanted == nccl::kNative && engine_->options().gpu) wanted = "auto";  // on the CPU
-  check_all_reduce(wanted, {.ranks = size(),
-                            .transport = transport_name(),
-                            .can_map = engine_->can_map(),
-                            .rank = rank()});
-  if (wanted == "auto") {
-    return size() == 1 ? "naive" : chooser_->choose(OpKind::AllReduce, bytes, what.total, wide);
-  }
-  return size() == 1 ? "naive" : std::string(wanted);
-}
-
-bool Communicator::may_be_direct(OpKind kind, const OpOptions& options) const {
-  const std::string_view wanted =
-      options.algorithm.empty() ? engine_->options().algorithm : options.algorithm;
-  return has_direct_form(kind) && (wanted == "auto" || wanted == "direct");
+// Of a collective with one algorithm that is usual.
+Work Communicator::run(Operation operation, Buffer in, Buffer out, std::string_view usual,
+                       const OpOptions& options) {
+  operation.algorithm = selection_->pick(operation.kind, options.algorithm, usual);
+  operation.may_be_direct = selection_->may_be_direct(operation.kind, options.algorithm);
+  operation.in = std::move(in);
+  operation.out = std::move(out);
+  return submit(std::move(operation), options);
 }
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
-  require(kernel::can_combine(inout.dtype), "all_reduce",
-          [&] { return std::string(trireme::name_of(inout.dtype)) + " cannot be reduced"; });
-  require(op != ReduceOp::Mean || kernel::can_divide(inout.dtype), "all_reduce",
-          "the Mean of integers is not defined");
+  require_reducible(inout.dtype, op, "all_reduce");
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.algorithm =
-      choose(options.algorithm, {op, inout.dtype, inout.bytes(), operation.total});
+      selection_->all_reduce(options.algorithm, {op, inout.dtype, inout.bytes(), operation.total});
   operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
   operation.out = std::move(inout);
   return submit(std::move(operation), options);
@@ -148,8 +84,7 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
 
 Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
                               const OpOptions& options) {
-  require(kernel::can_combine(out.dtype), "all_reduce",
-          [&] { return std::string(trireme::name_of(out.dtype)) + " cannot be reduced"; });
+  require_reducible(out.dtype, ReduceOp::Sum, "all_reduce");
   require(total > 0, "all_reduce", "a sum of no leaves");
   const auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size(), rank()), total);
   require(terms.size() == nodes.size(), "all_reduce", [&] {
@@ -167,24 +102,19 @@ Work Communicator::all_reduce(std::span<const Term> terms, std::uint32_t total, 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
-  operation.algorithm = choose(options.algorithm, {ReduceOp::Sum, out.dtype, out.bytes(), total});
+  operation.algorithm =
+      selection_->all_reduce(options.algorithm, {ReduceOp::Sum, out.dtype, out.bytes(), total});
   operation.terms.assign(terms.begin(), terms.end());
   operation.out = std::move(out);
   return submit(std::move(operation), options);
 }
 
 Work Communicator::broadcast(Buffer inout, int root, const OpOptions& options) {
-  require(root >= 0 && root < size(), "broadcast", [&] {
-    return "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks";
-  });
+  require_root(root, "broadcast");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
   const bool large = inout.bytes() > kChainBytes && size() > 2;
-  operation.algorithm = pick(OpKind::Broadcast, options, large ? "chain" : "binomial");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
-  operation.in = inout;
-  operation.out = std::move(inout);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), inout, std::move(inout), large ? "chain" : "binomial", options);
 }
 
 Work Communicator::all_gather(Buffer in, Buffer out, const OpOptions& options) {
@@ -194,8 +124,7 @@ Work Communicator::all_gather(Buffer in, Buffer out, const OpOptions& options) {
 
 Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
                                 const OpOptions& options) {
-  require(counts.size() == static_cast<std::size_t>(size()), "all_gather",
-          [&] { return text(counts.size()) + " counts for " + std::to_string(size()) + " ranks"; });
+  require_counts(counts, "all_gather");
   const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   require(in.count == counts[static_cast<std::size_t>(rank())], "all_gather", [&] {
     return "in holds " + text(in.count) + " elements, counts says " +
@@ -205,36 +134,26 @@ Work Communicator::all_gather_v(Buffer in, Buffer out, std::span<const std::size
     return "out holds " + text(out.count) + " elements, must be " + text(sum) + " of in's type";
   });
   Operation operation = operation_of(OpKind::AllGather, out, sum, options);
-  operation.algorithm = pick(OpKind::AllGather, options, "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.counts.assign(counts.begin(), counts.end());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), "pairwise", options);
 }
 
 Work Communicator::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options) {
-  require(kernel::can_combine(in.dtype), "reduce_scatter",
-          [&] { return std::string(trireme::name_of(in.dtype)) + " cannot be reduced"; });
-  require(op != ReduceOp::Mean || kernel::can_divide(in.dtype), "reduce_scatter",
-          "the Mean of integers is not defined");
+  require_reducible(in.dtype, op, "reduce_scatter");
   require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size()),
           "reduce_scatter", [&] {
             return "in holds " + text(in.count) + " elements, out " + text(out.count) +
                    ", the group " + std::to_string(size()) + " ranks";
           });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
-  operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), "pairwise", options);
 }
 
 std::string Communicator::explain_all_reduce(std::size_t bytes) const {
-  return chooser_->explain(OpKind::AllReduce, bytes, static_cast<std::uint32_t>(size()));
+  return selection_->chooser().explain(OpKind::AllReduce, bytes,
+                                       static_cast<std::uint32_t>(size()));
 }
 
 Work Communicator::barrier(const OpOptions& options) {
@@ -242,25 +161,26 @@ Work Communicator::barrier(const OpOptions& options) {
 }
 
 Work Communicator::send(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
-  require(peer >= 0 && peer < size() && peer != rank(), "send", [&] {
-    return "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks";
-  });
-  Operation operation = operation_of(OpKind::Send, buffer, buffer.count, options);
-  operation.root = peer;
-  operation.user_tag = tag;
+  Operation operation = message(OpKind::Send, buffer, peer, tag, options);
   operation.in = std::move(buffer);
   return submit(std::move(operation), options);
 }
 
 Work Communicator::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& options) {
-  require(peer >= 0 && peer < size() && peer != rank(), "recv", [&] {
-    return "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks";
-  });
-  Operation operation = operation_of(OpKind::Recv, buffer, buffer.count, options);
-  operation.root = peer;
-  operation.user_tag = tag;
+  Operation operation = message(OpKind::Recv, buffer, peer, tag, options);
   operation.out = std::move(buffer);
   return submit(std::move(operation), options);
+}
+
+Operation Communicator::message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
+                                const OpOptions& options) const {
+  require(peer >= 0 && peer < size() && peer != rank(), name_of(kind), [&] {
+    return "peer " + std::to_string(peer) + " of " + std::to_string(size()) + " ranks";
+  });
+  Operation operation = operation_of(kind, buffer, buffer.count, options);
+  operation.root = peer;
+  operation.user_tag = tag;
+  return operation;
 }
 
 }  // namespace trireme::inline v0::comm

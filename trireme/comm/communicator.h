@@ -88,14 +88,14 @@ class PeerWatch {
 };
 
 struct RunEvent;
-namespace nccl {
-class Gpu;
-}
+class DeviceBackend;
+class Engine;
+using MakeDeviceBackend = std::function<std::shared_ptr<DeviceBackend>(Engine&)>;
 
 struct CommunicatorOptions {
   std::string name = "world";
-  /// "auto", "direct", the name of a registered algorithm (registry.h), "mpi-native" (native_run.h)
-  /// or "nccl-native" (GPU memory is reduced in NCCL's own order, CPU memory as by auto).
+  /// "auto", "direct", the name of a registered algorithm (registry.h), or a backend's own
+  /// (selection.h).
   std::string algorithm = "auto";
   Duration timeout = std::chrono::seconds(30);
   std::uint32_t epoch = 0;
@@ -108,17 +108,16 @@ struct CommunicatorOptions {
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
   /// Records every collective as spans; null: off.
   std::shared_ptr<observe::Trace> trace = nullptr;
-  /// This rank's GPU; buffers on it are sent over NCCL. Null: CPU memory only.
-  std::shared_ptr<nccl::Gpu> gpu = nullptr;
+  /// Makes what runs calls on the memory of this rank's device. Null: CPU memory only.
+  MakeDeviceBackend device = nullptr;
   /// Called, on any thread, each time a wait goes on after `timeout`; default: prints to stderr.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Called with what every collective does, round by round (run_event.h).
   std::function<void(const RunEvent&)> on_run = nullptr;
 };
 
-class Engine;
-class Chooser;
 class Negotiator;
+class Selection;
 class SharedResult;
 struct Operation;
 struct SparseRows;
@@ -138,11 +137,11 @@ class Communicator final {
   /// True if ranks can map one another's arenas, so that the algorithm "direct" is possible.
   bool can_map() const noexcept;
   /// CommunicatorOptions::reproducible. False allows other orders of addition than the tree sum
-  /// (docs/numerics.md) where NCCL or MPI reduces.
+  /// (docs/numerics.md) where a network or a device's library reduces.
   bool reproducible() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
-  /// Collective for CPU memory; local for GPU memory. Allocates `bytes` zeroed bytes. CPU memory is
+  /// Collective for CPU memory; local for a device's. Allocates `bytes` zeroed bytes. CPU memory is
   /// reduced in place without a copy where the transport can map it.
   Arena allocate(std::size_t bytes, Device device = {});
 
@@ -182,7 +181,7 @@ class Communicator final {
   Work all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
                     std::span<const std::size_t> recv_counts, const OpOptions& options = {});
   /// All-reduces each buffer in place, as one call. Small buffers of one type are packed together
-  /// (on a GPU, each buffer is a call of its own). The bits are those of separate calls. All ranks
+  /// (on a device, each buffer is its own call). The bits are those of separate calls. All ranks
   /// must give the same counts and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
   /// Collective; waits for the other ranks. Allocates memory for results that exist once per host
@@ -226,18 +225,11 @@ class Communicator final {
  private:
   friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
-  bool may_be_direct(OpKind kind, const OpOptions& options) const;
   Work submit(Operation operation, const OpOptions& options);
-  void place(Operation& operation, const OpOptions& options) const;
-  struct Reduced {
-    ReduceOp op = ReduceOp::Sum;
-    DType dtype = DType::F32;
-    std::size_t bytes = 0;
-    std::uint32_t total = 1;  // leaves
-  };
-  std::string choose(std::string_view wanted, const Reduced& what) const;
-  std::string why_not_native(const Reduced& what) const;
-  std::string pick(OpKind kind, const OpOptions& options, std::string_view usual) const;
+  Work run(Operation operation, Buffer in, Buffer out, std::string_view usual,
+           const OpOptions& options);
+  Operation message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
+                    const OpOptions& options) const;
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
   void require_root(int root, std::string_view operation) const;
@@ -257,7 +249,7 @@ class Communicator final {
   }
   [[noreturn]] void refuse(std::string_view operation, const std::string& what) const;
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<const Chooser> chooser_;
+  std::shared_ptr<const Selection> selection_;
 };
 
 }  // namespace comm

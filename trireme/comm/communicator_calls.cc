@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/fused_call.h"
-#include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -50,23 +49,6 @@ std::vector<std::size_t> equal_counts(int size, std::size_t count) {
 
 }  // namespace
 
-// The algorithm that the call names; `usual` if it names none, or "auto".
-std::string Communicator::pick(OpKind kind, const OpOptions& options,
-                               std::string_view usual) const {
-  if (options.algorithm.empty() || options.algorithm == "auto" ||
-      options.algorithm == nccl::kNative)  // place() checks it
-    return std::string(usual);
-  if (find_algorithm(kind, options.algorithm)) return std::string(options.algorithm);
-  std::string names;
-  for (const AlgorithmEntry* entry : algorithms_of(kind)) {
-    names += (names.empty() ? "" : ", ") + entry->name;
-  }
-  throw ConfigError("unknown algorithm " + std::string(options.algorithm),
-                    {.rank = rank(),
-                     .operation = std::string(name_of(kind)),
-                     .advice = "Choose one of " + names + "."});
-}
-
 void Communicator::require_reducible(DType dtype, ReduceOp op, std::string_view operation) const {
   require(kernel::can_combine(dtype), operation,
           [&] { return std::string(trireme::name_of(dtype)) + " cannot be reduced"; });
@@ -98,14 +80,11 @@ Work Communicator::reduce(Buffer in, Buffer out, ReduceOp op, int root, const Op
   }
   Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes || size() == 2;
-  operation.algorithm = pick(OpKind::Reduce, options, small ? "tree" : "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.root = root;
   operation.total = static_cast<std::uint32_t>(size());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), small ? "tree" : "pairwise",
+             options);
 }
 
 Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
@@ -119,14 +98,10 @@ Work Communicator::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::
            text_of(counts[rank()]) + " of in's type";
   });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
-  operation.algorithm = pick(OpKind::ReduceScatter, options, "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size());
   operation.counts.assign(counts.begin(), counts.end());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), "pairwise", options);
 }
 
 Work Communicator::gather(Buffer in, Buffer out, int root, const OpOptions& options) {
@@ -149,13 +124,9 @@ Work Communicator::gather_v(Buffer in, Buffer out, std::span<const std::size_t> 
     });
   }
   Operation operation = operation_of(OpKind::Gather, in, sum_of(counts), options);
-  operation.algorithm = pick(OpKind::Gather, options, "central");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.counts.assign(counts.begin(), counts.end());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), "central", options);
 }
 
 Work Communicator::scatter(Buffer in, Buffer out, int root, const OpOptions& options) {
@@ -179,13 +150,9 @@ Work Communicator::scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
     });
   }
   Operation operation = operation_of(OpKind::Scatter, out, sum_of(counts), options);
-  operation.algorithm = pick(OpKind::Scatter, options, "central");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
   operation.root = root;
   operation.counts.assign(counts.begin(), counts.end());
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), "central", options);
 }
 
 Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
@@ -198,11 +165,8 @@ Work Communicator::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   });
   Operation operation = operation_of(OpKind::AllToAll, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes;
-  operation.algorithm = pick(OpKind::AllToAll, options, small ? "naive" : "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
-  operation.in = std::move(in);
-  operation.out = std::move(out);
-  return submit(std::move(operation), options);
+  return run(std::move(operation), std::move(in), std::move(out), small ? "naive" : "pairwise",
+             options);
 }
 
 Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
@@ -220,13 +184,13 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
            " elements, but expects " + text_of(recv_counts[rank()]) + " of itself";
   });
   Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
-  operation.algorithm = pick(OpKind::AllToAll, options, "pairwise");
-  operation.may_be_direct = may_be_direct(operation.kind, options);
+  operation.algorithm = selection_->pick(OpKind::AllToAll, options.algorithm, "pairwise");
+  operation.may_be_direct = selection_->may_be_direct(operation.kind, options.algorithm);
   operation.counts.assign(send_counts.begin(), send_counts.end());
   operation.recv_counts.assign(recv_counts.begin(), recv_counts.end());
   operation.in = std::move(in);
   operation.out = std::move(out);
-  place(operation, options);
+  place(operation, *engine_, options.algorithm);
   std::vector<int> names;
   for (int peer = 0; peer < size(); ++peer) names.push_back(engine_->world_rank(peer));
   return engine_->submit(counts_before(std::move(operation), std::move(names)), options.deadline);
@@ -235,14 +199,15 @@ Work Communicator::all_to_all_v(Buffer in, Buffer out, std::span<const std::size
 Work Communicator::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
                                    const OpOptions& options) {
   for (const Buffer& buffer : buffers) require_reducible(buffer.dtype, op, "all_reduce_many");
-  const auto on_gpu = [](const Buffer& one) { return one.device.kind != DeviceKind::Cpu; };
-  if (std::any_of(buffers.begin(), buffers.end(), on_gpu)) {
+  const auto on_device = [](const Buffer& one) { return one.device.kind != DeviceKind::Cpu; };
+  if (std::any_of(buffers.begin(), buffers.end(), on_device)) {
     std::vector<Work> works;
     for (const Buffer& buffer : buffers) works.push_back(all_reduce(buffer, op, options));
     return Work::all(works);
   }
   const auto algorithm = [&](std::size_t bytes, DType dtype) {
-    return choose(options.algorithm, {op, dtype, bytes, static_cast<std::uint32_t>(size())});
+    return selection_->all_reduce(options.algorithm,
+                                  {op, dtype, bytes, static_cast<std::uint32_t>(size())});
   };
   auto operation = fused_call(buffers, op, rank(), size(), options, algorithm);
   return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();

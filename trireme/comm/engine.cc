@@ -6,12 +6,9 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/inline_run.h"
-#include "trireme/comm/native_run.h"
-#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/rounds/phase.h"
-#include "trireme/comm/rounds/program_run.h"
-#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -71,18 +68,8 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
       family_(family ? std::move(family) : std::make_shared<Family>()),
       head_(family_.use_count() == 1),
       expected_(size_, 0) {
-  if (options_.gpu) gpu_ = std::make_shared<nccl::GpuGroup>(*this, options_.gpu);
+  if (options_.device) device_ = options_.device(*this);
   if (options_.trace) trace_ = std::make_unique<CallTrace>(options_.trace, waiter_, options_.name);
-}
-
-void Engine::place(Operation& operation, bool native) {
-  if (operation.device || nccl::device_of(operation).kind == DeviceKind::Cpu) return;
-  if (gpu_) return gpu_->prepare(operation, native);
-  throw ConfigError("a buffer lies on a GPU, and " + options_.name + " moves CPU memory only",
-                    {.rank = world_rank(rank_),
-                     .operation = title_of(operation),
-                     .label = operation.label,
-                     .advice = "Use comm.transport nccl."});
 }
 
 Work Engine::submit(Operation operation, Deadline deadline) {
@@ -155,38 +142,36 @@ void Engine::pump() {
 
 void Engine::begin(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
-  // An on_run observer needs a program's rounds, which these direct calls do not have.
-  if (op.may_be_direct && can_read_ && !options_.on_run) op.algorithm = "direct";
   if (trace_) trace_->begun(call->times);
   {
     std::lock_guard lock(mutex_);
     title_ = title_of(op);
   }
-  call->own.header = header_of(op, options_.epoch);
-  // With a board, arenas are announced on it, so that a peer that makes another call notices.
-  if (op.kind == OpKind::Allocate) return board_ ? post_header(call) : exchange_headers(call);
-  if (op.on_gpu) return can_map_ ? post_header(call) : exchange_headers(call);
-  call->inlined = fits_header(op, fold_plan(op.total));
-  // Calls that fit into the headers, or that the network reduces itself, need no route.
-  const bool routed = !call->inlined && op.algorithm != kMpiNative;
-  try {
-    if (routed && op.algorithm == "direct") {
-      call->direct = make_direct(*this, call);
-    } else if (routed) {
-      call->program = std::make_shared<ProgramRun>(*this, call, route_of(op));
+  if (op.kind != OpKind::Allocate) {
+    call->inlined = !op.on_device && fits_header(op, fold_plan(op.total));
+    try {
+      if (!call->inlined) call->run = run_of(call);
+    } catch (...) {  // the algorithm is wrong, or there is not enough memory
+      return fail(std::current_exception());
     }
-  } catch (...) {  // the algorithm is wrong, or there is not enough memory
-    return fail(std::current_exception());
   }
-  can_map_ ? post_header(call) : exchange_headers(call);
+  call->own.header = header_of(op, options_.epoch);
+  // The first arena holds the board. Later ones are announced on it, so that a peer that makes
+  // another call notices.
+  arenas_ && arenas_->board() ? post_header(call) : exchange_headers(call);
+}
+
+std::shared_ptr<Run> Engine::run_of(const std::shared_ptr<Call>& call) {
+  if (call->operation.on_device) return device_->begin(call);
+  std::shared_ptr<Run> run;
+  for (std::size_t i = 0; !run && i < backends_.size(); ++i) run = backends_[i]->begin(call);
+  return run;
 }
 
 void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
   if (call->inlined) fill_payload(op, rank_, call->own.payload.data());
-  if (op.kind == OpKind::Allocate) {
-    fill_announcement(op, call->own.payload.data());
-  }
+  if (op.kind == OpKind::Allocate) arenas_->announce(op.region, call->own.payload.data());
   call->envelopes.resize(static_cast<std::size_t>(size_));
   call->envelopes[rank_] = call->own;
   call->heard.resize(static_cast<std::size_t>(size_));
@@ -199,7 +184,7 @@ void Engine::exchange_headers(const std::shared_ptr<Call>& call) {
     phase->send((rank_ + step) % size_, tag_of(Channel::Header),
                 std::as_bytes(std::span(&call->own, 1)));
   }
-  if (call->program && op.bytes() <= kSendAhead) call->program->send_ahead();
+  if (call->run) call->run->announced();
   for (int step = 1; step < size_; ++step) {
     const int from = (rank_ + size_ - step) % size_;
     phase->recv(from, tag_of(Channel::Header),
@@ -228,19 +213,16 @@ void Engine::on_envelopes(const std::shared_ptr<Call>& call) {
 void Engine::on_agreed(const std::shared_ptr<Call>& call,
                        std::span<const std::byte* const> payloads) {
   if (trace_) trace_->agreed(call->times);
-  if (call->operation.on_gpu) {
-    wait_for(Waits::No);
-    return gpu_->run(call);
+  if (const auto run = call->run) {
+    wait_for(run->polled() ? Waits::Run : Waits::No);
+    return run->run();
   }
-  if (const auto program = call->program) return program->run();
-  if (const auto direct = call->direct) {
-    wait_for(Waits::Direct);
-    return direct->run();
-  }
-  if (!call->inlined && call->operation.algorithm == kMpiNative) return run_native(*this, call);
   if (call->operation.kind == OpKind::Allocate) {
-    map_region(*call, payloads);
-    if (broken()) return;
+    try {
+      arenas_->map(call->operation.region, payloads);
+    } catch (const Error&) {  // a peer has left, or there is no address space or memory
+      return fail(std::current_exception());
+    }
   } else {
     complete_inline(call->operation, fold_plan(call->operation.total), rank_, payloads);
   }
@@ -309,8 +291,7 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
     trace_->finished(call->operation, call->times);
   running_ = false;
   wait_for(Waits::No);
-  call->program = nullptr;
-  call->direct = nullptr;
+  call->run = nullptr;
   if (call->operation.next && goes_on(*call)) return pump();
   if (broken()) return;
   queue_.pop_front();
@@ -320,7 +301,7 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   if (leaving_ && queue_.empty()) retire();
 }
 
-void Engine::given_to_gpu(const std::shared_ptr<Call>&) {
+void Engine::given_to_device() {
   running_ = false;
   if (broken()) return;
   queue_.pop_front();
@@ -328,7 +309,7 @@ void Engine::given_to_gpu(const std::shared_ptr<Call>&) {
   if (leaving_ && queue_.empty()) retire();
 }
 
-void Engine::ended_on_gpu(const std::shared_ptr<Call>& call) {
+void Engine::ended_on_device(const std::shared_ptr<Call>& call) {
   if (trace_) trace_->finished(call->operation, call->times);
 }
 
@@ -346,29 +327,28 @@ void Engine::break_with(const std::exception_ptr& error) noexcept {
     broken_.store(true, std::memory_order_release);
   }
   wait_for(Waits::No);
-  if (board_) board_->abort(error, *waiter_);
+  if (arenas_ && arenas_->board()) board().abort(error, *waiter_);
   // Settles every transfer, so that no buffer is accessed any more. A group that is leaving must
   // not abort the transport, which the rest of the family still uses.
   if (!leaving_) transport_->abort(error);
   const auto queue = std::exchange(queue_, {});
   for (const auto& call : queue) {
-    if (gpu_ && gpu_->holds(*call)) continue;  // GpuGroup ends it when the GPU is done
-    if (call->program) call->program->cancel();
-    call->program = nullptr;  // if it is running, its caller holds another reference
-    call->direct = nullptr;
+    if (device_ && device_->holds(*call)) continue;  // it ends the call when the device is done
+    if (call->run) call->run->cancel();
+    call->run = nullptr;  // if it is running, its caller holds another reference
     call->source.fail(error);
   }
-  if (gpu_) gpu_->abort(error);
+  if (device_) device_->abort(error);
   leaving_ ? retire() : family_->fail(error);
 }
 
 void Engine::transfer_failed(int peer, const std::exception_ptr& error) noexcept {
   if (broken() || queue_.empty()) return fail(error);
   const std::shared_ptr<Call> call = queue_.front();
-  if (board_) {
+  if (arenas_ && arenas_->board()) {
     if (waits_ == Waits::Headers && check_headers_here(*call) < 0) return;
-    const int gone = board_->first_aborted();
-    return fail(gone >= 0 ? board_->error_of(gone) : error);
+    const int gone = board().first_aborted();
+    return fail(gone >= 0 ? board().error_of(gone) : error);
   }
   // The peer's envelope agreed, so it may have left because of a mismatch with another rank. Waits
   // for the remaining envelopes, which would show it.
@@ -404,27 +384,6 @@ std::exception_ptr Engine::with_context(std::exception_ptr error) const noexcept
   } catch (...) {
     return error;
   }
-}
-
-const Route& Engine::route_of(const Operation& op) {
-  std::string key(name_of(op.kind));
-  const int pieces = pieces_for(op.count * size_of(op.dtype), size_);
-  for (const std::size_t part :
-       {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
-    key += "/" + std::to_string(part);
-  }
-  key += "/" + op.algorithm;
-  auto& route = routes_[key];
-  if (route) return *route;
-  const auto recorded = [&](int count) {
-    return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size_, op.root,
-                  hosts_, count);
-  };
-  const Program program = recorded(pieces);
-  const Layout layout = layout_of(op.kind, size_, op.total, op.root);
-  route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[rank_]);
-  route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
-  return *route;
 }
 
 }  // namespace trireme::inline v0::comm

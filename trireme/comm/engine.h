@@ -1,5 +1,6 @@
 // Engine: the implementation of a Communicator. It runs one collective at a time, in call order:
-// exchange of headers (fingerprints, and the data itself if it fits), then the algorithm.
+// exchange of headers (fingerprints, and the data itself if it fits), then a backend's Run. Headers
+// are messages, or lie on a board if ranks can map one another's memory (engine_board.cc).
 //
 // submit, allocate, abort and the accessors may be called from any thread; everything else runs in
 // the progress context of the transport's Waiter. The first error breaks the engine: it aborts the
@@ -17,26 +18,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trireme/comm/backend.h"
 #include "trireme/comm/call_trace.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/rounds/route.h"
 #include "trireme/comm/scratch.h"
-#include "trireme/comm/shared/board.h"
-#include "trireme/comm/shared/direct_call.h"
+#include "trireme/comm/shared/arenas.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
 
-/// Data of at most this many bytes is sent together with the header.
-inline constexpr std::size_t kSendAhead = 4096;
-/// Size of every rank's staging area, which direct calls use when memory cannot be mapped.
-inline constexpr std::size_t kStagingBytes = 2u << 20;
-
 /// The purpose of a message. Tags hold nothing else: operations run in the same order on all ranks,
 /// so messages between two ranks need no number.
-enum class Channel : std::uint32_t { Header, Data, Gpu };
+enum class Channel : std::uint32_t { Header, Data, Device };
 net::Tag tag_of(Channel channel) noexcept;
 
 /// The terms of a sum that each rank brings, and the additions that fold all of them.
@@ -57,18 +52,6 @@ struct SharedRegion {
   net::Region own;          // if shared, only rank 0's is used
 };
 
-/// Scratch vectors of a direct call, kept to avoid allocations.
-struct DirectPointers {
-  std::vector<std::byte*> in, out;
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  std::vector<Location> locations;
-};
-
-class ProgramRun;
-namespace nccl {
-class GpuGroup;
-}
 struct Call {
   Operation operation;
   WorkSource source;
@@ -80,8 +63,7 @@ struct Call {
   std::uint64_t number = 0;              // on the board
   bool inlined = false;                  // the headers carry all its data
   CallTimes times = {};                  // if a trace is taken
-  std::shared_ptr<ProgramRun> program = nullptr;
-  std::shared_ptr<DirectCall> direct = nullptr;
+  std::shared_ptr<Run> run = nullptr;    // null if the headers are enough
 };
 
 class Engine final : public WorkOwner, public std::enable_shared_from_this<Engine> {
@@ -100,11 +82,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
 
   Work submit(Operation operation, Deadline deadline);
-  /// Prepares `operation` for the GPU if its buffers lie there; `native`: use NCCL's own reduction.
-  /// Any thread. ConfigError if the GPU cannot run it.
-  void place(Operation& operation, bool native);
   Arena allocate(std::size_t bytes, Device device);
-  Arena allocate_on_gpu(std::size_t bytes, Device device);
   /// Collective; waits for the peers.
   SharedRegion allocate_shared(std::size_t bytes);
   void release(const SharedRegion& region) noexcept;
@@ -120,30 +98,21 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   /// Number of each rank's host; empty if unknown.
   const std::vector<int>& hosts() const noexcept { return hosts_; }
   /// True if ranks can map one another's arenas.
-  bool can_map() const noexcept { return can_map_; }
+  bool can_map() const noexcept { return arenas_ != nullptr; }
+  /// Null: this communicator moves CPU memory only.
+  DeviceBackend* device() const noexcept { return device_.get(); }
 
   // In the progress context:
-  /// True if every rank can read every other's memory (Transport::read). The same on all ranks.
-  /// False until the first exchange of headers has ended.
-  bool can_read() const noexcept { return can_read_; }
-  /// True if all buffers that `rank` announced for call `number` lie in arenas.
-  bool all_mapped(int rank, std::uint64_t number) const noexcept;
-  DirectPointers& direct_pointers() noexcept { return direct_pointers_; }
   net::Transport& transport() noexcept { return *transport_; }
   Scratch& scratch() noexcept { return scratch_; }
   const CallTrace* trace() const noexcept { return trace_.get(); }
-  Board& board() noexcept { return *board_; }
-  std::byte* staging_of(int rank) const noexcept { return mapped_[0][rank] + kStagingOffset; }
-  /// Start of arena number `arena` of `rank`, as this process sees it.
-  std::byte* mapped(int rank, std::uint32_t arena) const noexcept { return mapped_[arena][rank]; }
-  /// Sets `location` to the place of [data, data + bytes); false if that lies in no arena.
-  bool locate(const void* data, std::size_t bytes, Location& location) const;
-  const Route& route_of(const Operation& operation);
+  Arenas& arenas() noexcept { return *arenas_; }
+  Board& board() noexcept { return *arenas_->board(); }
   const FoldPlan& fold_plan(std::uint32_t total);
   void finish(const std::shared_ptr<Call>& call);
-  /// The GPU's stream holds the whole running call: the next one may begin.
-  void given_to_gpu(const std::shared_ptr<Call>& call);
-  void ended_on_gpu(const std::shared_ptr<Call>& call);
+  /// The device's stream holds the whole running call: the next one may begin.
+  void given_to_device();
+  void ended_on_device(const std::shared_ptr<Call>& call);
   /// MismatchError if the received header differs from the receive's own; else null.
   std::exception_ptr message_mismatch(const Call& call, int peer) const;
   void message_ended(const std::shared_ptr<Call>& call, int peer);
@@ -158,8 +127,8 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   int world_rank(int rank) const noexcept;
   /// How many user threads are blocked in a wait for this engine.
   int waits() const noexcept { return user_waits_.load(std::memory_order_relaxed); }
-  std::exception_ptr gpu_timeout(Duration waited, const std::string& operation,
-                                 const std::string& label) const;
+  /// " in group rows"; empty for the head of the family.
+  std::string group_text() const;
   bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   void expect(int peer, int change) noexcept { expected_[peer] += change; }
   bool poll();
@@ -175,22 +144,20 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
 
  private:
-  static constexpr std::size_t kStagingOffset = (sizeof(BoardMemory) + 4095) / 4096 * 4096;
   class Poller;
-  enum class Waits { No, Headers, Direct };
+  enum class Waits { No, Headers, Run };
 
   void set_up();
   void run_and_wait(const std::function<void()>& task);
-  Work add_region(const net::Region& region, std::size_t bytes,
-                  std::shared_ptr<WorkOwner> owner = nullptr);
-  void fill_announcement(const Operation& op, std::byte* payload);
-  void map_region(const Call& call, std::span<const std::byte* const> payloads);
+  Work announce(const net::Region& region, std::size_t bytes,
+                std::shared_ptr<WorkOwner> owner = nullptr);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);
+  std::shared_ptr<Run> run_of(const std::shared_ptr<Call>& call);
   void exchange_headers(const std::shared_ptr<Call>& call);
   void post_header(const std::shared_ptr<Call>& call);
-  bool nothing_new() const noexcept;
+  bool nothing_new() noexcept;
   bool poll_headers(const std::shared_ptr<Call>& call);
   int check_headers_here(const Call& call);
   void wait_for(Waits what) noexcept;
@@ -204,8 +171,6 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   bool owes(int peer);
   void leave() noexcept;
   void retire() noexcept;
-  /// " in group rows"; empty for the head of the family.
-  std::string group_text() const;
   std::exception_ptr with_context(std::exception_ptr error) const noexcept;
   std::string running_title() const;
   const Operation* first_user_call() const noexcept;
@@ -214,28 +179,17 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   const CommunicatorOptions options_;
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
-  const std::vector<int> hosts_;  // number of each rank's host; empty if unknown
-  bool can_map_ = false, can_read_ = false;
-
-  struct Known {  // an arena; arena 0 holds the board and the staging area
-    std::span<std::byte> bytes;
-    std::weak_ptr<void> owner;
-  };
-  std::vector<Known> arenas_;
-  std::vector<std::vector<std::byte*>> mapped_;  // [arena][rank]
-  std::vector<std::vector<net::RegionId>> ids_;  // [arena][rank]
-  net::Region own_region_;
-  std::unique_ptr<Board> board_;
+  const std::vector<int> hosts_;    // number of each rank's host; empty if unknown
+  std::unique_ptr<Arenas> arenas_;  // null if the ranks cannot map one another's memory
   std::shared_ptr<ProgressSource> poller_;
   std::atomic<bool> pending_{false};
   Waits waits_ = Waits::No;
   int headers_seen_ = 0;  // of the running call
 
-  std::shared_ptr<nccl::GpuGroup> gpu_;  // null: CPU memory only
-  std::unique_ptr<CallTrace> trace_;     // null = off
+  std::shared_ptr<DeviceBackend> device_;           // null: CPU memory only
+  std::vector<std::unique_ptr<Backend>> backends_;  // for CPU memory, in the order to ask them
+  std::unique_ptr<CallTrace> trace_;                // null = off
   Scratch scratch_;
-  DirectPointers direct_pointers_;
-  std::map<std::string, std::unique_ptr<Route>> routes_;
   std::map<std::uint32_t, std::unique_ptr<FoldPlan>> fold_plans_;
   const std::shared_ptr<Family> family_;
   const bool head_;                                        // of the family

@@ -2,9 +2,8 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
-#include "trireme/net/moving.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -27,9 +26,9 @@ bool Engine::owes(int peer) {
   if (waits_ == Waits::No) return expected_[peer] > 0;
   const Call& call = *queue_.front();
   if (waits_ == Waits::Headers) {
-    return board_->slot(peer, call.number).ready.load(std::memory_order_acquire) != call.number;
+    return board().slot(peer, call.number).ready.load(std::memory_order_acquire) != call.number;
   }
-  return call.direct->owes(peer);
+  return call.run->polled()->owes(peer);
 }
 
 // The timeout counts from the last byte that this group's transport moved. A shorter deadline given
@@ -78,8 +77,8 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
     if (context.peer < 0) context.peer = world_rank(peer);
     missing += (missing.empty() ? "" : ", ") + text(peer);
   }
-  if (missing.empty() && gpu_ && gpu_->busy())
-    return gpu_timeout(waited, context.operation, context.label);
+  if (missing.empty() && device_ && device_->busy())
+    return device_->timeout(waited, context.operation, context.label);
   context.advice =
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
@@ -88,19 +87,6 @@ std::exception_ptr Engine::timeout_error(Duration waited, const PeerWatch::Verdi
                        (missing.empty() ? "its own sends" : "rank " + missing) + group_text() +
                        (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
                    std::move(context)));
-}
-
-// The call's headers agreed, so the cause is a GPU or a link between two of them.
-std::exception_ptr Engine::gpu_timeout(Duration waited, const std::string& operation,
-                                       const std::string& label) const {
-  return std::make_exception_ptr(TimeoutError(
-      "waited " + seconds(waited) + " for GPU " + std::to_string(gpu_->gpu()->index()) +
-          " to end what all ranks have begun over NCCL" + group_text(),
-      {.rank = world_rank(rank_),
-       .operation = operation,
-       .label = label,
-       .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
-                 "it was only slow."}));
 }
 
 void Engine::on_wait_begin(std::string_view description) noexcept {

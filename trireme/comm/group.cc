@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/alone_transport.h"
+#include "trireme/comm/choice/selection.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/native_run.h"
-#include "trireme/comm/nccl/gpu_group.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/net/sub_transport.h"
 
 namespace trireme::inline v0::comm {
@@ -56,7 +56,7 @@ std::uint64_t Engine::group_id(std::span<const int> ranks, std::string_view name
 std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, std::uint64_t id) {
   CommunicatorOptions options = options_;
   options.name = std::move(name);
-  if (options.algorithm == kMpiNative) options.algorithm = "auto";  // MPI reduces over the world
+  options.algorithm = algorithm_of_groups(options.algorithm);
   options.host_of_rank.clear();
   options.world_ranks.clear();
   for (const int rank : ranks) {
@@ -66,7 +66,7 @@ std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, 
   }
   std::shared_ptr<net::Transport> transport;
   if (ranks.size() == 1) {
-    transport = std::make_shared<AloneTransport>(waiter_);
+    transport = std::make_shared<net::AloneTransport>(waiter_);
   } else {
     transport = net::make_sub_transport(transport_, std::move(ranks), id);
   }
@@ -81,13 +81,13 @@ int Engine::world_rank(int rank) const noexcept {
 
 std::string Engine::group_text() const { return head_ ? "" : " in group " + options_.name; }
 
-// Waits for the GPU: it may still write to buffers of broken calls, and peers to NCCL's buffers.
+// Waits for the device, which may still write to buffers of broken calls.
 void Engine::close() noexcept {
   waiter_->run([self = shared_from_this()] { self->leave(); });
-  if (!head_ || !gpu_) return;
+  if (!head_ || !device_) return;
   try {
     const TimePoint end = waiter_->now() + options_.timeout + std::chrono::seconds(1);
-    waiter_->wait_until([this] { return gpu_->gone(); }, end);
+    waiter_->wait_until([this] { return device_->gone(); }, end);
   } catch (const std::exception&) {  // called in the progress context, which must not wait
   }
 }
@@ -95,16 +95,17 @@ void Engine::close() noexcept {
 // A group may be destroyed before its set-up has ended. Since the peers need its messages, the
 // engine then keeps itself alive until its queue is empty.
 void Engine::leave() noexcept {
-  const bool gpu_works = gpu_ && gpu_->busy();
-  if (gpu_ && !gpu_works && !broken()) gpu_->detach();
-  const bool complete = !first_user_call() && open_messages_ == 0 && !gpu_works && !broken();
+  const bool working = device_ && device_->busy();
+  if (device_ && !working && !broken()) device_->detach();
+  const bool complete = !first_user_call() && open_messages_ == 0 && !working && !broken();
   if (complete && !head_) {
     leaving_ = true;
     self_ = shared_from_this();
     if (queue_.empty()) retire();
     return;
   }
-  if (complete && board_) board_->own().complete = 1;  // peers need not fail: nothing is missing
+  if (complete && arenas_ && arenas_->board())
+    board().own().complete = 1;  // peers need not fail: nothing is missing
   fail(std::make_exception_ptr(
       PeerLost("rank " + std::to_string(world_rank(rank_)) + " has left " + options_.name,
                {.rank = world_rank(rank_), .advice = "Wait for all Works before the Job ends."})));
@@ -113,18 +114,14 @@ void Engine::leave() noexcept {
 
 void Engine::retire() noexcept {
   const std::shared_ptr<Engine> last = std::exchange(self_, nullptr);
-  if (gpu_) gpu_->detach();
+  if (device_) device_->detach();
   if (const auto poller = std::exchange(poller_, nullptr)) waiter_->remove(poller.get());
 }
 
 Engine::~Engine() {
-  if (ids_.empty()) return;
-  waiter_->run([transport = transport_, rank = rank_, ids = std::move(ids_)] {
-    for (const auto& arena : ids) {
-      for (int peer = 0; peer < static_cast<int>(arena.size()); ++peer) {
-        transport->unmap(peer, arena[static_cast<std::size_t>(peer)]);
-      }
-    }
+  if (!arenas_) return;
+  waiter_->run([transport = transport_, arenas = std::shared_ptr<Arenas>(std::move(arenas_))] {
+    arenas->unmap_all();
   });
 }
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <span>
 #include <vector>
 
 #include "trireme/comm/combine.h"
+#include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -34,11 +34,9 @@ void fold(const Operation& op, const FoldPlan& plan, std::size_t offset,
                op.op == ReduceOp::Mean ? op.total : 0);
 }
 
-// The offset of `rank`'s piece, in bytes. `piece`: size of a piece if all are equal.
-std::size_t offset_of(const Operation& op, std::size_t rank, std::size_t piece) {
-  if (op.counts.empty()) return rank * piece;
-  return std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t(0)) *
-         size_of(op.dtype);
+// The offset of `rank`'s piece, in bytes.
+std::size_t offset_of(const Operation& op, std::size_t rank, std::size_t ranks) {
+  return piece_of(op.count, op.counts, rank, ranks).begin * size_of(op.dtype);
 }
 
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -88,12 +86,12 @@ void complete_inline(const Operation& op, const FoldPlan& plan, int rank,
     case OpKind::AllReduce:
       return fold(op, plan, 0, payloads);
     case OpKind::ReduceScatter:
-      return fold(op, plan, offset_of(op, own, op.out.bytes()), payloads);
+      return fold(op, plan, offset_of(op, own, payloads.size()), payloads);
     case OpKind::Broadcast:
       return copy(out, payloads[static_cast<std::size_t>(op.root)], op.out.bytes());
     case OpKind::Scatter:
       return copy(out,
-                  payloads[static_cast<std::size_t>(op.root)] + offset_of(op, own, op.out.bytes()),
+                  payloads[static_cast<std::size_t>(op.root)] + offset_of(op, own, payloads.size()),
                   op.out.bytes());
     case OpKind::AllToAll:
       for (std::size_t peer = 0; peer < payloads.size(); ++peer) {

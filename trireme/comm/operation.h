@@ -16,9 +16,6 @@
 #include "trireme/comm/op_kind.h"
 
 namespace trireme::inline v0::comm {
-namespace nccl {
-class GpuCall;
-}
 
 std::string_view name_of(ReduceOp op) noexcept;
 
@@ -42,11 +39,11 @@ struct Operation {
   std::string algorithm;
   bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
   bool leaving = false;        // OpOptions
-  bool on_gpu = false;         // its buffers lie on the GPU
+  bool on_device = false;      // its buffers lie on this rank's device
   bool shared = false;         // `out` is this rank's part of memory that all ranks read
 
-  /// State of the call on the GPU, shared by all its steps; null if it runs on the CPU.
-  std::shared_ptr<nccl::GpuCall> device;
+  /// State of the call on the device, shared by all its steps; null if it runs on the CPU.
+  std::shared_ptr<DeviceSide> device;
 
   /// For calls of several steps (all_reduce_many, sparse, all_to_all_v), which count as one call.
   /// When a step has ended, `next` fills in the following one (on entry, the argument holds the

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -31,7 +31,7 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   call->envelopes.resize(1);
   ++open_messages_;
   if (trace_) trace_->begun(call->times);
-  if (op.on_gpu) return gpu_->run_message(call, peer, head);
+  if (op.on_device) return device_->run_message(call, peer, head);
   const auto end = [self = shared_from_this(), call, peer] {
     self->message_ended(call, peer);
     call->source.complete();
@@ -88,7 +88,7 @@ std::exception_ptr Engine::message_mismatch(const Call& call, int peer) const {
                            .peer = world_rank(peer),
                            .label = call.operation.label,
                            .advice = "Send and receive must name the same count and type, and "
-                                     "both CPU or both GPU memory."}));
+                                     "both CPU or both device memory."}));
 }
 
 void Engine::message_ended(const std::shared_ptr<Call>& call, int peer) {

@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/choice/choice.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/native_run.h"
 #include "trireme/comm/operation.h"
 #include "trireme/kernel/reduce.h"
 #include "trireme/kernel/tree_sum.h"
@@ -281,15 +280,12 @@ void check(const Communicator& communicator, const SparseRows& in, ReduceOp op) 
 Work Communicator::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
                                      const SparseOptions& options) {
   check(*this, in, op);
-  const auto ranks = static_cast<std::uint32_t>(size());
-  const std::string named = choose(options.op.algorithm, {op, type_of_sums(in.dtype), 0, ranks});
-  const std::string_view wanted =
-      options.op.algorithm.empty() ? engine_->options().algorithm : options.op.algorithm;
-  const bool is_auto = wanted == "auto" || (wanted == kMpiNative && named != kMpiNative);
-  const bool wide = type_of_sums(in.dtype) != in.dtype;
-  const auto algorithm = [chooser = chooser_, ranks, named, is_auto, wide](std::size_t bytes) {
-    return is_auto && ranks > 1 ? chooser->choose(OpKind::AllReduce, bytes, ranks, wide) : named;
+  const auto algorithm = [selection = selection_, wanted = std::string(options.op.algorithm), op,
+                          dtype = in.dtype,
+                          ranks = static_cast<std::uint32_t>(size())](std::size_t bytes) {
+    return selection->all_reduce(wanted, {op, dtype, bytes, ranks});
   };
+  algorithm(0);  // refuses now what is impossible
   auto call =
       std::make_shared<SparseCall>(coalesced(in), out, op, rank(), size(), options.way, algorithm);
   Operation first;

@@ -8,14 +8,15 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
-#include "trireme/comm/alone_transport.h"
 #include "trireme/comm/choice/choice.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/gpu_choice.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/job/terminate.h"
 #include "trireme/job/transport_check.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/client.h"
@@ -142,7 +143,7 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
 void Job::Impl::be_alone() {
   hosts = {host};
   take_gpu();
-  world = std::make_shared<comm::Communicator>(std::make_shared<comm::AloneTransport>(waiter),
+  world = std::make_shared<comm::Communicator>(std::make_shared<net::AloneTransport>(waiter),
                                                world_options());
   make_host_groups(world);
 }
@@ -248,7 +249,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.reproducible = options.reproducible;
   result.trace = options.trace;
   result.tuning = tuning;
-  result.gpu = gpu;
+  result.device = comm::nccl::backend_on(gpu);
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
@@ -278,7 +279,7 @@ std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::
 }
 
 std::shared_ptr<net::Transport> Job::Impl::connect() {
-  if (env.size == 1) return std::make_shared<comm::AloneTransport>(waiter);
+  if (env.size == 1) return std::make_shared<net::AloneTransport>(waiter);
   const net::ConnectOptions connect_options{
       .rank = env.rank,
       .size = env.size,

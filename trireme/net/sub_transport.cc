@@ -5,7 +5,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
-#include "trireme/net/moving.h"
 
 namespace trireme::inline v0::net {
 namespace {
@@ -21,10 +20,13 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
   return value ^ value >> 31;
 }
 
-class SubTransport final : public MovingTransport {
+class SubTransport final : public Transport, private HostMemory, private MoveTimes {
  public:
   SubTransport(std::shared_ptr<Transport> parent, std::vector<int> ranks, std::uint64_t id)
-      : parent_(std::move(parent)), ranks_(std::move(ranks)), id_(id) {
+      : parent_(std::move(parent)),
+        theirs_(parent_->capabilities()),
+        ranks_(std::move(ranks)),
+        id_(id) {
     const auto self = std::find(ranks_.begin(), ranks_.end(), parent_->rank());
     TRIREME_CHECK((self != ranks_.end()));
     rank_ = static_cast<int>(self - ranks_.begin());
@@ -40,32 +42,40 @@ class SubTransport final : public MovingTransport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return parent_->recv(checked(peer), outer(tag), bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device device,
-                         std::span<const int> peers) override {
-    if (peers.empty()) return parent_->register_memory(bytes, device, ranks_);
-    std::vector<int> chosen;
-    for (const int peer : peers) chosen.push_back(checked(peer));
-    return parent_->register_memory(bytes, device, chosen);
-  }
-  std::span<std::byte> map(int peer, RegionId region) override {
-    return parent_->map(checked(peer), region);
-  }
-  void unmap(int peer, RegionId region) noexcept override { parent_->unmap(of(peer), region); }
-  bool can_map(int peer) const noexcept override { return parent_->can_map(of(peer)); }
-  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
-    return parent_->read(of(peer), address, to);
-  }
-  void notify(int peer) noexcept override { parent_->notify(of(peer)); }
   bool lost(int peer) const noexcept override { return parent_->lost(of(peer)); }
-  TimePoint last_moved(int peer) const noexcept override {
-    return net::last_moved(*parent_, of(peer));
-  }
   void abort(std::exception_ptr error) noexcept override { parent_->abort(std::move(error)); }
+  /// The parent reduces over all its ranks only.
+  Capabilities capabilities() noexcept override {
+    return {.memory = theirs_.memory ? this : nullptr, .moves = theirs_.moves ? this : nullptr};
+  }
 
   const std::shared_ptr<Transport>& parent() const noexcept { return parent_; }
   int of(int peer) const noexcept { return ranks_[static_cast<std::size_t>(peer)]; }
 
  private:
+  // HostMemory:
+  Region allocate(std::size_t bytes, std::span<const int> peers) override {
+    if (peers.empty()) return theirs_.memory->allocate(bytes, ranks_);
+    std::vector<int> chosen;
+    for (const int peer : peers) chosen.push_back(checked(peer));
+    return theirs_.memory->allocate(bytes, chosen);
+  }
+  bool can_map(int peer) const noexcept override { return theirs_.memory->can_map(of(peer)); }
+  std::span<std::byte> map(int peer, RegionId region) override {
+    return theirs_.memory->map(checked(peer), region);
+  }
+  void unmap(int peer, RegionId region) noexcept override {
+    theirs_.memory->unmap(of(peer), region);
+  }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return theirs_.memory->read(of(peer), address, to);
+  }
+  void notify(int peer) noexcept override { theirs_.memory->notify(of(peer)); }
+  // MoveTimes:
+  TimePoint last_moved(int peer) const noexcept override {
+    return theirs_.moves->last_moved(of(peer));
+  }
+
   int checked(int peer) const {
     check_peer(peer, size());
     return of(peer);
@@ -73,6 +83,7 @@ class SubTransport final : public MovingTransport {
   Tag outer(Tag tag) const noexcept { return {kGroupTags | mix(id_ ^ mix(tag.value)) >> 2}; }
 
   const std::shared_ptr<Transport> parent_;
+  const Capabilities theirs_;
   const std::vector<int> ranks_;  // of the parent
   const std::uint64_t id_;
   int rank_ = 0;

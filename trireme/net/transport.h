@@ -1,5 +1,7 @@
 // Transport: moves bytes between the ranks of a fixed group. It does not know tensors.
 //
+// What only some transports can do (map a peer's memory, reduce) is asked of Capabilities.
+//
 // One Transport belongs to one Waiter and is used in its progress context only (Waiter::run);
 // otherwise its methods are not thread safe. Works that it returns settle in that context. Messages
 // between one pair with one tag arrive in order; messages with different tags may overtake each
@@ -13,7 +15,8 @@
 #include <string_view>
 
 #include "trireme/base/buffer.h"
-#include "trireme/base/check.h"
+#include "trireme/base/clock.h"
+#include "trireme/base/dtype.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 
@@ -30,19 +33,75 @@ struct Tag {
 /// messages are in transit. A larger send may wait for its receive.
 inline constexpr std::size_t kEagerBytes = 4096;
 
-/// Reductions that a network may compute itself.
-enum class Reduction : std::uint8_t { Sum, Min, Max, Product };
-
-/// Id of a registration. Every rank numbers its own regions from 0 in the order of its calls, so
-/// ranks that register in the same order may use one id for all.
+/// Id of a region. Every rank numbers its own regions from 0 in the order of its calls, so ranks
+/// that allocate in the same order may use one id for all.
 struct RegionId {
   std::uint32_t value = 0;
 };
-/// Memory that peers may map. The registration (and mapping) ends when the last copy is destroyed.
+/// Memory that peers may map. It is released when the last copy is destroyed.
 struct Region {
   RegionId id;
   std::span<std::byte> bytes;
   std::shared_ptr<void> owner;
+};
+
+/// Memory that ranks of one host share. Progress context only.
+class HostMemory {
+ public:
+  /// Allocates memory, page-aligned and zeroed, that `peers` may map; empty: all peers.
+  virtual Region allocate(std::size_t bytes, std::span<const int> peers) = 0;
+  /// Whether memory that `peer` allocates can be mapped here. In a set of ranks, if it is true from
+  /// one rank to all others, it is true between all of them.
+  virtual bool can_map(int peer) const noexcept = 0;
+  /// Maps a peer's region into this process; empty if impossible. The peer must have allocated it
+  /// before; a message received from the peer after its allocation proves that. The mapping stays
+  /// until unmap(), even if the peer releases the region.
+  virtual std::span<std::byte> map(int peer, RegionId region) = 0;
+  /// Ends the mapping of a peer's region. Of this rank's own region, forgets the id.
+  virtual void unmap(int peer, RegionId region) noexcept = 0;
+  /// Copies bytes at `address` of a peer's address space to `to`, without the peer's help. False if
+  /// that is impossible or the peer is gone. An empty `to` asks whether it is possible at all.
+  virtual bool read(int peer, std::uintptr_t address, std::span<std::byte> to) = 0;
+  /// Tells `peer` that mapped memory which it polls has changed: if it sleeps, it wakes and polls
+  /// its ProgressSources. Write the memory first. Costs a fence if the peer is awake.
+  virtual void notify(int peer) noexcept = 0;
+
+ protected:
+  ~HostMemory() = default;
+};
+
+/// Reductions that a network may compute itself.
+enum class Reduction : std::uint8_t { Sum, Min, Max, Product };
+
+/// A network that reduces itself (MPI's all-reduce).
+class Reducer {
+ public:
+  virtual bool can_reduce(DType dtype) const noexcept = 0;
+  /// All-reduces over all ranks, in place; the network chooses the order of additions. All ranks
+  /// must make the same calls, one at a time. Only if can_reduce(). Progress context only.
+  virtual Work reduce(Reduction reduction, const Buffer& inout) = 0;
+
+ protected:
+  ~Reducer() = default;
+};
+
+/// A network that knows when bytes last moved. `timeout` bounds silence, not work: a wait continues
+/// while bytes move, however slow the network is.
+class MoveTimes {
+ public:
+  /// The last time that bytes moved to or from `peer`, on the waiter's clock; TimePoint::min() if
+  /// none did. Small messages that were sent at once may not count. Any thread.
+  virtual TimePoint last_moved(int peer) const noexcept = 0;
+
+ protected:
+  ~MoveTimes() = default;
+};
+
+/// What only some transports can do; null: this one cannot. Lives as long as its transport.
+struct Capabilities {
+  HostMemory* memory = nullptr;
+  Reducer* reducer = nullptr;
+  const MoveTimes* moves = nullptr;
 };
 
 class Transport {
@@ -56,48 +115,19 @@ class Transport {
   virtual Work send(int peer, Tag tag, std::span<const std::byte> bytes) = 0;
   /// Fails with MismatchError if the message's length is not bytes.size().
   virtual Work recv(int peer, Tag tag, std::span<std::byte> bytes) = 0;
-  /// Makes memory accessible to peers if the transport can. If bytes.data() is nullptr, the
-  /// transport allocates bytes.size() bytes, page-aligned and zeroed (shm: a memfd). Only `peers`
-  /// may map it; empty: all peers.
-  virtual Region register_memory(std::span<std::byte> bytes, Device device,
-                                 std::span<const int> peers) = 0;
-  Region register_memory(std::span<std::byte> bytes, Device device) {
-    return register_memory(bytes, device, {});
-  }
-  /// Maps a peer's region into this process; empty if impossible. The peer must have registered it
-  /// before; a message received from the peer after its registration proves that. The mapping stays
-  /// until unmap(), even if the peer releases the region.
-  virtual std::span<std::byte> map(int peer, RegionId region) = 0;
-  /// Ends the mapping of a peer's region. For this rank's own region, forgets the registration.
-  virtual void unmap(int peer, RegionId region) noexcept = 0;
-  /// Whether memory that `peer` lets the transport allocate can be mapped here. In a set of ranks,
-  /// if it is true from one rank to all others, it is true between all of them.
-  virtual bool can_map(int peer) const noexcept = 0;
-  /// Copies bytes at `address` of a peer's address space to `to`, without the peer's help. False if
-  /// that is impossible or the peer is gone. An empty `to` asks whether it is possible at all.
-  virtual bool read(int peer, std::uintptr_t address, std::span<std::byte> to) {
-    (void)peer, (void)address, (void)to;
-    return false;
-  }
-  /// Tells `peer` that mapped memory which it polls has changed: if it sleeps, it wakes and polls
-  /// its ProgressSources. Write the memory first. Costs a fence if the peer is awake.
-  virtual void notify(int peer) noexcept = 0;
   /// True once it is known that nothing more will arrive from `peer` (its process ended, its socket
   /// closed). For code that polls mapped memory; a pending Work with the peer fails by itself.
   virtual bool lost(int peer) const noexcept = 0;
-  /// Whether the network itself can reduce elements of `dtype` (MPI's all-reduce).
-  virtual bool can_reduce(DType dtype) const noexcept {
-    (void)dtype;
-    return false;
-  }
-  /// The network's own all-reduce over all ranks, in place; the network chooses the order of
-  /// additions. All ranks must make the same calls, one at a time. Only if can_reduce().
-  virtual Work reduce(Reduction, const Buffer& inout) {
-    TRIREME_CHECK(can_reduce(inout.dtype));
-    return {};
-  }
   /// Fails every pending and later Work on this rank with `error`; peers are not told.
   virtual void abort(std::exception_ptr error) noexcept = 0;
+  /// Any thread.
+  virtual Capabilities capabilities() noexcept = 0;
 };
+
+/// When bytes last moved between this rank and any peer; TimePoint::min() if unknown. Any thread.
+TimePoint last_moved(Transport& transport) noexcept;
+
+/// Memory of this process alone, page-aligned and zeroed. ResourceError.
+Region private_region(std::size_t bytes);
 
 }  // namespace trireme::inline v0::net

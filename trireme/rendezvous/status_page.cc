@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/net/moving.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -108,7 +108,7 @@ void StatusPage::set_step(long step) noexcept {
   words_->step.store(step, std::memory_order_relaxed);
 }
 
-void StatusPage::set_transport(std::weak_ptr<const net::Transport> transport) {
+void StatusPage::set_transport(std::weak_ptr<net::Transport> transport) {
   std::lock_guard lock(mutex_);
   transport_ = std::move(transport);
 }

@@ -59,7 +59,7 @@ class StatusPage {
   void set_step(long step) noexcept;
   /// Sets the transport that read() asks when bytes last moved, while it lives. It is not in the
   /// page, so the launcher does not see it.
-  void set_transport(std::weak_ptr<const net::Transport> transport);
+  void set_transport(std::weak_ptr<net::Transport> transport);
   Activity read(TimePoint now) const;
   /// The message that this rank ends with; cut at 1 KiB.
   void set_last_words(std::string_view sentence) noexcept;
@@ -67,7 +67,7 @@ class StatusPage {
 
  private:
   mutable std::mutex mutex_;
-  std::weak_ptr<const net::Transport> transport_;
+  std::weak_ptr<net::Transport> transport_;
   StatusWords* words_ = nullptr;
 };
 

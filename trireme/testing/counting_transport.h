@@ -28,17 +28,9 @@ class CountingTransport final : public net::Transport {
   Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
     return inner_->recv(peer, tag, bytes);
   }
-  net::Region register_memory(std::span<std::byte> bytes, Device device,
-                              std::span<const int> readers) override {
-    return inner_->register_memory(bytes, device, readers);
-  }
-  std::span<std::byte> map(int, net::RegionId) override { return {}; }
-  void unmap(int peer, net::RegionId region) noexcept override { inner_->unmap(peer, region); }
-  bool can_map(int) const noexcept override { return false; }
-  bool read(int, std::uintptr_t, std::span<std::byte>) override { return false; }
-  void notify(int peer) noexcept override { inner_->notify(peer); }
   bool lost(int peer) const noexcept override { return inner_->lost(peer); }
   void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
+  net::Capabilities capabilities() noexcept override { return {}; }
 
  private:
   const std::shared_ptr<net::Transport> inner_;

@@ -14,7 +14,7 @@
 
 namespace trireme::inline v0::testing {
 
-class FaultyTransport final : public net::Transport {
+class FaultyTransport final : public net::Transport, private net::HostMemory {
  public:
   enum class Call { Send, Recv, Notify, Read };
   struct Options {
@@ -26,7 +26,10 @@ class FaultyTransport final : public net::Transport {
   /// `hook` runs in the progress context, before the call.
   FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void(Call, int peer)> hook,
                   Options options)
-      : inner_(std::move(inner)), hook_(std::move(hook)), options_(options) {}
+      : inner_(std::move(inner)),
+        memory_(inner_->capabilities().memory),
+        hook_(std::move(hook)),
+        options_(options) {}
   FaultyTransport(std::shared_ptr<net::Transport> inner, std::function<void(Call, int peer)> hook)
       : FaultyTransport(std::move(inner), std::move(hook), Options()) {}
 
@@ -42,38 +45,41 @@ class FaultyTransport final : public net::Transport {
     hook_(Call::Recv, peer);
     return inner_->recv(peer, tag, bytes);
   }
-  net::Region register_memory(std::span<std::byte> bytes, Device device,
-                              std::span<const int> readers) override {
-    return inner_->register_memory(bytes, device, readers);
+  bool lost(int peer) const noexcept override { return inner_->lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
+  net::Capabilities capabilities() noexcept override {
+    net::Capabilities its = inner_->capabilities();
+    if (memory_) its.memory = this;
+    return its;
   }
+
+ private:
+  // HostMemory:
+  net::Region allocate(std::size_t bytes, std::span<const int> peers) override {
+    return memory_->allocate(bytes, peers);
+  }
+  bool can_map(int peer) const noexcept override { return memory_->can_map(peer); }
   std::span<std::byte> map(int peer, net::RegionId region) override {
-    const std::span<std::byte> memory = inner_->map(peer, region);
+    const std::span<std::byte> memory = memory_->map(peer, region);
     if (options_.on_map && !memory.empty()) options_.on_map(peer, memory);
     return memory;
   }
-  void unmap(int peer, net::RegionId region) noexcept override { inner_->unmap(peer, region); }
-  bool can_map(int peer) const noexcept override { return inner_->can_map(peer); }
+  void unmap(int peer, net::RegionId region) noexcept override { memory_->unmap(peer, region); }
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
-    if (!options_.reads || to.empty()) return options_.reads && inner_->read(peer, address, to);
+    if (!options_.reads || to.empty()) return options_.reads && memory_->read(peer, address, to);
     const std::size_t half = to.size() / 2;
     hook_(Call::Read, peer);
-    if (!inner_->read(peer, address, to.first(half))) return false;
+    if (!memory_->read(peer, address, to.first(half))) return false;
     hook_(Call::Read, peer);
-    return inner_->read(peer, address + half, to.subspan(half));
+    return memory_->read(peer, address + half, to.subspan(half));
   }
   void notify(int peer) noexcept override {
     hook_(Call::Notify, peer);
-    inner_->notify(peer);
+    memory_->notify(peer);
   }
-  bool can_reduce(DType dtype) const noexcept override { return inner_->can_reduce(dtype); }
-  Work reduce(net::Reduction reduction, const Buffer& inout) override {
-    return inner_->reduce(reduction, inout);
-  }
-  bool lost(int peer) const noexcept override { return inner_->lost(peer); }
-  void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
 
- private:
   const std::shared_ptr<net::Transport> inner_;
+  net::HostMemory* const memory_;  // the inner transport's
   const std::function<void(Call, int peer)> hook_;
   const Options options_;
 };

@@ -183,28 +183,26 @@ class Watcher final : public ProgressSource {
 
 TEST(RunRanks, RegionsAreSharedAndPolled) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    run_ranks(
-        2,
-        [](RankContext& rank) {
-          net::Region region;
-          rank.waiter->run([&] {
-            region = rank.transport->register_memory({static_cast<std::byte*>(nullptr), 64}, {});
-          });
-          int token = 0;
-          Work sent = send(rank, 1 - rank.rank, 1, raw(token));
-          recv(rank, 1 - rank.rank, 1, raw(token)).wait();
-          std::span<std::byte> other;
-          rank.waiter->run([&] { other = rank.transport->map(1 - rank.rank, region.id); });
-          ASSERT_EQ(other.size(), 64u);
-          WorkSource source(rank.waiter, nullptr, "watch");
-          auto watcher = std::make_shared<Watcher>(other.data(), source);
-          rank.waiter->add(watcher);
-          region.bytes[0] = std::byte{1};
-          source.work().wait();
-          rank.waiter->remove(watcher.get());
-          sent.wait();
-        },
-        {.seed = seed});
+    run_ranks(2,
+              [](RankContext& rank) {
+                net::HostMemory* const memory = rank.transport->capabilities().memory;
+                net::Region region;
+                rank.waiter->run([&] { region = memory->allocate(64, {}); });
+                int token = 0;
+                Work sent = send(rank, 1 - rank.rank, 1, raw(token));
+                recv(rank, 1 - rank.rank, 1, raw(token)).wait();
+                std::span<std::byte> other;
+                rank.waiter->run([&] { other = memory->map(1 - rank.rank, region.id); });
+                ASSERT_EQ(other.size(), 64u);
+                WorkSource source(rank.waiter, nullptr, "watch");
+                auto watcher = std::make_shared<Watcher>(other.data(), source);
+                rank.waiter->add(watcher);
+                region.bytes[0] = std::byte{1};
+                source.work().wait();
+                rank.waiter->remove(watcher.get());
+                sent.wait();
+              },
+              {.seed = seed});
   }
 }
 

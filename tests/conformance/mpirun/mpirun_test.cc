@@ -287,6 +287,12 @@ TRIREME_PROCESS(native_default) {
   std::vector<BFloat16> halves(5000, BFloat16{0x3F80});  // 1
   all_reduce(job.world(), halves, Sum);
   if (halves[4999].bits != 0x4000) return 3;  // 2
+  comm::SparseRows row{.indices = {3}, .width = 5000, .num_rows = 9, .dtype = DType::BF16};
+  for (int i = 0; i < 5000; ++i)
+    row.values.insert(row.values.end(), {std::byte{0x80}, std::byte{0x3F}});
+  const comm::SparseRows rows =
+      sparse_all_reduce(job.world(), row, Sum, {.way = comm::SparseWay::Dense});
+  if (rows.row<BFloat16>(0)[4999].bits != 0x4000) return 6;
   const auto group = job.world().split(0, job.rank());
   std::vector<double> x(5000, 1);
   all_reduce(*group, x, Sum);

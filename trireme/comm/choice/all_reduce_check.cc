@@ -3,7 +3,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/native_run.h"
+#include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
 

@@ -1,6 +1,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -36,19 +37,9 @@ void never_free(std::vector<std::shared_ptr<Lane>> lanes,
 
 }  // namespace
 
-Device device_of(const Operation& operation) {
-  Device found;
-  bool any = false;
-  for_each_buffer(operation, [&](const Buffer& buffer) {
-    if (buffer.count == 0 && !buffer.data) return;  // this rank has no such buffer
-    if (any && !(buffer.device == found)) {
-      throw ConfigError("the buffers of one call lie on different devices",
-                        {.operation = title_of(operation), .advice = "Copy them to one first."});
-    }
-    found = buffer.device;
-    any = true;
-  });
-  return found;
+MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu) {
+  if (!gpu) return nullptr;
+  return [gpu = std::move(gpu)](Engine& engine) { return std::make_shared<GpuGroup>(engine, gpu); };
 }
 
 GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
@@ -76,7 +67,7 @@ void GpuGroup::note_streams(const Operation& operation, std::vector<GpuEvent>& r
   for (void* const stream : streams) ready.push_back(gpu_->record(stream));
 }
 
-void GpuGroup::prepare(Operation& operation, bool native) {
+void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   const Device device = device_of(operation);
   const auto require = [&](bool condition, const std::string& what, const std::string& advice) {
     if (!condition)
@@ -86,9 +77,10 @@ void GpuGroup::prepare(Operation& operation, bool native) {
           "a buffer lies on GPU " + std::to_string(device.index) + ", this rank's is GPU " +
               std::to_string(gpu_->index()),
           "Allocate it on job.device().");
-  operation.on_gpu = true;
+  operation.on_device = true;
   operation.may_be_direct = false;
-  operation.algorithm = gpu_algorithm(operation, native, engine_->options().reproducible);
+  operation.algorithm =
+      gpu_algorithm(operation, wanted == kNative, engine_->options().reproducible);
   const auto plan = fold_plan(operation.total);
   require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
           "this build has no CUDA kernels for the reproducible sum",
@@ -106,17 +98,47 @@ bool GpuGroup::holds(const Call& call) const noexcept {
 // Common to collectives and messages: to be called before a call goes to a lane.
 std::shared_ptr<GpuCall> GpuGroup::hold(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
-  op.device->title = title_of(op);
-  op.device->operation = std::string(name_of(op.called()));
-  op.device->label = op.label;
+  const auto mine = std::static_pointer_cast<GpuCall>(op.device);
+  mine->title = title_of(op);
+  mine->operation = std::string(name_of(op.called()));
+  mine->label = op.label;
   held_.push_back(call);
   open_.fetch_add(1, std::memory_order_acq_rel);
-  return op.device;
+  return mine;
 }
 
 void GpuGroup::let_go(const std::shared_ptr<Call>& call) {
   std::erase(held_, call);
   open_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+Arena GpuGroup::allocate(std::size_t bytes, Device device) {
+  if (device.index != gpu_->index()) refuse_device(device, engine_->world_rank(rank_));
+  const std::shared_ptr<void> memory = gpu_->allocate(bytes);
+  gpu_->clear(memory.get(), bytes, nullptr);
+  return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
+}
+
+namespace {
+
+class GpuRun final : public Run {
+ public:
+  GpuRun(std::shared_ptr<GpuGroup> group, std::shared_ptr<Call> call)
+      : group_(std::move(group)), call_(std::move(call)) {}
+  void run() override {
+    call_->run = nullptr;  // breaks the cycle; the caller holds this
+    group_->run(call_);
+  }
+
+ private:
+  const std::shared_ptr<GpuGroup> group_;
+  const std::shared_ptr<Call> call_;
+};
+
+}  // namespace
+
+std::shared_ptr<Run> GpuGroup::begin(const std::shared_ptr<Call>& call) {
+  return std::make_shared<GpuRun>(shared_from_this(), call);
 }
 
 void GpuGroup::run(const std::shared_ptr<Call>& call) {
@@ -127,11 +149,11 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
     return steps_of(call->operation, place, scratch);
   };
   mine->on_enqueued = [this, call] {
-    if (engine_) engine_->given_to_gpu(call);
+    if (engine_) engine_->given_to_device();
   };
   mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
     self->let_go(call);
-    if (self->engine_ && !error) self->engine_->ended_on_gpu(call);
+    if (self->engine_ && !error) self->engine_->ended_on_device(call);
     error ? call->source.fail(error) : call->source.complete();
   };
   try {
@@ -177,10 +199,10 @@ void GpuGroup::spread_id() {
   if (rank_ == 0) {
     id_ = new_id();
     for (int peer = 1; peer < size_; ++peer) {
-      phase->send(peer, tag_of(Channel::Gpu), std::as_bytes(std::span(&id_, 1)));
+      phase->send(peer, tag_of(Channel::Device), std::as_bytes(std::span(&id_, 1)));
     }
   } else {
-    phase->recv(0, tag_of(Channel::Gpu), std::as_writable_bytes(std::span(&id_, 1)));
+    phase->recv(0, tag_of(Channel::Device), std::as_writable_bytes(std::span(&id_, 1)));
   }
   phase->close();
 }
@@ -232,6 +254,21 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
   }
 }
 
+// The call's headers agreed, so the cause is a GPU or a link between two of them.
+std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operation,
+                                     const std::string& label) const {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(waited).count());
+  return std::make_exception_ptr(TimeoutError(
+      std::string("waited ") + text + " for GPU " + std::to_string(gpu_->index()) +
+          " to end what all ranks have begun over NCCL" + engine_->group_text(),
+      {.rank = engine_->world_rank(rank_),
+       .operation = operation,
+       .label = label,
+       .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
+                 "it was only slow."}));
+}
+
 void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
   int lost = -1;
   for (int peer = 0; peer < size_ && lost < 0; ++peer) {
@@ -252,7 +289,7 @@ void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
   const GpuCall* const call = lane.running();
   if (!call || call->begun_at == TimePoint::max() || engine_->waits() > 0) return;
   if (now - call->begun_at < timeout_) return;
-  fail(about(call, engine_->gpu_timeout(now - call->begun_at, call->operation, call->label)));
+  fail(about(call, timeout(now - call->begun_at, call->operation, call->label)));
 }
 
 // Adds the rank, the call and, if known, the lost peer to the error.

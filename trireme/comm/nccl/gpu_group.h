@@ -1,13 +1,10 @@
-// GpuGroup: the part of an Engine that runs calls on GPU memory. After the ranks have agreed on a
+// GpuGroup: an Engine's backend that runs calls on GPU memory. After the ranks have agreed on a
 // call over their transport, it goes through the group's Lane. The first call makes the lane, whose
 // NCCL id is sent over the transport. Messages use other lanes (gpu_messages.cc).
 //
 // While calls are open, a timer polls: it ends finished calls, asks NCCL for errors, looks for lost
 // peers, and checks whether the GPU has spent the group's timeout on one call (only if no thread
-// waits on the host). A failure breaks the engine. The Work of a call that is already in the stream
-// fails only when the GPU no longer accesses its buffers.
-//
-// prepare() and busy() may be called from any thread, the rest in the progress context only.
+// waits on the host). A failure breaks the engine.
 #pragma once
 
 #include <atomic>
@@ -18,39 +15,37 @@
 #include <vector>
 
 #include "trireme/base/waiter.h"
+#include "trireme/comm/device_backend.h"
 #include "trireme/comm/nccl/lane.h"
-#include "trireme/comm/operation.h"
 
 namespace trireme::inline v0::comm {
 
-class Engine;
-struct Call;
 struct FoldPlan;
 
 namespace nccl {
 
-class GpuGroup final : public ProgressSource, public std::enable_shared_from_this<GpuGroup> {
+class GpuGroup final : public DeviceBackend,
+                       public ProgressSource,
+                       public std::enable_shared_from_this<GpuGroup> {
  public:
   GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu);
   ~GpuGroup() override;
 
-  const std::shared_ptr<Gpu>& gpu() const noexcept { return gpu_; }
-  /// Prepares `operation` for the GPU: chooses its algorithm and records events on its buffers'
-  /// streams. ConfigError if the GPU cannot run it.
-  void prepare(Operation& operation, bool native);
+  std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) override;
+  /// Records events on the buffers' streams.
+  void prepare(Operation& operation, std::string_view wanted) override;
+  Arena allocate(std::size_t bytes, Device device) override;
+  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override;
+  bool busy() const noexcept override { return open_.load(std::memory_order_acquire) > 0; }
+  bool holds(const Call& call) const noexcept override;
+  std::exception_ptr timeout(Duration waited, const std::string& operation,
+                             const std::string& label) const override;
+  void abort(const std::exception_ptr& error) noexcept override;
+  /// Unless aborted, finalizes the NCCL communicators, within a second at most.
+  void detach() noexcept override;
+  bool gone() const noexcept override { return gone_.load(std::memory_order_acquire); }
   /// Runs a collective on which all ranks have agreed.
   void run(const std::shared_ptr<Call>& call);
-  /// Runs a send or receive of the user, whose own header is filled in (gpu_messages.cc).
-  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  /// True while calls of this group are open.
-  bool busy() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
-  /// True if `call` is one of them; then only this group ends it.
-  bool holds(const Call& call) const noexcept;
-
-  void abort(const std::exception_ptr& error) noexcept;
-  /// Forgets the engine. Unless aborted, finalizes the NCCL communicators, within a second at most.
-  void detach() noexcept;
-  bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
 
   bool poll() override;
   bool pending() const noexcept override { return working(); }
@@ -112,8 +107,8 @@ class GpuGroup final : public ProgressSource, public std::enable_shared_from_thi
   std::map<std::uint32_t, std::shared_ptr<const FoldPlan>> plans_;
 };
 
-/// The device of all buffers of `operation`; ConfigError if they lie on different ones.
-Device device_of(const Operation& operation);
+/// For CommunicatorOptions::device.
+MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu);
 
 }  // namespace nccl
 }  // namespace trireme::inline v0::comm

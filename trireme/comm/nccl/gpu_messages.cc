@@ -81,7 +81,8 @@ void GpuGroup::answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag)
   try {
     if (!pair.lane) pair.id = new_id();
   } catch (...) {
-    went_well(call, about(call->operation.device.get(), std::current_exception()));
+    went_well(call,
+              about(static_cast<GpuCall*>(call->operation.device.get()), std::current_exception()));
     return;
   }
   const auto answer = std::make_shared<Answer>(Answer{pair.next++, pair.id});

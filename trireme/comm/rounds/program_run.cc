@@ -6,11 +6,14 @@
 
 #include "trireme/base/check.h"
 #include "trireme/comm/combine.h"
+#include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
 namespace {
 
+// Data of at most this many bytes is sent together with the header.
+constexpr std::size_t kSendAhead = 4096;
 // In one go, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
 constexpr std::size_t kSegmentBytes = 4u << 20;
 
@@ -72,12 +75,10 @@ void ProgramRun::cut_chunks() {
   }
   const std::size_t chunks = route_.num_chunks;
   const std::size_t count = std::min(segment_, call_->operation.count - segment_begin_);
-  const std::size_t line = 64 / width_;  // elements of a cache line, where chunks begin
-  const std::size_t piece =
-      chunks == 1 ? count : ((count + chunks - 1) / chunks + line - 1) / line * line;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::size_t begin = std::min(chunk * piece, count), at = segment_begin_ + begin;
-    extents_.push_back({at, at, std::min(piece, count - begin)});
+    const Slice slice = slice_of(count, width_, chunk, chunks);
+    const std::size_t at = segment_begin_ + slice.begin;
+    extents_.push_back({at, at, slice.count});
   }
 }
 
@@ -146,8 +147,8 @@ ProgramRun::Place& ProgramRun::find(int chunk, kernel::LeafRange node) {
   return *place;
 }
 
-void ProgramRun::send_ahead() {
-  if (route_.rounds.empty()) return;
+void ProgramRun::announced() {
+  if (route_.rounds.empty() || call_->operation.bytes() > kSendAhead) return;
   const auto phase = phase_ =
       Phase::open(engine_, [self = shared_from_this()] { self->end_round(); });
   post_sends(*phase);

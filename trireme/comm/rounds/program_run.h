@@ -8,18 +8,18 @@
 
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
+#include "trireme/comm/rounds/route.h"
 #include "trireme/comm/run_event.h"
 
 namespace trireme::inline v0::comm {
 
-class ProgramRun : public std::enable_shared_from_this<ProgramRun> {
+class ProgramRun final : public Run, public std::enable_shared_from_this<ProgramRun> {
  public:
   ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route);
-  /// Posts the sends of the first round, before the ranks have agreed. For small messages only.
-  void send_ahead();
-  void run() { begin_round(); }
-  /// Releases what send_ahead() opened, if the engine broke before run().
-  void cancel() noexcept { phase_ = nullptr; }
+  /// Posts the sends of the first round, if the messages are small.
+  void announced() override;
+  void run() override { begin_round(); }
+  void cancel() noexcept override { phase_ = nullptr; }
 
  private:
   struct Place {

@@ -46,23 +46,30 @@ Location BoardMemory::Slot::location(std::uint32_t index) const noexcept {
   return found;
 }
 
+bool BoardMemory::Slot::all_mapped() const noexcept {
+  for (std::uint32_t i = 0; i < num_locations(); ++i) {
+    if (location(i).arena == Location::kOwnAddress) return false;
+  }
+  return true;
+}
+
 void Board::notify_peers() noexcept {
-  for (int peer = 0; peer < transport_.size(); ++peer) {
-    if (peer != transport_.rank()) transport_.notify(peer);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank_) memory_.notify(peer);
   }
 }
 
 int Board::first_aborted() const noexcept {
-  for (int rank = 0; rank < transport_.size(); ++rank) {
-    if (rank != transport_.rank() && boards_[rank]->aborted.load()) return rank;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != rank_ && boards_[rank]->aborted.load()) return rank;
   }
   return -1;
 }
 
 int Board::first_given_up() const noexcept {
-  for (int rank = 0; rank < transport_.size(); ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     const BoardMemory& board = *boards_[rank];
-    if (rank != transport_.rank() && board.aborted.load() && !board.complete.load()) return rank;
+    if (rank != rank_ && board.aborted.load() && !board.complete.load()) return rank;
   }
   return -1;
 }
@@ -75,7 +82,7 @@ std::exception_ptr Board::error_of(int rank) const {
                              strnlen(board.abort_reason, sizeof board.abort_reason));
     throw_error(ExitCode(board.abort_code),
                 "rank " + std::to_string(name(rank)) + " gave up: " + reason,
-                {.rank = name(transport_.rank()),
+                {.rank = name(rank_),
                  .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
                  .advice = "See that rank's own last lines."});
   } catch (...) {
@@ -95,8 +102,8 @@ void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
   board.aborted.store(1);  // before reading `writing`; a peer stores `writing`, then reads this
   notify_peers();
   const TimePoint until = waiter.now() + kLongestBlock;
-  for (int rank = 0; rank < transport_.size(); ++rank) {
-    if (rank == transport_.rank()) continue;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == rank_) continue;
     while (boards_[rank]->writing.load() != 0 && waiter.now() < until) sched_yield();
   }
 }

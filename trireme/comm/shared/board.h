@@ -38,6 +38,8 @@ struct BoardMemory {
     void put(std::span<const Location> locations) noexcept;
     std::uint32_t num_locations() const noexcept;
     Location location(std::uint32_t index) const noexcept;
+    /// True if all announced buffers lie in arenas.
+    bool all_mapped() const noexcept;
 
    private:
     // The first locations lie in the payload, so that peers usually read one cache line only.
@@ -65,10 +67,11 @@ class Board {
  public:
   /// `boards`: every rank's board, mapped here. `names`: the rank numbers that errors print, if not
   /// those of this group.
-  Board(net::Transport& transport, std::vector<BoardMemory*> boards, std::vector<int> names = {})
-      : transport_(transport), boards_(std::move(boards)), names_(std::move(names)) {}
+  Board(net::HostMemory& memory, int rank, std::vector<BoardMemory*> boards,
+        std::vector<int> names = {})
+      : memory_(memory), rank_(rank), boards_(std::move(boards)), names_(std::move(names)) {}
 
-  BoardMemory& own() noexcept { return *boards_[transport_.rank()]; }
+  BoardMemory& own() noexcept { return *boards_[rank_]; }
   BoardMemory& of(int rank) noexcept { return *boards_[rank]; }
   BoardMemory::Slot& slot(int rank, std::uint64_t number) noexcept {
     return boards_[rank]->slots[number % 2];
@@ -92,8 +95,11 @@ class Board {
   void abort(const std::exception_ptr& error, Waiter& waiter) noexcept;
 
  private:
-  net::Transport& transport_;
-  std::vector<BoardMemory*> boards_;
+  int size() const noexcept { return static_cast<int>(boards_.size()); }
+
+  net::HostMemory& memory_;
+  const int rank_;
+  const std::vector<BoardMemory*> boards_;
   const std::vector<int> names_;
 };
 

@@ -12,38 +12,24 @@
 namespace trireme::comm {
 namespace {
 
-// The transport of one of two ranks; counts notifications.
-class Half final : public net::Transport {
+// The memory of one of two ranks; counts notifications.
+class Half final : public net::HostMemory {
  public:
-  Half(std::shared_ptr<Waiter> waiter, int rank) : waiter_(std::move(waiter)), rank_(rank) {}
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return 2; }
-  std::shared_ptr<Waiter> waiter() const override { return waiter_; }
-  std::string_view name() const noexcept override { return "half"; }
-  Work send(int, net::Tag, std::span<const std::byte>) override { return Work(); }
-  Work recv(int, net::Tag, std::span<std::byte>) override { return Work(); }
-  net::Region register_memory(std::span<std::byte>, Device, std::span<const int>) override {
-    return {};
-  }
+  net::Region allocate(std::size_t, std::span<const int>) override { return {}; }
+  bool can_map(int) const noexcept override { return false; }
   std::span<std::byte> map(int, net::RegionId) override { return {}; }
   void unmap(int, net::RegionId) noexcept override {}
-  bool can_map(int) const noexcept override { return false; }
+  bool read(int, std::uintptr_t, std::span<std::byte>) override { return false; }
   void notify(int) noexcept override { ++notified; }
-  bool lost(int) const noexcept override { return false; }
-  void abort(std::exception_ptr) noexcept override {}
   std::atomic<int> notified{0};
-
- private:
-  std::shared_ptr<Waiter> waiter_;
-  int rank_;
 };
 
 struct Pair {
   std::shared_ptr<Waiter> waiter = RealWaiter::make();
   std::unique_ptr<BoardMemory> memory[2] = {std::make_unique<BoardMemory>(),
                                             std::make_unique<BoardMemory>()};
-  Half transports[2] = {{waiter, 0}, {waiter, 1}};
-  Board board(int rank) { return Board(transports[rank], {memory[0].get(), memory[1].get()}); }
+  Half halves[2];
+  Board board(int rank) { return Board(halves[rank], rank, {memory[0].get(), memory[1].get()}); }
 };
 
 TEST(Board, OneThatGoesWhenAllIsDoneGivesNothingUp) {
@@ -61,7 +47,7 @@ TEST(Board, AbortTellsWhyAndWho) {
   EXPECT_EQ(one.first_aborted(), -1);
   zero.abort(std::make_exception_ptr(TimeoutError("waited 3 s for rank 7", {.peer = 7})),
              *pair.waiter);
-  EXPECT_EQ(pair.transports[0].notified, 1);
+  EXPECT_EQ(pair.halves[0].notified, 1);
   EXPECT_EQ(one.first_aborted(), 0);
   EXPECT_EQ(one.first_given_up(), 0);
   EXPECT_EQ(zero.first_aborted(), -1);  // does not count itself

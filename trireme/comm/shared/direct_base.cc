@@ -4,12 +4,13 @@
 
 namespace trireme::inline v0::comm {
 
-DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call)
+DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : engine_(engine),
       call_(std::move(call)),
       rank_(engine.rank()),
       size_(engine.size()),
-      memory_(engine) {}
+      pointers_(pointers),
+      memory_(engine, pointers.locations) {}
 
 void DirectBase::declare_done() {
   engine_.board().own().done.store(call_->number, std::memory_order_release);

@@ -7,19 +7,22 @@
 #include <memory>
 
 #include "trireme/comm/engine.h"
-#include "trireme/comm/shared/direct_call.h"
 #include "trireme/comm/shared/peer_memory.h"
+#include "trireme/comm/shared/shared_backend.h"
 
 namespace trireme::inline v0::comm {
 
-class DirectBase : public DirectCall {
+class DirectBase : public Run, protected PolledRun {
  public:
-  DirectBase(Engine& engine, std::shared_ptr<Call> call);
+  DirectBase(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers);
+  PolledRun* polled() noexcept override { return this; }
+
+ protected:
   bool waits() const override;
   bool poll() override;
   bool owes(int peer) const override;
-
- protected:
+  /// This rank's slot of the call on the board.
+  BoardMemory::Slot& own_slot() { return engine_.board().slot(rank_, call_->number); }
   const Operation& operation() const noexcept { return call_->operation; }
   /// Calls step(begin, count) for blocks of [0, count); step may write to the peers' memory. Before
   /// each block it checks whether a peer has left, since that peer's memory must not be written any
@@ -34,6 +37,7 @@ class DirectBase : public DirectCall {
   Engine& engine_;
   const std::shared_ptr<Call> call_;
   const int rank_, size_;
+  DirectPointers& pointers_;
   PeerMemory memory_;
 };
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "trireme/comm/slices.h"
+
 namespace trireme::inline v0::comm {
 
 namespace {
@@ -11,26 +13,11 @@ namespace {
 // The block size of push(): a block is read once, and stays in the L1 cache for several writes.
 constexpr std::size_t kPushBytes = 16u << 10;
 
-// Where the piece of `rank` lies in the whole, in bytes. Empty `counts`: equal pieces.
-struct Bounds {
-  std::size_t begin = 0, bytes = 0;
-};
-Bounds piece_of(const Operation& op, const std::vector<std::size_t>& counts, int rank, int size) {
-  const std::size_t width = size_of(op.dtype), at = static_cast<std::size_t>(rank);
-  if (counts.empty()) {
-    const std::size_t piece = op.count / static_cast<std::size_t>(size) * width;
-    return {at * piece, piece};
-  }
-  return {std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0}) * width,
-          counts[at] * width};
-}
-
-// Part `rank` of `bytes`, cut into equal parts at cache lines.
-Bounds slice_of(std::size_t bytes, int rank, int size) {
-  const std::size_t ranks = static_cast<std::size_t>(size);
-  const std::size_t part = ((bytes + ranks - 1) / ranks + 63) / 64 * 64;
-  const std::size_t begin = std::min(part * static_cast<std::size_t>(rank), bytes);
-  return {begin, std::min(part, bytes - begin)};
+// In bytes.
+Slice piece_of(const Operation& op, const std::vector<std::size_t>& counts, int rank, int size) {
+  const Slice piece = comm::piece_of(op.count, counts, static_cast<std::size_t>(rank),
+                                     static_cast<std::size_t>(size));
+  return {piece.begin * size_of(op.dtype), piece.count * size_of(op.dtype)};
 }
 
 }  // namespace
@@ -39,8 +26,8 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
   const auto from_all = [&](const std::vector<std::size_t>& counts, std::size_t source) {
     std::vector<Part> parts;
     for (int from = 0; from < size; ++from) {
-      const Bounds piece = piece_of(op, counts, from, size);
-      parts.push_back({from, source, piece.begin, piece.bytes});
+      const Slice piece = piece_of(op, counts, from, size);
+      parts.push_back({from, source, piece.begin, piece.count});
     }
     return parts;
   };
@@ -49,8 +36,8 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
       if (rank == op.root) return {};
       return {{op.root, 0, 0, op.count * size_of(op.dtype)}};
     case OpKind::Scatter: {
-      const Bounds piece = piece_of(op, op.counts, rank, size);
-      return {{op.root, piece.begin, 0, piece.bytes}};
+      const Slice piece = piece_of(op, op.counts, rank, size);
+      return {{op.root, piece.begin, 0, piece.count}};
     }
     case OpKind::Gather:
       return rank == op.root ? from_all(op.counts, 0) : std::vector<Part>();
@@ -64,7 +51,7 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
 
 // Announces the input and then the output, if peers write to it (in a broadcast, both are the same
 // buffer). all_to_all with unequal pieces announces the counts instead.
-void DirectMove::announce(BoardMemory::Slot& slot) {
+void DirectMove::announce() {
   Operation& op = call_->operation;
   memory_.add(op.in);
   if ((op.kind == OpKind::AllGather && !op.shared) ||
@@ -73,7 +60,7 @@ void DirectMove::announce(BoardMemory::Slot& slot) {
   }
   if (!op.recv_counts.empty())
     memory_.add({op.counts.data(), op.counts.size() * sizeof(std::size_t), DType::U8});
-  memory_.announce(slot);
+  memory_.announce(own_slot());
 }
 
 // all_to_all with unequal pieces: reads the counts of `part.from`, to find the piece in its input.
@@ -112,8 +99,8 @@ bool DirectMove::push() {
   const Operation& op = operation();
   const bool cast = op.kind == OpKind::Broadcast;
   const std::size_t width = size_of(op.dtype);
-  const Bounds piece =
-      cast ? slice_of(op.count * width, rank_, size_) : piece_of(op, op.counts, rank_, size_);
+  const Slice piece = cast ? slice_of(op.count * width, 1, static_cast<std::size_t>(rank_), size_)
+                           : piece_of(op, op.counts, rank_, size_);
   const std::byte* from =
       cast ? memory_.at(op.root, 0) + piece.begin : static_cast<const std::byte*>(op.in.data);
   std::vector<std::byte*> targets;
@@ -125,7 +112,7 @@ bool DirectMove::push() {
     std::byte* const target = memory_.at(to, cast ? 0 : 1) + piece.begin;
     if (target != from) targets.push_back(target);
   }
-  return write_blocks(piece.bytes, kPushBytes, [&](std::size_t begin, std::size_t bytes) {
+  return write_blocks(piece.count, kPushBytes, [&](std::size_t begin, std::size_t bytes) {
     for (std::byte* target : targets) std::memcpy(target + begin, from + begin, bytes);
   });
 }

@@ -32,13 +32,14 @@ namespace trireme::inline v0::comm {
 class DirectMove final : public DirectBase {
  public:
   using DirectBase::DirectBase;
-  void announce(BoardMemory::Slot& slot) override;
+  void announce() override;
   void run() override;
+
+ private:
   bool waits() const override;
   bool poll() override;
   bool owes(int peer) const override;
 
- private:
   bool pushes() const;
   bool stages() const;
   bool push();

@@ -1,12 +1,10 @@
 #include "trireme/comm/shared/direct_run.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/combine.h"
-#include "trireme/comm/shared/direct_move.h"
 #include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
@@ -21,48 +19,24 @@ constexpr std::size_t kPullBytes = 64u << 10;
 
 }  // namespace
 
-bool has_direct_form(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::Reduce:
-    case OpKind::ReduceScatter:
-    case OpKind::AllGather:
-    case OpKind::Gather:
-    case OpKind::Scatter:
-    case OpKind::Broadcast:
-    case OpKind::AllToAll:
-      return true;
-    default:
-      return false;  // all_reduce has a form that needs no can_read()
-  }
-}
-
-std::shared_ptr<DirectCall> make_direct(Engine& engine, const std::shared_ptr<Call>& call) {
-  const OpKind kind = call->operation.kind;
-  if (kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::Reduce) {
-    return std::make_shared<DirectRun>(engine, call);
-  }
-  return std::make_shared<DirectMove>(engine, call);
-}
-
-DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call)
-    : DirectBase(engine, std::move(call)),
+DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
+    : DirectBase(engine, std::move(call), pointers),
       width_(size_of(call_->operation.dtype)),
-      plan_(engine.fold_plan(call_->operation.total)),
-      pointers_(engine.direct_pointers()) {
+      plan_(engine.fold_plan(call_->operation.total)) {
   const std::size_t per_piece = kStagingBytes / 2 / (plan_.most_terms + 1) / 4096 * 4096 / width_;
   piece_count_ = std::max<std::size_t>(per_piece, 1);
   num_pieces_ = (call_->operation.count + piece_count_ - 1) / piece_count_;
 }
 
 // Announces the terms (all_reduce) or the input, then the output if peers write to it.
-void DirectRun::announce(BoardMemory::Slot& slot) {
+void DirectRun::announce() {
   const Operation& op = call_->operation;
   if (watched()) tell_start();  // before peers may overwrite the buffers
   bool mapped = true;
   for (const Term& term : op.terms) mapped &= memory_.add(term.value);
   if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
   if (writes_to(rank_)) mapped &= memory_.add(op.out);
-  memory_.announce(slot);
+  memory_.announce(own_slot());
   if (mapped || kind() != OpKind::AllReduce) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
 }
@@ -75,7 +49,7 @@ bool DirectRun::writes_to(int rank) const noexcept {
 
 DirectRun::Way DirectRun::choose_way() const {
   for (int rank = 0; rank < size_; ++rank) {
-    if (!engine_.all_mapped(rank, call_->number)) {
+    if (!engine_.board().slot(rank, call_->number).all_mapped()) {
       return kind() == OpKind::AllReduce ? Way::Staged : Way::Pulled;
     }
   }
@@ -90,28 +64,14 @@ void DirectRun::run() {
   if (!engine_.broken()) poll();
 }
 
-// Part `rank` of `whole`, cut into equal parts at cache lines.
-DirectRun::Slice DirectRun::slice_of(Slice whole, int rank) const {
-  const std::size_t line = 64 / width_, ranks = static_cast<std::size_t>(size_);
-  const std::size_t part = ((whole.count + ranks - 1) / ranks + line - 1) / line * line;
-  const std::size_t begin = std::min(part * static_cast<std::size_t>(rank), whole.count);
-  return {whole.begin + begin, std::min(part, whole.count - begin)};
-}
-
 // The elements that `rank` computes.
-DirectRun::Slice DirectRun::result_slice(int rank) const {
+Slice DirectRun::result_slice(int rank) const {
   const Operation& op = call_->operation;
-  const auto at = static_cast<std::size_t>(rank);
   if (kind() == OpKind::Reduce && way_ == Way::Pulled) {
     return {0, rank == op.root ? op.count : 0};  // the others cannot write to the root's output
   }
-  if (kind() != OpKind::ReduceScatter) return slice_of({0, op.count}, rank);
-  if (op.counts.empty()) {
-    const std::size_t piece = op.count / static_cast<std::size_t>(size_);
-    return {piece * at, piece};
-  }
-  return {std::accumulate(op.counts.begin(), op.counts.begin() + rank, std::size_t{0}),
-          op.counts[at]};
+  if (kind() != OpKind::ReduceScatter) return slice_of(op.count, rank);
+  return piece_of(op.count, op.counts, static_cast<std::size_t>(rank), size_);
 }
 
 // Folds elements [begin, begin + count) of the buffers in pointers_.

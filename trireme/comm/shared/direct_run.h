@@ -15,26 +15,28 @@
 #include <vector>
 
 #include "trireme/comm/shared/direct_base.h"
+#include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
 
 class DirectRun final : public DirectBase {
  public:
-  DirectRun(Engine& engine, std::shared_ptr<Call> call);
-  void announce(BoardMemory::Slot& slot) override;
+  DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers);
+  void announce() override;
   void run() override;
+
+ private:
   bool waits() const override;
   bool poll() override;
   bool owes(int peer) const override;
 
- private:
   enum class Way { InPlace, Pulled, Staged };
-  struct Slice {
-    std::size_t begin = 0, count = 0;  // elements
-  };
   Way choose_way() const;
-  Slice slice_of(Slice whole, int rank) const;
+  /// Slice `rank` of `count` elements.
+  Slice slice_of(std::size_t count, int rank) const {
+    return comm::slice_of(count, width_, static_cast<std::size_t>(rank), size_);
+  }
   Slice result_slice(int rank) const;
   std::size_t terms_of(int rank) const { return plan_.nodes_of[rank].size(); }
   OpKind kind() const noexcept { return operation().kind; }
@@ -70,7 +72,6 @@ class DirectRun final : public DirectBase {
 
   const std::size_t width_;
   const FoldPlan& plan_;
-  DirectPointers& pointers_;  // operands and results of the slice that is being folded
   Way way_ = Way::Staged;
   // Staged only:
   std::size_t piece_count_ = 0, num_pieces_ = 0;         // elements of a piece; pieces

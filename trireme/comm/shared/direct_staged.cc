@@ -13,7 +13,7 @@ std::byte* bytes_at(const Buffer& buffer, std::size_t element) {
 
 }  // namespace
 
-DirectRun::Slice DirectRun::piece(std::size_t index) const {
+Slice DirectRun::piece(std::size_t index) const {
   const std::size_t begin = index * piece_count_;
   return {begin, std::min(piece_count_, call_->operation.count - begin)};
 }
@@ -21,7 +21,7 @@ DirectRun::Slice DirectRun::piece(std::size_t index) const {
 // A staging area has two halves, used in turn; each holds plan_.most_terms operands and a result.
 std::byte* DirectRun::staged_term(int rank, std::size_t index, std::size_t term) const {
   const std::size_t parts = (index % 2) * (plan_.most_terms + 1) + term;
-  return engine_.staging_of(rank) + parts * piece_count_ * width_;
+  return engine_.arenas().staging_of(rank) + parts * piece_count_ * width_;
 }
 
 std::byte* DirectRun::staged_result(int rank, std::size_t index) const {
@@ -36,7 +36,7 @@ void DirectRun::stage(std::size_t index) {
   const Slice part = piece(index);
   const auto& terms = call_->operation.terms;
   for (int rank = 0; rank < size_; ++rank) {
-    const Slice slice = slice_of({0, part.count}, rank);
+    const Slice slice = slice_of(part.count, rank);
     if (rank == rank_ || slice.count == 0) continue;
     for (std::size_t i = 0; i < terms.size(); ++i) {
       std::memcpy(staged_term(rank_, index, i) + slice.begin * width_,
@@ -49,7 +49,7 @@ void DirectRun::stage(std::size_t index) {
 
 bool DirectRun::reduce_staged(std::size_t index) {
   const Slice part = piece(index);
-  const Slice slice = slice_of({0, part.count}, rank_);
+  const Slice slice = slice_of(part.count, rank_);
   const Operation& op = call_->operation;
   pointers_.in.clear();
   for (int rank = 0; rank < size_; ++rank) {
@@ -69,7 +69,7 @@ bool DirectRun::reduce_staged(std::size_t index) {
 void DirectRun::unstage(std::size_t index) {
   const Slice part = piece(index);
   for (int rank = 0; rank < size_; ++rank) {
-    const Slice slice = slice_of({0, part.count}, rank);
+    const Slice slice = slice_of(part.count, rank);
     if (rank == rank_ || slice.count == 0) continue;
     std::memcpy(bytes_at(call_->operation.out, part.begin + slice.begin),
                 staged_result(rank, index) + slice.begin * width_, slice.count * width_);

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/shared/direct_move.h"
+#include "trireme/testing/faulty_transport.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::comm {
@@ -166,35 +167,6 @@ TEST(Direct, WhoEndsFirstMayLeave) {
   }
 }
 
-// A transport on which no peer's memory can be read.
-class Unreadable final : public net::Transport {
- public:
-  explicit Unreadable(std::shared_ptr<net::Transport> inner) : inner_(std::move(inner)) {}
-  int rank() const noexcept override { return inner_->rank(); }
-  int size() const noexcept override { return inner_->size(); }
-  std::shared_ptr<Waiter> waiter() const override { return inner_->waiter(); }
-  std::string_view name() const noexcept override { return inner_->name(); }
-  Work send(int peer, net::Tag tag, std::span<const std::byte> bytes) override {
-    return inner_->send(peer, tag, bytes);
-  }
-  Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
-    return inner_->recv(peer, tag, bytes);
-  }
-  net::Region register_memory(std::span<std::byte> bytes, Device device,
-                              std::span<const int> peers) override {
-    return inner_->register_memory(bytes, device, peers);
-  }
-  void unmap(int peer, net::RegionId id) noexcept override { inner_->unmap(peer, id); }
-  bool can_map(int peer) const noexcept override { return inner_->can_map(peer); }
-  std::span<std::byte> map(int peer, net::RegionId id) override { return inner_->map(peer, id); }
-  void notify(int peer) noexcept override { inner_->notify(peer); }
-  bool lost(int peer) const noexcept override { return inner_->lost(peer); }
-  void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
-
- private:
-  const std::shared_ptr<net::Transport> inner_;
-};
-
 // If one rank cannot read its peers' memory, no rank may use direct calls.
 TEST(Direct, WhereOneRankCannotReadAllUseMessages) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -202,7 +174,11 @@ TEST(Direct, WhereOneRankCannotReadAllUseMessages) {
     run_ranks(size,
               [&](RankContext& rank) {
                 auto transport = rank.transport;
-                if (rank.rank == 1) transport = std::make_shared<Unreadable>(transport);
+                if (rank.rank == 1) {
+                  transport = std::make_shared<testing::FaultyTransport>(
+                      transport, [](auto, int) {},
+                      testing::FaultyTransport::Options{.reads = false});
+                }
                 Communicator world(transport, {});
                 move_everything(world, 3001, unsigned(seed));
                 std::vector<float> x(70'000, 1.0f);

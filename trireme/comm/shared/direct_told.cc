@@ -19,7 +19,7 @@ void DirectRun::tell_start() const {
   const Operation& op = call_->operation;
   tell({.kind = Kind::Begin, .chunk = size_});
   for (int chunk = 0; chunk < size_; ++chunk) {
-    const Slice slice = slice_of({0, op.count}, chunk);
+    const Slice slice = slice_of(op.count, chunk);
     for (std::size_t i = 0; i < op.terms.size(); ++i) {
       tell({.kind = Kind::Hold,
             .chunk = chunk,
@@ -62,7 +62,7 @@ void DirectRun::tell_reduced() const {
   }
   tell({.kind = Kind::Hold, .chunk = rank_, .node = all, .data = sum});
   for (int chunk = 0; chunk < size_; ++chunk) {
-    const Slice slice = slice_of({0, op.count}, chunk);
+    const Slice slice = slice_of(op.count, chunk);
     for (std::size_t i = 0; chunk != rank_ && i < op.terms.size(); ++i) {
       tell({.kind = Kind::Hold,
             .chunk = chunk,
@@ -79,7 +79,7 @@ void DirectRun::tell_end() const {
   const kernel::LeafRange all{0, op.total};
   for (const Kind kind : {Kind::Receive, Kind::Hold, Kind::Out}) {
     for (int chunk = 0; chunk < size_; ++chunk) {
-      const Slice slice = slice_of({0, op.count}, chunk);
+      const Slice slice = slice_of(op.count, chunk);
       const bool came = way_ == Way::InPlace && chunk != rank_ && slice.count > 0;
       if (kind == Kind::Receive && !came) continue;
       tell({.kind = kind,

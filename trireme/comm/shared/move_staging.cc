@@ -74,7 +74,7 @@ void MoveStaging::copy_own() const {
 }
 
 std::byte* MoveStaging::slot(int rank, std::size_t index, std::size_t lane) const {
-  return engine_.staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
+  return engine_.arenas().staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
 }
 
 // As DirectRun::mark.

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/comm/shared/direct_call.h"
 #include "trireme/comm/shared/moved_part.h"
 
 namespace trireme::inline v0::comm {

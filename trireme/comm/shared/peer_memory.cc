@@ -14,14 +14,14 @@ constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-PeerMemory::PeerMemory(Engine& engine)
-    : engine_(engine), locations_(engine.direct_pointers().locations) {
+PeerMemory::PeerMemory(Engine& engine, std::vector<Location>& locations)
+    : engine_(engine), locations_(locations) {
   locations_.clear();
 }
 
 bool PeerMemory::add(const Buffer& buffer) {
   Location location{Location::kOwnAddress, reinterpret_cast<std::uintptr_t>(buffer.data)};
-  const bool mapped = engine_.locate(buffer.data, buffer.bytes(), location);
+  const bool mapped = engine_.arenas().locate(buffer.data, buffer.bytes(), location);
   locations_.push_back(location);
   return mapped;
 }
@@ -30,14 +30,10 @@ Location PeerMemory::location(int rank, std::uint32_t index) const {
   return engine_.board().slot(rank, number_).location(index);
 }
 
-std::uint32_t PeerMemory::count(int rank) const {
-  return engine_.board().slot(rank, number_).num_locations();
-}
-
 std::byte* PeerMemory::at(int rank, std::uint32_t index) const {
   const Location where = location(rank, index);
   if (where.arena != Location::kOwnAddress) {
-    return engine_.mapped(rank, where.arena) + where.offset;
+    return engine_.arenas().at(rank, where.arena) + where.offset;
   }
   return rank == engine_.rank() ? reinterpret_cast<std::byte*>(where.offset) : nullptr;
 }
@@ -56,7 +52,7 @@ bool PeerMemory::read_address(int rank, std::uintptr_t address, std::span<std::b
   for (std::size_t done = 0; done < to.size(); done += kCopyBytes) {
     if (!look()) return false;
     const std::size_t bytes = std::min(kCopyBytes, to.size() - done);
-    if (engine_.transport().read(rank, address + done, to.subspan(done, bytes))) continue;
+    if (engine_.arenas().read(rank, address + done, to.subspan(done, bytes))) continue;
     if (!look()) return false;
     engine_.fail(std::make_exception_ptr(
         PeerLost("the memory of rank " + std::to_string(rank) + " could not be read",

@@ -1,5 +1,5 @@
 // PeerMemory: access to the buffers that the ranks announced for one call. Buffers in arenas are
-// mapped; others are read from the peer's address space (Transport::read).
+// mapped; others are read from the peer's address space (HostMemory::read).
 //
 // A peer that has left may already have overwritten its buffers. So call look() after the last
 // read: if it returns false, the data is not valid and the engine has failed.
@@ -15,13 +15,13 @@ class Engine;
 
 class PeerMemory {
  public:
-  explicit PeerMemory(Engine& engine);
+  /// `locations`: scratch for this rank's announcement.
+  PeerMemory(Engine& engine, std::vector<Location>& locations);
   /// Adds a buffer to this rank's announcement; false if it lies in no arena.
   bool add(const Buffer& buffer);
   void announce(BoardMemory::Slot& slot) { slot.put(locations_); }
   /// Must be called, after all ranks have announced, before the functions below.
   void open(std::uint64_t number) noexcept { number_ = number; }
-  std::uint32_t count(int rank) const;
   /// Buffer `index` of `rank` in this process's address space; null if it must be read().
   std::byte* at(int rank, std::uint32_t index) const;
   /// True if the buffer lies in an arena; the same on all ranks.

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
+#include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -63,14 +65,10 @@ Buffer SharedResult::writable(std::size_t begin, std::size_t count, DType dtype)
 
 namespace {
 
-// Cuts `count` elements into one part per rank, equal but for the last ones, at cache lines.
 std::vector<std::size_t> parts_of(std::size_t count, std::size_t width, int size) {
-  const std::size_t line = 64 / width, ranks = static_cast<std::size_t>(size);
-  const std::size_t part = ((count + ranks - 1) / ranks + line - 1) / line * line;
+  const auto ranks = static_cast<std::size_t>(size);
   std::vector<std::size_t> parts;
-  for (std::size_t left = count; parts.size() < ranks; left -= parts.back()) {
-    parts.push_back(std::min(part, left));
-  }
+  for (std::size_t i = 0; i < ranks; ++i) parts.push_back(slice_of(count, width, i, ranks).count);
   return parts;
 }
 
@@ -109,7 +107,7 @@ Operation Communicator::shared_step(OpKind kind, OpKind called, const Buffer& in
   Operation operation = operation_of(
       kind, in, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), options);
   operation.algorithm = kind == OpKind::Scatter ? "central" : "pairwise";
-  operation.may_be_direct = may_be_direct(kind, options);
+  operation.may_be_direct = selection_->may_be_direct(kind, options.algorithm);
   operation.shared = true;
   operation.part_of = called;
   operation.step = 1;

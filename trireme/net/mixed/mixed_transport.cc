@@ -8,17 +8,18 @@
 #include "trireme/base/check.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/errors.h"
-#include "trireme/net/moving.h"
 
 namespace trireme::inline v0::net {
 namespace {
 
-class MixedTransport final : public MovingTransport {
+class MixedTransport final : public Transport, private HostMemory, private MoveTimes {
  public:
   MixedTransport(std::shared_ptr<Transport> local, const std::vector<int>& local_ranks,
                  std::shared_ptr<Transport> between)
       : local_(std::move(local)),
         between_(std::move(between)),
+        memory_(*local_->capabilities().memory),
+        moves_(between_->capabilities().moves),
         local_rank_(static_cast<std::size_t>(between_->size()), -1) {
     TRIREME_CHECK(static_cast<int>(local_ranks.size()) == local_->size());
     for (std::size_t i = 0; i < local_ranks.size(); ++i) {
@@ -40,47 +41,53 @@ class MixedTransport final : public MovingTransport {
     const int local = local_rank(peer);
     return local >= 0 ? local_->recv(local, tag, bytes) : between_->recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device device,
-                         std::span<const int> peers) override {
-    std::vector<int> chosen;
-    for (const int peer : peers) {
-      if (local_rank(peer) >= 0) chosen.push_back(local_rank(peer));
-    }
-    if (chosen.empty() && !peers.empty()) chosen.push_back(local_->rank());  // only this rank
-    return local_->register_memory(bytes, device, chosen);
-  }
-  std::span<std::byte> map(int peer, RegionId region) override {
-    check_peer(peer, size());
-    return local_rank(peer) >= 0 ? local_->map(local_rank(peer), region) : std::span<std::byte>();
-  }
-  void unmap(int peer, RegionId region) noexcept override {
-    if (local_rank(peer) >= 0) local_->unmap(local_rank(peer), region);
-  }
-  bool can_map(int peer) const noexcept override {
-    return local_rank(peer) >= 0 && local_->can_map(local_rank(peer));
-  }
-  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
-    return local_rank(peer) >= 0 && local_->read(local_rank(peer), address, to);
-  }
-  void notify(int peer) noexcept override {
-    local_rank(peer) >= 0 ? local_->notify(local_rank(peer)) : between_->notify(peer);
-  }
   bool lost(int peer) const noexcept override {
     return local_rank(peer) >= 0 ? local_->lost(local_rank(peer)) : between_->lost(peer);
-  }
-  TimePoint last_moved(int peer) const noexcept override {
-    return local_rank(peer) >= 0 ? net::last_moved(*local_, local_rank(peer))
-                                 : net::last_moved(*between_, peer);
   }
   void abort(std::exception_ptr error) noexcept override {
     local_->abort(error);
     between_->abort(error);
   }
+  Capabilities capabilities() noexcept override {
+    return {.memory = this, .moves = moves_ ? this : nullptr};
+  }
 
  private:
+  // HostMemory:
+  Region allocate(std::size_t bytes, std::span<const int> peers) override {
+    std::vector<int> chosen;
+    for (const int peer : peers) {
+      if (local_rank(peer) >= 0) chosen.push_back(local_rank(peer));
+    }
+    if (chosen.empty() && !peers.empty()) chosen.push_back(local_->rank());  // only this rank
+    return memory_.allocate(bytes, chosen);
+  }
+  bool can_map(int peer) const noexcept override {
+    return local_rank(peer) >= 0 && memory_.can_map(local_rank(peer));
+  }
+  std::span<std::byte> map(int peer, RegionId region) override {
+    check_peer(peer, size());
+    return local_rank(peer) >= 0 ? memory_.map(local_rank(peer), region) : std::span<std::byte>();
+  }
+  void unmap(int peer, RegionId region) noexcept override {
+    if (local_rank(peer) >= 0) memory_.unmap(local_rank(peer), region);
+  }
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    return local_rank(peer) >= 0 && memory_.read(local_rank(peer), address, to);
+  }
+  void notify(int peer) noexcept override {
+    if (local_rank(peer) >= 0) memory_.notify(local_rank(peer));
+  }
+  // MoveTimes: shared memory has none.
+  TimePoint last_moved(int peer) const noexcept override {
+    return local_rank(peer) >= 0 ? TimePoint::min() : moves_->last_moved(peer);
+  }
+
   int local_rank(int peer) const noexcept { return local_rank_[static_cast<std::size_t>(peer)]; }
 
   const std::shared_ptr<Transport> local_, between_;
+  HostMemory& memory_;
+  const MoveTimes* const moves_;
   std::vector<int> local_rank_;  // by rank; -1: on another host
 };
 

@@ -19,9 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/messenger.h"
-#include "trireme/net/moving.h"
 #include "trireme/net/mpi/mpi_library.h"
-#include "trireme/net/private_region.h"
 #include "trireme/net/socket.h"
 
 namespace trireme::inline v0::net {
@@ -319,7 +317,7 @@ class MpiCore final : public ProgressSource {
   bool timed_ = false, broken_ = false, receiving_ = false;
 };
 
-class MpiTransport final : public MovingTransport {
+class MpiTransport final : public Transport, private Reducer, private MoveTimes {
  public:
   explicit MpiTransport(std::shared_ptr<MpiCore> core) : core_(std::move(core)) {
     core_->waiter()->add(core_);
@@ -340,30 +338,20 @@ class MpiTransport final : public MovingTransport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
-    return private_region({num_regions_++}, bytes);
-  }
-  std::span<std::byte> map(int peer, RegionId region) override {
-    check_peer(peer, size());
-    TRIREME_CHECK((peer != rank() || region.value < num_regions_));
-    return {};
-  }
-  void unmap(int, RegionId) noexcept override {}
-  bool can_map(int) const noexcept override { return false; }
-  void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
-  TimePoint last_moved(int peer) const noexcept override {
-    return core_->messenger().last_moved(peer);
-  }
+  void abort(std::exception_ptr error) noexcept override { core_->abort(error); }
+  Capabilities capabilities() noexcept override { return {.reducer = this, .moves = this}; }
+
+ private:
   bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
   Work reduce(Reduction reduction, const Buffer& inout) override {
     return core_->reduce(reduction, inout);
   }
-  void abort(std::exception_ptr error) noexcept override { core_->abort(error); }
+  TimePoint last_moved(int peer) const noexcept override {
+    return core_->messenger().last_moved(peer);
+  }
 
- private:
   const std::shared_ptr<MpiCore> core_;
-  std::uint32_t num_regions_ = 0;
 };
 
 }  // namespace

@@ -116,21 +116,15 @@ void ShmCore::meet(int peer, TimePoint deadline) {
   watch(other.socket.get());
 }
 
-Region ShmCore::register_memory(std::span<std::byte> bytes, std::span<const int> peers) {
-  Region region{{num_regions_++}, bytes, nullptr};
+Region ShmCore::allocate(std::size_t bytes, std::span<const int> peers) {
+  const CreatedMemory created = create_memory(bytes);
+  const Region region{{num_regions_++}, created.memory->bytes(), created.memory};
   Control control;
   control.kind = ControlKind::Region;
   control.rank = options_.rank;
   control.region = region.id.value;
-  CreatedMemory created;
-  std::vector<int> descriptors;
-  if (bytes.data() == nullptr) {  // the caller's own memory cannot be shared
-    created = create_memory(bytes.size());
-    region.bytes = created.memory->bytes();
-    region.owner = created.memory;
-    control.bytes = bytes.size();
-    descriptors.push_back(created.descriptor.get());
-  }
+  control.bytes = bytes;
+  const std::vector<int> descriptors = {created.descriptor.get()};
   own_regions_.emplace(region.id.value, created.memory);
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank || messenger_.lost(peer)) continue;

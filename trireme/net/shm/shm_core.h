@@ -21,7 +21,7 @@ class ShmCore final : public ProgressSource {
           std::vector<Descriptor> sockets);
 
   Messenger& messenger() noexcept { return messenger_; }
-  Region register_memory(std::span<std::byte> bytes, std::span<const int> peers);
+  Region allocate(std::size_t bytes, std::span<const int> peers);
   std::span<std::byte> map(int peer, RegionId region);
   void unmap(int peer, RegionId region) noexcept;
   void notify(int peer) noexcept;

@@ -9,7 +9,7 @@
 namespace trireme::inline v0::net {
 namespace {
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, private HostMemory {
  public:
   ShmTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                std::vector<Descriptor> sockets)
@@ -34,20 +34,23 @@ class ShmTransport final : public Transport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int> peers) override {
-    return core_->register_memory(bytes, peers);
+  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
+  Capabilities capabilities() noexcept override { return {.memory = this}; }
+
+ private:
+  // HostMemory:
+  Region allocate(std::size_t bytes, std::span<const int> peers) override {
+    return core_->allocate(bytes, peers);
   }
+  bool can_map(int) const noexcept override { return true; }
   std::span<std::byte> map(int peer, RegionId region) override { return core_->map(peer, region); }
+  void unmap(int peer, RegionId region) noexcept override { core_->unmap(peer, region); }
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
     return core_->read(peer, address, to);
   }
-  void unmap(int peer, RegionId region) noexcept override { core_->unmap(peer, region); }
-  bool can_map(int) const noexcept override { return true; }
   void notify(int peer) noexcept override { core_->notify(peer); }
-  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
-  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
- private:
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<ShmCore> core_;
   const int rank_, size_;

@@ -9,8 +9,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/work.h"
-#include "trireme/net/moving.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/net/transport.h"
 
 namespace trireme {
 namespace {
@@ -139,7 +139,7 @@ TEST(SimFaults, TheNetworkSaysWhenBytesLastMoved) {
     const Work work = self == 0 ? rank.send(1, bytes) : rank.recv(0, bytes);
     Waiter& waiter = *rank.transport->waiter();
     waiter.sleep(600ms);
-    EXPECT_EQ(net::last_moved(*rank.transport, 1 - self), waiter.now());
+    EXPECT_EQ(rank.transport->capabilities().moves->last_moved(1 - self), waiter.now());
     work.wait();
     waiter.sleep(600ms);
     EXPECT_LE(net::last_moved(*rank.transport), waiter.now() - 599ms);

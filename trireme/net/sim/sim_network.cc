@@ -1,7 +1,5 @@
 #include "trireme/net/sim/sim_network.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -13,7 +11,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
-#include "trireme/net/moving.h"
 
 namespace trireme::inline v0::net {
 namespace {
@@ -36,17 +33,9 @@ struct Posted {
   WorkSource source;
 };
 
-struct Memory {
-  explicit Memory(std::size_t size) : bytes(size) {
-    void* const pages = mmap(nullptr, std::max<std::size_t>(size, 1), PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    TRIREME_CHECK(pages != MAP_FAILED);
-    data = static_cast<std::byte*>(pages);
-  }
-  ~Memory() { munmap(data, std::max<std::size_t>(bytes, 1)); }
-  Memory(const Memory&) = delete;
-  std::byte* data;
-  std::size_t bytes;
+struct OwnRegion {
+  std::span<std::byte> bytes;
+  std::weak_ptr<void> owner;
 };
 
 }  // namespace
@@ -64,9 +53,9 @@ struct SimNetwork::State {
     TimePoint last_sent{};
     TimePoint out_free{}, in_free{};  // one_link: when the last message has left, has arrived
     std::uint32_t num_regions = 0;
-    std::map<std::uint32_t, std::weak_ptr<Memory>> regions;
+    std::map<std::uint32_t, OwnRegion> regions;
     // Peers' regions, kept until unmap(). In shm a rank holds their descriptors, mapped or not.
-    std::map<Key, std::shared_ptr<Memory>> given;
+    std::map<Key, Region> given;
   };
 
   State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options, int size);
@@ -88,7 +77,7 @@ namespace {
 
 using State = SimNetwork::State;
 
-class SimTransport final : public MovingTransport {
+class SimTransport final : public Transport, private HostMemory, private MoveTimes {
  public:
   SimTransport(std::shared_ptr<State> state, std::shared_ptr<Waiter> waiter, int rank)
       : state_(std::move(state)), waiter_(std::move(waiter)), rank_(rank) {
@@ -103,26 +92,31 @@ class SimTransport final : public MovingTransport {
   std::string_view name() const noexcept override { return "sim"; }
   Work send(int peer, Tag tag, std::span<const std::byte> bytes) override;
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override;
-  Region register_memory(std::span<std::byte> bytes, Device device,
-                         std::span<const int> peers) override;
-  std::span<std::byte> map(int peer, RegionId region) override;
-  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
-    if (!state_->options.shared_memory || lost(peer)) return false;
-    if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
-    return true;  // ranks are threads of one process
-  }
-  void unmap(int peer, RegionId region) noexcept override;
-  bool can_map(int) const noexcept override { return state_->options.shared_memory; }
-  void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
   bool lost(int peer) const noexcept override { return end().gone[static_cast<std::size_t>(peer)]; }
-  TimePoint last_moved(int peer) const noexcept override {
-    return state_->ways.last_moved(rank_, peer);
-  }
   void abort(std::exception_ptr error) noexcept override {
     if (!end().failure) state_->fail_everything(rank_, error);
   }
+  Capabilities capabilities() noexcept override {
+    return {.memory = state_->options.shared_memory ? this : nullptr, .moves = this};
+  }
 
  private:
+  // HostMemory:
+  Region allocate(std::size_t bytes, std::span<const int> peers) override;
+  bool can_map(int) const noexcept override { return true; }
+  std::span<std::byte> map(int peer, RegionId region) override;
+  void unmap(int peer, RegionId region) noexcept override;
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
+    if (lost(peer)) return false;
+    if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    return true;  // ranks are threads of one process
+  }
+  void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
+  // MoveTimes:
+  TimePoint last_moved(int peer) const noexcept override {
+    return state_->ways.last_moved(rank_, peer);
+  }
+
   State::Endpoint& end() const { return state_->ends[static_cast<std::size_t>(rank_)]; }
   void leave();
 
@@ -172,35 +166,28 @@ Work SimTransport::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   return posted.source.work();
 }
 
-Region SimTransport::register_memory(std::span<std::byte> bytes, Device,
-                                     std::span<const int> peers) {
-  Region region{{end().num_regions++}, bytes, nullptr};
-  if (bytes.data() != nullptr) return region;
-  auto memory = std::make_shared<Memory>(bytes.size());
-  region.bytes = {memory->data, bytes.size()};
-  region.owner = memory;
-  end().regions.emplace(region.id.value, memory);
+Region SimTransport::allocate(std::size_t bytes, std::span<const int> peers) {
+  Region region = private_region(bytes);
+  region.id = {end().num_regions++};
+  end().regions.emplace(region.id.value, OwnRegion{region.bytes, region.owner});
   for (int peer = 0; peer < size(); ++peer) {
     const bool chosen = peers.empty() || std::find(peers.begin(), peers.end(), peer) != peers.end();
-    if (peer == rank_ || !chosen || !state_->options.shared_memory) continue;
-    state_->ends[static_cast<std::size_t>(peer)].given[{rank_, region.id.value}] = memory;
+    if (peer == rank_ || !chosen) continue;
+    state_->ends[static_cast<std::size_t>(peer)].given[{rank_, region.id.value}] = region;
   }
   return region;
 }
 
 std::span<std::byte> SimTransport::map(int peer, RegionId region) {
   check_peer(peer, size());
-  if (!state_->options.shared_memory) return {};
   TRIREME_CHECK(region.value < state_->ends[static_cast<std::size_t>(peer)].num_regions);
-  std::shared_ptr<Memory> memory;
   if (peer != rank_) {
     const auto found = end().given.find({peer, region.value});
-    if (found != end().given.end()) memory = found->second;
-  } else if (const auto own = end().regions.find(region.value); own != end().regions.end()) {
-    memory = own->second.lock();
+    return found == end().given.end() ? std::span<std::byte>() : found->second.bytes;
   }
-  if (!memory) return {};
-  return {memory->data, memory->bytes};
+  const auto own = end().regions.find(region.value);
+  const bool alive = own != end().regions.end() && !own->second.owner.expired();
+  return alive ? own->second.bytes : std::span<std::byte>();
 }
 
 void SimTransport::unmap(int peer, RegionId region) noexcept {

@@ -12,8 +12,6 @@
 #include "trireme/base/check.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/mesh_sockets.h"
-#include "trireme/net/moving.h"
-#include "trireme/net/private_region.h"
 #include "trireme/net/tcp/tcp_link.h"
 
 namespace trireme::inline v0::net {
@@ -143,7 +141,7 @@ class TcpCore final : public ProgressSource {
   std::atomic<bool> unsent_{false};
 };
 
-class TcpTransport final : public MovingTransport {
+class TcpTransport final : public Transport, private MoveTimes {
  public:
   TcpTransport(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                std::vector<std::vector<Descriptor>> sockets)
@@ -168,28 +166,18 @@ class TcpTransport final : public MovingTransport {
   Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
     return core_->messenger().recv(peer, tag, bytes);
   }
-  Region register_memory(std::span<std::byte> bytes, Device, std::span<const int>) override {
-    return private_region({num_regions_++}, bytes);
-  }
-  std::span<std::byte> map(int peer, RegionId region) override {
-    check_peer(peer, size_);
-    TRIREME_CHECK((peer != rank_ || region.value < num_regions_));
-    return {};  // peers may be on other hosts, so nothing can be mapped
-  }
-  void unmap(int, RegionId) noexcept override {}
-  bool can_map(int) const noexcept override { return false; }
-  void notify(int) noexcept override {}
   bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
+  Capabilities capabilities() noexcept override { return {.moves = this}; }
+
+ private:
   TimePoint last_moved(int peer) const noexcept override {
     return core_->messenger().last_moved(peer);
   }
-  void abort(std::exception_ptr error) noexcept override { core_->messenger().abort(error); }
 
- private:
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<TcpCore> core_;
   const int rank_, size_;
-  std::uint32_t num_regions_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,89 @@
+#include "trireme/comm/choice/selection.h"
+
+#include "trireme/base/error.h"
+#include "trireme/comm/choice/all_reduce_check.h"
+#include "trireme/comm/combine.h"
+#include "trireme/comm/engine.h"
+#include "trireme/comm/native/native_backend.h"
+#include "trireme/comm/nccl/gpu_plan.h"
+#include "trireme/comm/rounds/registry.h"
+#include "trireme/comm/shared/shared_backend.h"
+#include "trireme/kernel/reduce.h"
+
+namespace trireme::inline v0::comm {
+
+Selection::Selection(Engine& engine)
+    : engine_(engine),
+      chooser_(Chooser::Group{engine.size(), std::string(engine.transport().name()),
+                              engine.can_map(), engine.hosts(), engine.options().tuning}) {
+  // Refuses an impossible algorithm now. F32 stands for what the job will reduce.
+  const std::string& usual = engine.options().algorithm;
+  all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
+}
+
+// Why the network itself cannot reduce this; empty if it can.
+std::string Selection::why_not_native(const Reduced& what) const {
+  const net::Reducer* const reducer = engine_.transport().capabilities().reducer;
+  const std::string& group = engine_.options().name;
+  const std::string transport(engine_.transport().name());
+  const bool exact = what.op == ReduceOp::Min || what.op == ReduceOp::Max ||
+                     !kernel::can_divide(what.dtype);  // integers
+  if (!reducer) {
+    return transport == "mpi" ? group + " is a group of the job, and MPI reduces over the whole"
+                              : "it needs transport mpi, and " + group + " has " + transport;
+  }
+  if (!reducer->can_reduce(what.dtype))
+    return "MPI cannot reduce " + std::string(trireme::name_of(what.dtype));
+  if (!exact && engine_.options().reproducible)
+    return "MPI adds floats in an order of its own, and this job is reproducible";
+  return {};
+}
+
+std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) const {
+  const bool alone = engine_.size() == 1;
+  const bool named = !wanted.empty();
+  if (!named) wanted = engine_.options().algorithm;
+  if (wanted == kMpiNative) {
+    const std::string reason = alone ? std::string() : why_not_native(what);
+    if (reason.empty()) return alone ? "naive" : std::string(kMpiNative);
+    if (named)
+      throw ConfigError(
+          "algorithm mpi-native cannot be used here: " + reason,
+          {.rank = engine_.rank(), .operation = "all_reduce", .advice = "Correct the call."});
+    wanted = "auto";
+  }
+  if (wanted == nccl::kNative && engine_.options().device) wanted = "auto";  // on the CPU
+  check_all_reduce(wanted, {.ranks = engine_.size(),
+                            .transport = engine_.transport().name(),
+                            .can_map = engine_.can_map(),
+                            .rank = engine_.rank()});
+  if (alone) return "naive";
+  if (wanted != "auto") return std::string(wanted);
+  const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
+  return chooser_.choose(OpKind::AllReduce, what.bytes, what.total, wide);
+}
+
+std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_view usual) const {
+  if (wanted.empty() || wanted == "auto" || wanted == nccl::kNative)  // place() checks the last
+    return std::string(usual);
+  if (find_algorithm(kind, wanted)) return std::string(wanted);
+  std::string names;
+  for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+    names += (names.empty() ? "" : ", ") + entry->name;
+  }
+  throw ConfigError("unknown algorithm " + std::string(wanted),
+                    {.rank = engine_.rank(),
+                     .operation = std::string(name_of(kind)),
+                     .advice = "Choose one of " + names + "."});
+}
+
+bool Selection::may_be_direct(OpKind kind, std::string_view wanted) const {
+  if (wanted.empty()) wanted = engine_.options().algorithm;
+  return has_direct_form(kind) && (wanted == "auto" || wanted == "direct");
+}
+
+std::string algorithm_of_groups(std::string_view algorithm) {
+  return std::string(algorithm == kMpiNative ? "auto" : algorithm);  // MPI reduces over the world
+}
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,53 @@
+// Selection: which algorithm runs a call, from the name that the call gives, or else the
+// communicator's:
+//
+//     auto           the fastest by measurement or cost formula (choice.h)
+//     direct         through memory that the ranks share (shared_backend.h)
+//     NAME           a registered algorithm of rounds (registry.h)
+//     mpi-native     the network's own reduction (native_backend.h)
+//     nccl-native    on a GPU, NCCL's own reduction (gpu_plan.h); on the CPU, as auto
+//
+// Depends only on the call, the group and the transport, so all ranks select the same. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trireme/comm/choice/choice.h"
+#include "trireme/comm/communicator.h"
+
+namespace trireme::inline v0::comm {
+
+/// What an all-reduce adds up.
+struct Reduced {
+  ReduceOp op = ReduceOp::Sum;
+  DType dtype = DType::F32;
+  std::size_t bytes = 0;
+  std::uint32_t total = 1;  // leaves
+};
+
+class Selection {
+ public:
+  /// ConfigError if the communicator's algorithm is impossible here. `engine` must outlive this.
+  explicit Selection(Engine& engine);
+  /// ConfigError if `wanted` (empty: the communicator's algorithm) is impossible.
+  std::string all_reduce(std::string_view wanted, const Reduced& what) const;
+  /// The algorithm of another collective; `usual` if `wanted` is empty or "auto". ConfigError if
+  /// `wanted` is unknown.
+  std::string pick(OpKind kind, std::string_view wanted, std::string_view usual) const;
+  /// True if the call may be direct where ranks can read one another's memory.
+  bool may_be_direct(OpKind kind, std::string_view wanted) const;
+  const Chooser& chooser() const noexcept { return chooser_; }
+
+ private:
+  std::string why_not_native(const Reduced& what) const;
+
+  Engine& engine_;
+  const Chooser chooser_;
+};
+
+/// The algorithm of groups made from a communicator whose algorithm is `algorithm`.
+std::string algorithm_of_groups(std::string_view algorithm);
+
+}  // namespace trireme::inline v0::comm

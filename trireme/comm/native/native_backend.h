@@ -1,0 +1,24 @@
+// mpi-native: an all-reduce by the network's own reduction (net::Reducer), which adds in its own
+// order. Kept for comparison, and for networks that add in hardware.
+//
+// Allowed for integers, Min and Max, whose bits do not depend on the order (except for which NaN a
+// Min returns), and for other floating-point reductions if the job is not reproducible. It works
+// only over the whole job, and not for 16-bit floats, which MPI lacks. Where it is not possible, a
+// call that names it fails, and a communicator whose default it is uses `auto` (selection.h).
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "trireme/comm/backend.h"
+
+namespace trireme::inline v0::comm {
+
+class Engine;
+
+inline constexpr std::string_view kMpiNative = "mpi-native";
+
+/// Null if the engine's transport does not reduce.
+std::unique_ptr<Backend> make_native_backend(Engine& engine);
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,35 @@
+#include "trireme/comm/rounds/rounds_backend.h"
+
+#include "trireme/comm/engine.h"
+#include "trireme/comm/rounds/program_run.h"
+#include "trireme/comm/rounds/registry.h"
+
+namespace trireme::inline v0::comm {
+
+std::shared_ptr<Run> RoundsBackend::begin(const std::shared_ptr<Call>& call) {
+  return std::make_shared<ProgramRun>(engine_, call, route_of(call->operation));
+}
+
+const Route& RoundsBackend::route_of(const Operation& op) {
+  std::string key(name_of(op.kind));
+  const int size = engine_.size();
+  const int pieces = pieces_for(op.count * size_of(op.dtype), size);
+  for (const std::size_t part :
+       {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
+    key += "/" + std::to_string(part);
+  }
+  key += "/" + op.algorithm;
+  auto& route = routes_[key];
+  if (route) return *route;
+  const auto recorded = [&](int count) {
+    return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size, op.root,
+                  engine_.hosts(), count);
+  };
+  const Program program = recorded(pieces);
+  const Layout layout = layout_of(op.kind, size, op.total, op.root);
+  route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[engine_.rank()]);
+  route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
+  return *route;
+}
+
+}  // namespace trireme::inline v0::comm

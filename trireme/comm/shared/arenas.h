@@ -1,0 +1,77 @@
+// Arenas: the memory of a group whose ranks can map one another's. Every rank allocates its arenas
+// in the same order, so number i means the same arena on all ranks. Arena 0 holds each rank's board
+// and staging area.
+//
+//     region = allocate(bytes)      on every rank, which then announces it to its peers
+//     map(region, announcements)    when all ranks' announcements have arrived
+//
+// Owned by the engine. Progress context only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trireme/comm/shared/board.h"
+#include "trireme/net/transport.h"
+
+namespace trireme::inline v0::comm {
+
+/// Size of every rank's staging area, which direct calls use when memory cannot be mapped.
+inline constexpr std::size_t kStagingBytes = 2u << 20;
+
+class Arenas {
+ public:
+  /// Null if not all ranks can map one another's memory, or there is only one rank. `names`: the
+  /// rank numbers that errors print, if not those of this group.
+  static std::unique_ptr<Arenas> make(net::Transport& transport, std::vector<int> names);
+  Arenas(net::HostMemory& memory, int rank, int size, std::vector<int> names);
+  Arenas(const Arenas&) = delete;
+
+  net::Region allocate(std::size_t bytes);
+  /// The arena with the board, to be announced before all others.
+  net::Region allocate_board();
+  /// Writes what peers need to map `region` to `payload` (Envelope::kPayload bytes).
+  void announce(const net::Region& region, std::byte* payload) const;
+  /// Maps the next arena; `announced`: every rank's. PeerLost if a peer has left, ResourceError.
+  void map(const net::Region& own, std::span<const std::byte* const> announced);
+  /// Ends the mapping of an arena; its id is forgotten.
+  void unmap(std::uint32_t arena) noexcept;
+  void unmap_all() noexcept;
+
+  /// The number of the next arena to be allocated.
+  std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(known_.size()); }
+  /// Null until the first arena is mapped.
+  Board* board() noexcept { return board_.get(); }
+  /// True if every rank can read every other's memory (HostMemory::read). The same on all ranks.
+  bool can_read() const noexcept { return can_read_; }
+  bool read(int rank, std::uintptr_t address, std::span<std::byte> to) {
+    return memory_.read(rank, address, to);
+  }
+  /// Start of arena number `arena` of `rank`, as this process sees it; null if it has gone.
+  std::byte* at(int rank, std::uint32_t arena) const noexcept { return mapped_[arena][rank]; }
+  std::byte* staging_of(int rank) const noexcept;
+  /// Sets `location` to the place of [data, data + bytes); false if that lies in no arena.
+  bool locate(const void* data, std::size_t bytes, Location& location) const;
+
+ private:
+  struct Known {
+    std::span<std::byte> bytes;
+    std::weak_ptr<void> owner;
+  };
+  void make_board();
+
+  net::HostMemory& memory_;
+  const int rank_, size_;
+  const std::vector<int> names_;
+  std::vector<Known> known_;
+  std::vector<std::vector<std::byte*>> mapped_;  // [arena][rank]
+  std::vector<std::vector<net::RegionId>> ids_;  // [arena][rank]
+  net::Region first_;
+  std::unique_ptr<Board> board_;
+  bool can_read_ = false;
+};
+
+}  // namespace trireme::inline v0::comm

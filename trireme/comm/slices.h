@@ -1,0 +1,31 @@
+// How a buffer is cut into one part per rank. Pure functions.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <span>
+
+namespace trireme::inline v0::comm {
+
+struct Slice {
+  std::size_t begin = 0, count = 0;  // elements
+};
+
+/// Part `index` of `count` elements, cut into parts that begin at cache lines; equal but for the
+/// last ones. `width`: bytes of an element.
+inline Slice slice_of(std::size_t count, std::size_t width, std::size_t index, std::size_t parts) {
+  const std::size_t line = 64 / width;
+  const std::size_t part = ((count + parts - 1) / parts + line - 1) / line * line;
+  const std::size_t begin = std::min(part * index, count);
+  return {begin, std::min(part, count - begin)};
+}
+
+/// Piece `index` of `count` elements of which the pieces have `counts`; empty: `parts` equal ones.
+inline Slice piece_of(std::size_t count, std::span<const std::size_t> counts, std::size_t index,
+                      std::size_t parts) {
+  if (counts.empty()) return {count / parts * index, count / parts};
+  return {std::accumulate(counts.begin(), counts.begin() + index, std::size_t{0}), counts[index]};
+}
+
+}  // namespace trireme::inline v0::comm
