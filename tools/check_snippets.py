@@ -4,7 +4,8 @@
 A C++ block after the line `<!-- examples/NAME/main.cc: PIECE -->` must be what lies between
 `// [PIECE]` and `// [/PIECE]` of that file, without the common indentation; a text block after
 `<!-- tests/show/golden/NAME.txt -->` must be that file, which the goldens test holds against what
-`trireme show` prints. --fix writes it there.
+`trireme show` prints. What lies between `<!-- tests/show/golden/NAME.md -->` and `<!-- end -->` (a table
+that is made from a registry) must be that file. --fix writes it there.
 """
 import pathlib
 import re
@@ -12,7 +13,8 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- (\S+?)(?:: (\w+))? -->\n```(?:cpp|text)\n)(.*?)(```)", re.DOTALL)
+CODE = re.compile(r"(<!-- (\S+?)(?:: (\w+))? -->\n```(?:cpp|text)\n)(.*?)(```)", re.DOTALL)
+MARKDOWN = re.compile(r"(<!-- (\S+\.md)() -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def piece_of(root, path, name):
@@ -42,7 +44,7 @@ def check(root, document, fix):
         return match[1] + wanted + match[5]
 
     text = document.read_text()
-    renewed = BLOCK.sub(renew, text)
+    renewed = CODE.sub(renew, MARKDOWN.sub(renew, text))
     if fix and renewed != text:
         document.write_text(renewed)
     return faults
@@ -54,7 +56,8 @@ def main():
     faults = [fault for document in documents for fault in check(ROOT, document, fix)]
     for fault in faults:
         print(fault, file=sys.stderr)
-    count = sum(len(BLOCK.findall(document.read_text())) for document in documents)
+    count = sum(len(block.findall(document.read_text()))
+                for document in documents for block in (CODE, MARKDOWN))
     print(f"snippets: {count} in {len(documents)} documents")
     return 1 if faults else 0
 

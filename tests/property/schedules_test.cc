@@ -120,19 +120,6 @@ class Reference {
   std::set<std::tuple<ActionKind, int, int>> done_;
 };
 
-// The table of docs/schedules.md, in passes of one chunk.
-int stated_activations(const std::string& name, const ScheduleShape& shape, int rank) {
-  const int p = shape.ranks, v = shape.chunks(), all = v * shape.microbatches;
-  if (name == "naive") return 1;
-  if (name == "1f1b") return std::min(all, p - rank);
-  if (name == "interleaved-1f1b") return std::min(all, 2 * (p - 1 - rank) + (v - 1) * p + 1);
-  if (name == "zb-h1") return std::min(all, p);
-  if (name == "zb-h2") return std::min(all, 2 * p - 1);
-  if (name == "zb-v") return std::min(all, 2 * p);
-  if (name == "dualpipe-v") return std::min(all, 2 * p + 1);
-  return all;  // gpipe, breadth-first
-}
-
 RC_GTEST_PROP(ScheduleProperty, EveryPassOccursOnceInAnOrderThatRuns, ()) {
   const DrawnSchedule drawn = draw_schedule(10, 32);
   const Schedule schedule = drawn.schedule();
@@ -161,7 +148,7 @@ RC_GTEST_PROP(ScheduleProperty, LiveActivationsAreCountedAndKeepToTheStatedBound
     const RankPeak& peak = peaks[static_cast<std::size_t>(rank)];
     RC_ASSERT(alive == 0);
     RC_ASSERT(peak.activations == most);
-    RC_ASSERT(most <= stated_activations(drawn.name, drawn.shape, rank));
+    RC_ASSERT(most <= most_activations(schedule_named(drawn.name), drawn.shape, rank));
     RC_ASSERT(peak.open_sums == std::max(1, static_cast<int>(log2_up)));
   }
 }

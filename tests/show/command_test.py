@@ -76,8 +76,9 @@ class ShowSchedule(unittest.TestCase):
 
     def test_list(self):
         names = [line.split()[0] for line in run("show", "schedule").stdout.splitlines()]
-        self.assertEqual(names, ["naive", "gpipe", "1f1b", "interleaved-1f1b", "breadth-first",
-                                 "zb-h1", "zb-h2", "zb-v", "dualpipe-v"])
+        self.assertEqual(names[0], "naive")  # the simplest first
+        for name in names:
+            self.assertEqual(run("show", "schedule", name).returncode, 0, name)
 
     def test_times_and_recomputation(self):
         # The Zero Bubble paper's 1.5B model: its table says 0.2431.

@@ -96,6 +96,24 @@ TEST(Goldens, SchedulePicturesAreWhatIsSimulated) {
   }
 }
 
+// The table and the list of pictures in docs/schedules.md.
+TEST(Goldens, TheTableOfSchedulesIsWhatIsRegistered) {
+  std::string table =
+      "| schedule | bubble, for equal times | live activations of a rank | source |\n"
+      "|---|---|---|---|\n";
+  std::string pictures;
+  for (const plan::ScheduleEntry& entry : plan::schedules()) {
+    const std::string name(entry.name), number(entry.source.substr(entry.source.find(' ') + 1));
+    table += "| `" + name + "`" + (entry.chunks == plan::Chunks::Two ? " (2 chunks)" : "") + " | " +
+             std::string(entry.bubble) + " | " + std::string(entry.live) + " | ";
+    if (!number.empty()) table += "[" + number + "](https://arxiv.org/abs/" + number + ") ";
+    table += "|\n";
+    pictures += "![" + name + "](images/schedule-" + name + ".svg)\n";
+  }
+  compare(fs::path(GOLDEN_FOLDER) / "schedules.md", table);
+  compare(fs::path(GOLDEN_FOLDER) / "schedule-pictures.md", pictures);
+}
+
 TEST(Goldens, PicturesAreWhatIsRecorded) {
   for (const char* algorithm : {"ring", "hierarchical"}) {
     compare(fs::path(PICTURE_FOLDER) / ("all-reduce-" + std::string(algorithm) + "-4.svg"),

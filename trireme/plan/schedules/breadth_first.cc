@@ -10,6 +10,7 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
+namespace {
 
 Schedule breadth_first(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -23,6 +24,18 @@ Schedule breadth_first(const ScheduleShape& shape) {
     }
   }
   return schedule;
+}
+
+}  // namespace
+
+ScheduleEntry breadth_first_entry() {
+  return {.name = "breadth-first",
+          .about = "all micro-batches through a chunk before the next chunk",
+          .source = "arXiv 2211.05953",
+          .bubble = "(p−1)/(vM+p−1), M ≥ p",
+          .live = "M",
+          .chunks = Chunks::Any,
+          .make = breadth_first};
 }
 
 }  // namespace trireme::inline v0::plan

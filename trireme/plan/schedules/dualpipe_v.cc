@@ -96,8 +96,19 @@ class DualOrder {
   int ranks_, rank_, microbatches_;
 };
 
+Schedule dualpipe_v(const ScheduleShape& shape) { return v_shaped_by<DualOrder>(shape); }
+
 }  // namespace
 
-Schedule dualpipe_v(const ScheduleShape& shape) { return v_shaped_by<DualOrder>(shape); }
+ScheduleEntry dualpipe_v_entry() {
+  return {.name = "dualpipe-v",
+          .about = "a V whose forward and backward passes run in pairs",
+          .source = "arXiv 2412.19437",
+          .bubble = "(p−1)/(3M+p−1), M ≥ 2p",
+          .live = "p + ½",
+          .chunks = Chunks::Two,
+          .make = dualpipe_v,
+          .most_passes = [](const ScheduleShape& shape, int) { return 2 * shape.ranks + 1; }};
+}
 
 }  // namespace trireme::inline v0::plan

@@ -10,6 +10,7 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
+namespace {
 
 Schedule gpipe(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -19,6 +20,17 @@ Schedule gpipe(const ScheduleShape& shape) {
     for (int m = 0; m < shape.microbatches; ++m) order.backward(rank, m);
   }
   return schedule;
+}
+
+}  // namespace
+
+ScheduleEntry gpipe_entry() {
+  return {.name = "gpipe",
+          .about = "all micro-batches forward, then all of them back",
+          .source = "arXiv 1811.06965",
+          .bubble = "(p−1)/(M+p−1)",
+          .live = "M",
+          .make = gpipe};
 }
 
 }  // namespace trireme::inline v0::plan

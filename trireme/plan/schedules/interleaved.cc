@@ -31,8 +31,6 @@ std::vector<std::pair<int, int>> passes_of(const ScheduleShape& shape, bool back
   return passes;
 }
 
-}  // namespace
-
 Schedule interleaved(const ScheduleShape& shape) {
   if (shape.chunks() == 1) return one_f_one_b(shape);
   Schedule schedule = looped(shape);
@@ -53,6 +51,22 @@ Schedule interleaved(const ScheduleShape& shape) {
     }
   }
   return schedule;
+}
+
+}  // namespace
+
+ScheduleEntry interleaved_entry() {
+  return {.name = "interleaved-1f1b",
+          .about = "1F1B over several chunks a rank: a shorter bubble",
+          .source = "arXiv 2104.04473",
+          .bubble = "(p−1)/(vM+p−1), p divides M",
+          .live = "(2(p−1−r)+(v−1)p+1)/v",
+          .chunks = Chunks::Any,
+          .make = interleaved,
+          .most_passes = [](const ScheduleShape& shape, int rank) {
+            const int behind = shape.ranks - 1 - rank, v = shape.chunks();
+            return v == 1 ? behind + 1 : 2 * behind + (v - 1) * shape.ranks + 1;
+          }};
 }
 
 }  // namespace trireme::inline v0::plan

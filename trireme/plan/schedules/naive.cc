@@ -8,6 +8,7 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
+namespace {
 
 Schedule naive(const ScheduleShape& shape) {
   Schedule schedule = looped(shape);
@@ -16,6 +17,17 @@ Schedule naive(const ScheduleShape& shape) {
     for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m).backward(rank, m);
   }
   return schedule;
+}
+
+}  // namespace
+
+ScheduleEntry naive_entry() {
+  return {.name = "naive",
+          .about = "one micro-batch in the pipeline at a time",
+          .bubble = "1 − 1/p",
+          .live = "1",
+          .make = naive,
+          .most_passes = [](const ScheduleShape&, int) { return 1; }};
 }
 
 }  // namespace trireme::inline v0::plan

@@ -23,4 +23,14 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
   return schedule;
 }
 
+ScheduleEntry one_f_one_b_entry() {
+  return {.name = "1f1b",
+          .about = "one forward, one backward: few live activations",
+          .source = "arXiv 2007.01045",
+          .bubble = "(p−1)/(M+p−1)",
+          .live = "p−r on rank r",
+          .make = one_f_one_b,
+          .most_passes = [](const ScheduleShape& shape, int rank) { return shape.ranks - rank; }};
+}
+
 }  // namespace trireme::inline v0::plan

@@ -6,27 +6,12 @@
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::plan {
-namespace {
 
-constexpr std::array<ScheduleEntry, 9> kSchedules = {{
-    {"naive", "one micro-batch in the pipeline at a time", "", Chunks::One, naive},
-    {"gpipe", "all micro-batches forward, then all of them back", "arXiv 1811.06965", Chunks::One,
-     gpipe},
-    {"1f1b", "one forward, one backward: few live activations", "arXiv 2007.01045", Chunks::One,
-     one_f_one_b},
-    {"interleaved-1f1b", "1F1B over several chunks a rank: a shorter bubble", "arXiv 2104.04473",
-     Chunks::Any, interleaved},
-    {"breadth-first", "all micro-batches through a chunk before the next chunk", "arXiv 2211.05953",
-     Chunks::Any, breadth_first},
-    {"zb-h1", "1F1B with weight gradients put off: a third of the bubble, its memory",
-     "arXiv 2401.10241", Chunks::One, zb_h1},
-    {"zb-h2", "no bubble for equal times, at twice the activations", "arXiv 2401.10241",
-     Chunks::One, zb_h2},
-    {"zb-v", "two chunks as a V: no bubble for equal times, 1F1B's memory", "arXiv 2405.15362",
-     Chunks::Two, zb_v},
-    {"dualpipe-v", "a V whose forward and backward passes run in pairs", "arXiv 2412.19437",
-     Chunks::Two, dualpipe_v},
-}};
+#define TRIREME_SCHEDULE(name) ScheduleEntry name##_entry();
+#include "trireme/plan/schedules/list.inc"
+#undef TRIREME_SCHEDULE
+
+namespace {
 
 constexpr int kMostPasses = 4'000'000;  // (stage, micro-batch) pairs
 
@@ -38,6 +23,14 @@ std::string text(int value) { return std::to_string(value); }
 
 int default_ranks(const ScheduleEntry& entry, int stages) {
   return entry.chunks != Chunks::One && stages % 2 == 0 ? stages / 2 : stages;
+}
+
+// The first schedule of which a rank may hold any number of stages.
+std::string one_with_chunks() {
+  const auto all = schedules();
+  const auto found = std::find_if(
+      all.begin(), all.end(), [](const ScheduleEntry& one) { return one.chunks == Chunks::Any; });
+  return std::string(found->name);
 }
 
 void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
@@ -52,7 +45,7 @@ void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
                             (shape.ranks == 1 ? " rank" : " ranks");
   if (entry.chunks == Chunks::One && shape.stages != shape.ranks) {
     refuse(entry.name, there + ", but a rank holds one stage",
-           "Use --ranks " + text(shape.stages) + ", or interleaved-1f1b.");
+           "Use --ranks " + text(shape.stages) + ", or " + one_with_chunks() + ".");
   }
   if (entry.chunks == Chunks::Two && shape.stages != 2 * shape.ranks) {
     refuse(entry.name,
@@ -71,18 +64,28 @@ void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
 
 }  // namespace
 
-std::span<const ScheduleEntry> schedules() { return kSchedules; }
+std::span<const ScheduleEntry> schedules() {
+  static const std::array all = {
+#define TRIREME_SCHEDULE(name) name##_entry(),
+#include "trireme/plan/schedules/list.inc"
+#undef TRIREME_SCHEDULE
+  };
+  return all;
+}
 
 const ScheduleEntry& schedule_named(std::string_view name) {
-  const auto entry = std::find_if(kSchedules.begin(), kSchedules.end(),
-                                  [&](const ScheduleEntry& one) { return one.name == name; });
-  if (entry != kSchedules.end()) return *entry;
   std::string names;
-  for (const ScheduleEntry& one : kSchedules) {
+  for (const ScheduleEntry& one : schedules()) {
+    if (one.name == name) return one;
     names += (names.empty() ? "" : ", ") + std::string(one.name);
   }
   throw ConfigError("there is no schedule \"" + std::string(name) + "\"",
                     {.operation = "schedule", .advice = "There are " + names + "."});
+}
+
+int most_activations(const ScheduleEntry& entry, const ScheduleShape& shape, int rank) {
+  const int all = shape.chunks() * shape.microbatches;
+  return entry.most_passes ? std::min(all, entry.most_passes(shape, rank)) : all;
 }
 
 Schedule make_schedule(std::string_view name, ScheduleShape shape) {

@@ -1,4 +1,5 @@
-// The schedules that come with Trireme, one file each: the passes of each rank, in order.
+// The schedules that come with Trireme: one file each, with the generator and all that is said of
+// the schedule, and one line in list.inc.
 //
 // Notation: p ranks, M micro-batches, v = stages / p chunks per rank. Pure functions.
 #pragma once
@@ -20,15 +21,21 @@ struct ScheduleShape {
 enum class Chunks : std::uint8_t { One, Any, Two };  // stages a rank holds
 
 struct ScheduleEntry {
-  std::string_view name, about, source;
+  std::string_view name, about, source;  // source: "arXiv 1811.06965", or empty
+  std::string_view bubble, live;         // formulas of the table in docs/schedules.md
   Chunks chunks = Chunks::One;
   Schedule (*make)(const ScheduleShape&) = nullptr;
+  /// The most passes of a chunk whose activations a rank keeps, if there are micro-batches enough
+  /// (`live` in other units); null: all passes.
+  int (*most_passes)(const ScheduleShape&, int rank) = nullptr;
 };
 
 /// All schedules, the simplest first.
 std::span<const ScheduleEntry> schedules();
 /// ConfigError that lists the names if there is none of that name.
 const ScheduleEntry& schedule_named(std::string_view name);
+/// The stated bound on the live activations of a rank, in passes of a chunk.
+int most_activations(const ScheduleEntry& entry, const ScheduleShape& shape, int rank);
 /// Generates a schedule by name. ranks = 0 chooses `stages`, or half of it if a rank holds chunks.
 /// ConfigError, with the arithmetic, if the schedule does not support the shape.
 Schedule make_schedule(std::string_view name, ScheduleShape shape);
@@ -45,15 +52,8 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
 /// The reason why a training refuses this schedule of a file (it can still be drawn); empty: none.
 std::string why_not_trained(const Schedule& schedule);
 
-Schedule naive(const ScheduleShape& shape);
-Schedule gpipe(const ScheduleShape& shape);
+/// 1F1B, which interleaved 1F1B is for one chunk per rank.
 Schedule one_f_one_b(const ScheduleShape& shape);
-Schedule interleaved(const ScheduleShape& shape);
-Schedule breadth_first(const ScheduleShape& shape);
-Schedule zb_h1(const ScheduleShape& shape);
-Schedule zb_h2(const ScheduleShape& shape);
-Schedule zb_v(const ScheduleShape& shape);
-Schedule dualpipe_v(const ScheduleShape& shape);
 
 /// Stage s on rank s mod p: a straight line with one chunk, a loop with several.
 Schedule looped(const ScheduleShape& shape);

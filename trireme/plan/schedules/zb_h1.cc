@@ -7,11 +7,24 @@
 #include "trireme/plan/schedules/zero_bubble.h"
 
 namespace trireme::inline v0::plan {
+namespace {
 
 Schedule zb_h1(const ScheduleShape& shape) {
   return handcrafted(
       shape, [](int ranks, int rank) { return ranks - 1 - rank; },
       [](int, int rank) { return rank; });
+}
+
+}  // namespace
+
+ScheduleEntry zb_h1_entry() {
+  return {.name = "zb-h1",
+          .about = "1F1B with weight gradients put off: a third of the bubble, its memory",
+          .source = "arXiv 2401.10241",
+          .bubble = "(p−1)/(3M+p−1), M ≥ p",
+          .live = "p",
+          .make = zb_h1,
+          .most_passes = [](const ScheduleShape& shape, int) { return shape.ranks; }};
 }
 
 }  // namespace trireme::inline v0::plan

@@ -9,11 +9,24 @@
 #include "trireme/plan/schedules/zero_bubble.h"
 
 namespace trireme::inline v0::plan {
+namespace {
 
 Schedule zb_h2(const ScheduleShape& shape) {
   return handcrafted(
       shape, [](int ranks, int rank) { return 2 * (ranks - 1 - rank); },
       [](int, int rank) { return 2 * rank; });
+}
+
+}  // namespace
+
+ScheduleEntry zb_h2_entry() {
+  return {.name = "zb-h2",
+          .about = "no bubble for equal times, at twice the activations",
+          .source = "arXiv 2401.10241",
+          .bubble = "0, M ≥ 2p−1",
+          .live = "2p−1",
+          .make = zb_h2,
+          .most_passes = [](const ScheduleShape& shape, int) { return 2 * shape.ranks - 1; }};
 }
 
 }  // namespace trireme::inline v0::plan

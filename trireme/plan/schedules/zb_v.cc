@@ -79,8 +79,19 @@ class VOrder {
   int ranks_, rank_, microbatches_;
 };
 
+Schedule zb_v(const ScheduleShape& shape) { return v_shaped_by<VOrder>(shape); }
+
 }  // namespace
 
-Schedule zb_v(const ScheduleShape& shape) { return v_shaped_by<VOrder>(shape); }
+ScheduleEntry zb_v_entry() {
+  return {.name = "zb-v",
+          .about = "two chunks as a V: no bubble for equal times, 1F1B's memory",
+          .source = "arXiv 2405.15362",
+          .bubble = "0, M ≥ 2p−1",
+          .live = "p",
+          .chunks = Chunks::Two,
+          .make = zb_v,
+          .most_passes = [](const ScheduleShape& shape, int) { return 2 * shape.ranks; }};
+}
 
 }  // namespace trireme::inline v0::plan
