@@ -32,9 +32,12 @@ def ratio(theirs, ours):
     return f"{theirs / ours:.2f}x" if theirs and ours else "-"
 
 
+def markdown_row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
 def markdown(rows):
-    lines = [rows[0], ["---:"] * len(rows[0]), *rows[1:]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join(map(markdown_row, [rows[0], ["---:"] * len(rows[0]), *rows[1:]]))
 
 
 def own_table(figures):
@@ -79,6 +82,15 @@ def peer_table(figures):
     return markdown(rows) if peers else ""
 
 
+def arena_table(arenas):
+    """Times in arenas of two buffers each: no size of a buffer may cost more than its neighbours."""
+    rows = [["arena", "64 KiB", "1 MiB", "a whole buffer"]]
+    for buffer, figures in arenas.items():
+        rows.append([f"2 x {text_of(buffer)}",
+                     *(time_of(figures.get(size)) for size in (KIB64, MIB, buffer))])
+    return markdown(rows)
+
+
 def tables(figures):
     return "\n\n".join(filter(None, (own_table(figures), peer_table(figures))))
 
@@ -93,6 +105,17 @@ def target(text, least, pairs):
     missed = [text_of(size) for size, one in seen if one < least]
     shown = ", ".join(f"{text_of(size)} {one:.2f}x" for size, one in seen)
     return [text, shown, "missed at " + ", ".join(missed) if missed else "reached"]
+
+
+def arena_target(arenas):
+    """Every arena against the best of its neighbours, in calls of 64 KiB and 1 MiB."""
+    pairs = [(size, min(others) / figures[size])
+             for buffer, figures in arenas.items() for size in (KIB64, MIB)
+             if size in figures
+             and (others := [one[size] for other, one in arenas.items()
+                             if other != buffer and size in one])]
+    worst = {size: min(one for found, one in pairs if found == size) for size, _ in pairs}
+    return target("no arena's size costs over 1.3x its neighbours", 1 / 1.3, worst.items())
 
 
 class Figures:
@@ -149,14 +172,22 @@ def parts(everything):
     texts["machine"] = (f"Machine: {everything['machine']}; {everything['date']}; "
                         f"{everything['how']}.")
     texts["targets"] = Figures(everything["runs"]).targets()
+    if "arenas" in everything:
+        texts["targets"] += "\n" + markdown_row(arena_target(everything["arenas"]))
+        texts["arenas"] = arena_table(everything["arenas"])
     return texts, plots
 
 
 def load(path):
     everything = json.loads(path.read_text(encoding="utf-8"))
-    for run in everything["runs"]:  # JSON's keys are text
-        run["seconds"] = {name: {int(size): one for size, one in many.items()}
-                          for name, many in run["seconds"].items()}
+    def with_sizes(many):  # JSON's keys are text
+        return {int(size): one for size, one in many.items()}
+
+    for run in everything["runs"]:
+        run["seconds"] = {name: with_sizes(many) for name, many in run["seconds"].items()}
+    if "arenas" in everything:
+        everything["arenas"] = {int(buffer): with_sizes(many)
+                                for buffer, many in everything["arenas"].items()}
     return everything
 
 

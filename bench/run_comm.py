@@ -29,6 +29,9 @@ from peers.programs import PEERS, SLOW_STARTERS, Programs
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
 LARGE = SIZES[2:5]
+# Buffers of an arena of two: mappings 256 MiB apart collide in the processor's caches unless each
+# begins at an offset of its own.
+ARENAS = [127 << 20, 128 << 20, 129 << 20]
 MOVES = ["broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce", "gather", "scatter"]
 # collective, ranks, transport, sizes
 SUITE = [("all_reduce", 2, "shm", SIZES), ("all_reduce", 4, "shm", SIZES),
@@ -127,6 +130,20 @@ def measure(options, what, ranks, transport, all_sizes):
     return {name: {size: choose(many) for size, many in one.items()} for name, one in runs.items()}
 
 
+def measure_arenas(options):
+    """buffer -> size -> seconds of an all_reduce in an arena of two such buffers."""
+    own = Programs(options, "all_reduce", 2, "shm").found["arena"]
+    prefix = before_others(2) if options.priority else []
+    runs = {buffer: {} for buffer in ARENAS}
+    for _ in range(options.rounds):
+        for buffer, found in runs.items():
+            for line in run(own([str(size) for size in (64 << 10, 1 << 20, buffer)]), prefix):
+                found.setdefault(line["bytes"], []).append(line["seconds"])
+    choose = min if options.best else statistics.median
+    return {buffer: {size: choose(many) for size, many in found.items()}
+            for buffer, found in runs.items()}
+
+
 def machine():
     """"AMD EPYC (family 26, model 2), 2 cores": some clouds hide the rest of the name."""
     facts = {}
@@ -136,6 +153,11 @@ def machine():
             facts.setdefault(key.strip(), value.strip())
     return (f"{facts.get('model name', 'unknown')} (family {facts.get('cpu family', '?')}, model "
             f"{facts.get('model', '?')}), {len(os.sched_getaffinity(0))} cores")
+
+
+def write(path, everything):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(everything, file, indent=1)
 
 
 def main():
@@ -155,8 +177,12 @@ def main():
                                    "seconds": seconds})
         print(f"{what}, {ranks} ranks, {transport}:\n\n{report.tables(seconds)}\n", flush=True)
         if options.json:  # after every table: a long run may be cut off
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump(everything, file, indent=1)
+            write(options.json, everything)
+    if options.suite:
+        everything["arenas"] = measure_arenas(options)
+        print(f"arenas:\n\n{report.arena_table(everything['arenas'])}\n", flush=True)
+        if options.json:
+            write(options.json, everything)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,14 @@ class Report(unittest.TestCase):
                       target_row(texts["targets"], "arena: 90 % of the yardstick"))
         self.assertIn("not measured", target_row(texts["targets"], "TCP on loopback: 2x Gloo"))
 
+    def test_an_arena_that_costs_more_than_its_neighbours_is_named(self):
+        fast, slow = {KIB64: 1e-6, MIB: 10e-6}, {KIB64: 1.1e-6, MIB: 80e-6}
+        found = dict(everything(FIGURES), arenas={127 * MIB: fast, 128 * MIB: slow, 129 * MIB: fast})
+        texts, _ = report.parts(found)
+        row = target_row(texts["targets"], "no arena's size costs over 1.3x its neighbours")
+        self.assertIn("64 KiB 0.91x, 1 MiB 0.12x | missed at 1 MiB", row)
+        self.assertIn("| 2 x 128 MiB | 1.10 µs | 80.00 µs | - |", texts["arenas"])
+
     def test_tables_hold_times_and_ratios(self):
         texts, _ = report.parts(everything(FIGURES))
         table = texts["all_reduce-2"]
