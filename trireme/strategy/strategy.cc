@@ -1,7 +1,6 @@
 #include "trireme/strategy/strategy.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <span>
 
@@ -15,6 +14,7 @@
 #include "trireme/strategy/option_check.h"
 #include "trireme/strategy/strategy_impl.h"
 #include "trireme/sync/cut_sync.h"
+#include "trireme/sync/sync_setup.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -69,7 +69,7 @@ Loss token_loss() {
 
 Strategy::Impl::Impl(const parallel::StrategyContext& own_seat, const models::Blocks& own_model,
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
-    : env(own_seat),
+    : env(parallel::with_events_one_at_a_time(own_seat)),
       plan(checked(own_options, own_optimizer->name(), env)),
       pipeline(plan_pipeline(own_options)),
       grid(*env.world, pipeline,
@@ -213,39 +213,29 @@ std::unique_ptr<parallel::StepSync> Strategy::Impl::of_cut_layers(
   return std::make_unique<parallel::CutSync>(std::move(own), *grid.cut, grid.tensor_ranks(), parts);
 }
 
-// If weights are whole, ranks of a stage may be at different passes: they must not wait there.
 std::unique_ptr<parallel::ParameterSync> Strategy::Impl::make_stage_sync(
     parallel::ModelPart& part, const parallel::ShardGroups& owners, parallel::UnitGather* gather,
     std::uint32_t number) {
   const auto gate =
       enters_barrier_first() ? std::function<Work()>() : [this] { return enter_barrier(); };
-  if (plan.sharded()) {
-    const parallel::ShardedSyncOptions usual;
-    const bool waits = grid.pipeline == nullptr || plan.shards_weights;
-    return std::make_unique<parallel::ShardedSync>(
-        owners, part.store,
-        parallel::ShardedSyncOptions{
-            .assignment = plan.assignment,
-            .rank = part.data->rank(),
-            .bucket_bytes = options.bucket_bytes,
-            .most_under_way =
-                waits ? usual.most_under_way : std::numeric_limits<std::size_t>::max(),
-            .gather = gather,
-            .part = number,
-            .before_launch = gate,
-            .on_event = env.on_shard_event});
-  }
-  auto plain = std::make_unique<parallel::PlainSync>(
-      *part.data, part.store.uses(), part.store.parameter_of(), part.store.slices(),
-      parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
-                                 .overlap = options.overlap,
-                                 .reduce = env.reduce,
-                                 .before_launch = gate,
-                                 .compression = options.compression,
-                                 .seed = options.seed});
-  if (!plan.local) return plain;
+  const parallel::SyncSetup setup{.plan = plan,
+                                  .data = *part.data,
+                                  .store = part.store,
+                                  .groups = owners,
+                                  .options = {.bucket_bytes = options.bucket_bytes,
+                                              .overlap = options.overlap,
+                                              .reduce = env.reduce,
+                                              .before_launch = gate,
+                                              .compression = options.compression,
+                                              .seed = options.seed},
+                                  .on_event = env.on_shard_event,
+                                  .in_pipeline = grid.pipeline != nullptr,
+                                  .gather = gather,
+                                  .part = number};
+  if (!plan.local) return parallel::make_parameter_sync(setup);
   auto own = std::make_unique<parallel::LocalSync>(
-      std::move(plain), parallel::make_mixer(plan.sync, *part.data, options.local), options.local,
+      std::make_unique<parallel::PlainSync>(setup),
+      parallel::make_mixer(plan.sync, *part.data, options.local), options.local,
       [this] { return optimizer->step_count(); });
   local = own.get();
   return own;

@@ -25,7 +25,6 @@
 #include "trireme/sync/not_finite.h"
 #include "trireme/sync/offload.h"
 #include "trireme/sync/scalar_tree.h"
-#include "trireme/sync/sharded_sync.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/sync/weight_average.h"
