@@ -43,6 +43,7 @@ class LocalSync final : public ParameterSync {
   /// equal on all of them; then this rank's own are restored. Collective.
   std::shared_ptr<void> show();
 
+  void reserve(std::uint32_t total) override { gradients_->reserve(total); }
   void begin(std::uint32_t total, std::span<const Use> order) override;
   void begin_micro(std::uint32_t microbatch, double weight) override {
     gradients_->begin_micro(microbatch, weight);

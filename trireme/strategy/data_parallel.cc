@@ -24,7 +24,7 @@
 #include "trireme/sync/optimizer_shards.h"
 #include "trireme/sync/parameter_store.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/sync/sync_plan.h"
+#include "trireme/sync/sync_setup.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -121,12 +121,13 @@ struct DataParallel::Impl final : parallel::StepTarget {
       owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
     shards.emplace(optimizer, parallel::without_names(contents.trainable), std::move(owned));
     groups = parallel::make_shard_groups(*env.world, plan);
-    return std::make_unique<parallel::ShardedSync>(
-        groups, *store,
-        parallel::ShardedSyncOptions{.assignment = plan.assignment,
-                                     .rank = env.world->rank(),
-                                     .bucket_bytes = options.bucket_bytes,
-                                     .before_launch = [this] { return engine.enter_barrier(); }});
+    return parallel::make_parameter_sync(
+        {.plan = plan,
+         .data = *env.world,
+         .store = *store,
+         .groups = groups,
+         .options = {.bucket_bytes = options.bucket_bytes,
+                     .before_launch = [this] { return engine.enter_barrier(); }}});
   }
 
   void refuse_direct_call() const {
@@ -145,7 +146,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void seed_next() {
     MicroStep next{.index = first_of_full, .batch_number = batches};
     if (const auto plan = env.input_plan()) {
-      if (const auto step = plan->peek()) next = *step;
+      if (const auto step = plan->peek()) {
+        next = *step;
+        sync->reserve(step->total);  // here, because hooks must not wait for other ranks
+      }
     } else {
       next.index = static_cast<std::uint32_t>(env.world->rank());
     }

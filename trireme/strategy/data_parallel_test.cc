@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <map>
 
 #include "trireme/base/error.h"
@@ -207,6 +208,28 @@ TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
     EXPECT_EQ(seen, rank.rank > 0 ? with_share : without) << "rank " << rank.rank;
     EXPECT_EQ(parallel.stop_signal(), 143);
   });
+}
+
+// Backward passes run on a thread of their own, which may not wait: the simulated network lets only a
+// rank's own thread wait. Eight micro-batches a rank need memory that ranks allocate together.
+TEST(DataParallel, AHookWaitsForNothing) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      auto plan = std::make_shared<Plan>(16, 16, 1, rank.rank, assignment_of(sync, rank.size));
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.input_plan = [plan] { return plan; };
+      Net net;
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
+      DataParallel parallel(env, net, sgd, {.sync = sync});
+      for (const auto& [first, count] : plan->loader()) {
+        std::async(std::launch::async, [&net, first = first, count = count] {
+          mean_loss(net, first, count).backward();
+        }).get();
+        parallel.step();
+      }
+      EXPECT_EQ(parallel.steps(), 1) << sync;
+    });
+  }
 }
 
 // Resumes before the third batch: rank 0 takes part in it before its loop begins.

@@ -8,7 +8,7 @@
 #include "trireme/placement/grid.h"
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/sync/model_parts.h"
-#include "trireme/sync/sharded_sync.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {

@@ -99,7 +99,7 @@ Loss token_loss() {
 
 Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blocks& own_model,
                      StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
-    : env(own_env),
+    : env(parallel::with_events_one_at_a_time(own_env)),
       options(std::move(own_options)),
       plan(prepare(options, own_optimizer->name(), env)),
       pipeline(plan_pipeline(options)),

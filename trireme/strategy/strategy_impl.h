@@ -13,7 +13,7 @@
 #include "trireme/strategy/model_state.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/step_guards.h"
-#include "trireme/strategy/sync_setup.h"
+#include "trireme/strategy/strategy_sync.h"
 #include "trireme/sync/offload.h"
 #include "trireme/sync/weight_average.h"
 

@@ -36,8 +36,6 @@ class CutSync final : public StepSync {
   std::size_t gradient_bytes() const override { return own_->gradient_bytes(); }
 
  private:
-  std::size_t num_chunks(const ModelTensor& parameter, int rank) const;
-
   std::unique_ptr<StepSync> own_;
   comm::Communicator& group_;
   const int tensor_ranks_;

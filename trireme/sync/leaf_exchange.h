@@ -1,20 +1,22 @@
-// LeafExchange: sends each owner its part of buckets (shard_buckets.h) by all_to_all_v and passes
+// LeafExchange: sends each owner its part of buckets (bucket_layout.h) by all_to_all_v and passes
 // the received pieces to the owner's fold, in the order in which the buckets were launched.
 //
-// launch() starts and returns. drain() folds what has arrived, on the caller's thread, and bounds
-// how much is under way. Every rank of the group launches the same buckets in the same order. Not
-// thread safe.
+// launch() starts and returns; any thread may call it. drain() folds what has arrived, on the
+// caller's thread, and bounds how much is under way; only it waits. Every rank of the group
+// launches the same buckets in the same order.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/sync/bucket_layout.h"
 #include "trireme/sync/buffer_pool.h"
-#include "trireme/sync/shard_buckets.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -23,10 +25,10 @@ class LeafExchange {
   /// The received pieces, each this rank's part of the bucket, by sender and in the sender's order.
   using Fold = std::function<void(std::span<const void* const> pieces)>;
 
-  LeafExchange(comm::Communicator& group, const ShardBuckets& buckets)
-      : group_(group), buckets_(buckets) {}
+  LeafExchange(comm::Communicator& group, const BucketLayout& layout)
+      : group_(group), layout_(layout) {}
 
-  BufferPool::Lease take(std::size_t bytes) { return pool_.take(bytes); }
+  BufferPool::Lease take(std::size_t bytes);
 
   /// `mine` holds `num_mine` whole buckets: for each owner its part of all of them. `from[r]`
   /// pieces come from rank r. `lease`, which may be empty, is the memory of `mine`, given back
@@ -44,10 +46,11 @@ class LeafExchange {
     Work work;
     Fold fold;
   };
-  void fold_front();
+  std::optional<UnderWay> next(std::size_t most);
 
   comm::Communicator& group_;
-  const ShardBuckets& buckets_;
+  const BucketLayout& layout_;
+  std::mutex mutex_;
   BufferPool pool_;
   std::deque<UnderWay> under_way_;
 };

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "trireme/comm/communicator.h"
@@ -32,10 +33,20 @@ struct StrategyContext {
   std::string processor = {};
   int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
   ReduceTerms reduce = tree_reduce;
-  OnShardEvent on_shard_event = {};  // called under zero2, zero3 and hybrid; may be empty
+  OnShardEvent on_shard_event = {};                 // under zero2, zero3 and hybrid
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 };
 StrategyContext context_of(Job& job);
+/// The same, with an on_shard_event that is called one at a time, whatever threads call it.
+inline StrategyContext with_events_one_at_a_time(StrategyContext context) {
+  if (!context.on_shard_event) return context;
+  context.on_shard_event = [to = std::move(context.on_shard_event),
+                            mutex = std::make_shared<std::mutex>()](const ShardEvent& event) {
+    const std::lock_guard lock(*mutex);
+    to(event);
+  };
+  return context;
+}
 
 }  // namespace parallel
 }  // namespace trireme::inline v0

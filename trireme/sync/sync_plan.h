@@ -3,10 +3,11 @@
 // make_shard_groups().
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "trireme/comm/communicator.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/sync/sharded_sync.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -28,6 +29,13 @@ struct SyncPlan {
   }
 };
 
+/// The ranks for which a level makes a plan; as for plan_sync().
+struct SyncRanks {
+  std::string sync;
+  int size = 1, shard = 0, local_size = 0;
+};
+[[noreturn]] void refuse_sync(const std::string& what, const std::string& advice);
+
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
 /// gossip. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
 /// hosts differ) and replicates over the others. ConfigError with the arithmetic if they do not
@@ -36,6 +44,12 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
 
 /// Whether ranks train separate copies: local_sgd and its relatives.
 bool is_local(const std::string& sync);
+
+/// A rank's groups. Gradients and weights move at the same time, so each has its own group.
+struct ShardGroups {
+  std::shared_ptr<comm::Communicator> exchange, gather;  // the same ranks: the owners
+  std::shared_ptr<comm::Communicator> replicas;  // the owners of this shard; null if it is one
+};
 
 /// Collective over `world`: this rank's groups, for a sharded plan. `gathers`: also a group for the
 /// weights, if the plan shards them.

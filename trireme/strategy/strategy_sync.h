@@ -11,7 +11,6 @@
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/sharded_sync.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
 
@@ -24,7 +23,7 @@ struct StrategySync {
   LocalSync* local = nullptr;           // if ranks train separate copies
 };
 
-struct SyncSetup {
+struct StrategySyncSetup {
   const StrategyContext& env;
   const StrategyOptions& options;
   const SyncPlan& plan;
@@ -37,6 +36,6 @@ struct SyncSetup {
 };
 
 /// Collective. What `setup` refers to outlives the result.
-StrategySync make_strategy_sync(const SyncSetup& setup);
+StrategySync make_strategy_sync(const StrategySyncSetup& setup);
 
 }  // namespace trireme::inline v0::parallel

@@ -1,0 +1,75 @@
+#include "trireme/strategy/strategy_sync.h"
+
+#include "trireme/pipeline/pipeline_sync.h"
+#include "trireme/sync/cut_sync.h"
+#include "trireme/sync/sync_setup.h"
+#include "trireme/sync/unit_gather.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+SyncSetup stage_setup(const StrategySyncSetup& setup, ModelPart& part, const ShardGroups& groups,
+                      UnitGather* gather, std::uint32_t number) {
+  return {.plan = setup.plan,
+          .data = *part.data,
+          .store = part.store,
+          .groups = groups,
+          .options = {.bucket_bytes = setup.options.bucket_bytes,
+                      .overlap = setup.options.overlap,
+                      .reduce = setup.env.reduce,
+                      .before_launch = setup.enter_barrier,
+                      .compression = setup.options.compression,
+                      .seed = setup.options.seed},
+          .on_event = setup.env.on_shard_event,
+          .in_pipeline = setup.grid.pipeline != nullptr,
+          .gather = gather,
+          .part = number};
+}
+
+}  // namespace
+
+// In a pipeline, one group gathers the weights of all of this rank's stages, in the order of its
+// passes.
+StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
+  StrategySync made;
+  std::vector<ShardGroups> groups(setup.parts.parts().size());
+  std::vector<ParameterStore*> stores;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    ModelPart& part = *setup.parts.parts()[i];
+    if (setup.plan.sharded()) groups[i] = make_shard_groups(*part.data, setup.plan, i == 0);
+    stores.push_back(&part.store);
+  }
+  made.groups = groups.front();
+  std::unique_ptr<UnitGather> gather;
+  if (setup.plan.shards_weights && setup.grid.pipeline != nullptr)
+    gather = std::make_unique<UnitGather>(*made.groups.gather, stores, setup.env.on_shard_event);
+  std::vector<std::unique_ptr<ParameterSync>> syncs;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    ModelPart& part = *setup.parts.parts()[i];
+    const SyncSetup own =
+        stage_setup(setup, part, groups[i], gather.get(), static_cast<std::uint32_t>(i));
+    if (setup.plan.local) {
+      auto local =
+          std::make_unique<LocalSync>(std::make_unique<PlainSync>(own),
+                                      make_mixer(setup.plan.sync, *part.data, setup.options.local),
+                                      setup.options.local, setup.steps_done);
+      made.local = local.get();
+      syncs.push_back(std::move(local));
+    } else {
+      syncs.push_back(make_parameter_sync(own));
+    }
+    made.of_part.push_back(syncs.back().get());
+  }
+  if (setup.grid.pipeline != nullptr) {
+    made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, setup.parts,
+                                               std::move(gather), std::move(syncs));
+  } else {
+    made.step = std::move(syncs.front());
+  }
+  if (setup.grid.cut != nullptr)
+    made.step = std::make_unique<CutSync>(std::move(made.step), *setup.grid.cut,
+                                          setup.grid.tensor_ranks(), setup.parts);
+  return made;
+}
+
+}  // namespace trireme::inline v0::parallel

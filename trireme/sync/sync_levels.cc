@@ -1,0 +1,98 @@
+// The values of parallel.sync. A new one is a class with a static plan() and a constructor that
+// takes a SyncSetup, and a line here.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "trireme/base/error.h"
+#include "trireme/sync/hybrid.h"
+#include "trireme/sync/sync_setup.h"
+#include "trireme/sync/zero1.h"
+#include "trireme/sync/zero2.h"
+#include "trireme/sync/zero3.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+struct Level {
+  std::string_view name;
+  SyncPlan (*plan)(const SyncRanks& ranks);
+  std::unique_ptr<ParameterSync> (*make)(SyncSetup setup);
+  bool local = false;  // ranks train separate copies (decentralised/)
+};
+
+template <class Sync>
+constexpr Level level(std::string_view name) {
+  return {name, &Sync::plan, [](SyncSetup setup) -> std::unique_ptr<ParameterSync> {
+            return std::make_unique<Sync>(std::move(setup));
+          }};
+}
+
+constexpr Level local_level(std::string_view name) {
+  Level result = level<PlainSync>(name);
+  result.local = true;
+  return result;
+}
+
+constexpr std::array kLevels = {
+    level<PlainSync>("plain"), level<Zero1>("zero1"),   level<Zero2>("zero2"),
+    level<Zero3>("zero3"),     level<Hybrid>("hybrid"), local_level("local_sgd"),
+    local_level("diloco"),     local_level("easgd"),    local_level("gossip"),
+};
+
+const Level* find_level(std::string_view name) {
+  const auto found = std::find_if(kLevels.begin(), kLevels.end(),
+                                  [name](const Level& one) { return one.name == name; });
+  return found == kLevels.end() ? nullptr : &*found;
+}
+
+// "plain, zero1 ... or gossip"
+std::string all_names() {
+  std::string names(kLevels.front().name);
+  for (std::size_t i = 1; i < kLevels.size(); ++i)
+    names += (i + 1 < kLevels.size() ? ", " : " or ") + std::string(kLevels[i].name);
+  return names;
+}
+
+}  // namespace
+
+bool is_local(const std::string& sync) {
+  const Level* found = find_level(sync);
+  return found != nullptr && found->local;
+}
+
+SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
+  const Level* found = find_level(sync);
+  if (found == nullptr)
+    refuse_sync("parallel.sync = \"" + sync + "\" is not in this release",
+                "Use " + all_names() + ".");
+  if (found->local && shard > 1)
+    refuse_sync("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
+                    "\": every rank has a copy of its own",
+                "Leave parallel.shard out.");
+  SyncPlan plan = found->plan({sync, size, shard, local_size});
+  plan.sync = sync;
+  plan.local = found->local;
+  return plan;
+}
+
+std::unique_ptr<ParameterSync> make_parameter_sync(SyncSetup setup) {
+  // One owner: nothing is sharded.
+  const Level* found = find_level(setup.plan.sharded() ? setup.plan.sync : "plain");
+  return found->make(std::move(setup));
+}
+
+ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers) {
+  const int rank = world.rank(), owner = plan.owner_of(rank), group = rank / plan.owners;
+  ShardGroups groups;
+  groups.exchange = world.split(group, owner);
+  if (plan.shards_weights && gathers) groups.gather = world.split(group, owner);
+  if (plan.owners < world.size()) groups.replicas = world.split(owner, group);
+  return groups;
+}
+
+[[noreturn]] void refuse_sync(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "strategy", .advice = advice});
+}
+
+}  // namespace trireme::inline v0::parallel

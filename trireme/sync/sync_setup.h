@@ -1,0 +1,37 @@
+// make_parameter_sync(): the ParameterSync of a plan, over the parameters of a store.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/plain_sync.h"
+#include "trireme/sync/shard_event.h"
+#include "trireme/sync/sync_plan.h"
+
+namespace trireme::inline v0::parallel {
+
+class UnitGather;
+
+struct SyncSetup {
+  const SyncPlan& plan;
+  comm::Communicator& data;  // the ranks that hold the same parameters
+  ParameterStore& store;
+  ShardGroups groups = {};  // of a sharded plan
+  /// Options of plain data parallel; ZeRO reads bucket_bytes and before_launch only.
+  PlainSyncOptions options = {};
+  OnShardEvent on_event = {};
+  /// For a rank of a pipeline. If the plan shards weights, `gather` is that of all its stages,
+  /// whose begin() its owner calls, and `part` this stage's number in it.
+  bool in_pipeline = false;
+  UnitGather* gather = nullptr;
+  std::uint32_t part = 0;
+};
+
+/// Collective over `data`. `data` and the store must outlive the result. A plan with local steps
+/// gets the PlainSync on which these are built.
+std::unique_ptr<ParameterSync> make_parameter_sync(SyncSetup setup);
+
+}  // namespace trireme::inline v0::parallel
