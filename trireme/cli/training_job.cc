@@ -20,17 +20,20 @@ namespace trireme::inline v0::cli {
 void add_training_options(CLI::App& command, Invocation& invocation, TrainingJobOptions& options) {
   const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
   const auto choices = [&](const char* key) { return schema.find(key)->choices; };
+  const auto listed = [&](const std::string& key) {  // "comm.transport: auto | shm | ..."
+    std::string text = key;
+    for (const std::string& choice : choices(key.c_str()))
+      text += (text == key ? ": " : " | ") + choice;
+    return text;
+  };
   command.add_option("CONFIG", options.config,
                      "Configuration (TOML), such as configs/gpt-nano.toml");
   command.add_option(command::kRanksOption, options.ranks, "Processes to train on")
       ->capture_default_str();
-  invocation.words[command.add_option("--transport", options.transport,
-                                      "comm.transport: auto | shm | tcp | mixed | mpi | sim")] =
+  invocation.words[command.add_option("--transport", options.transport, listed("comm.transport"))] =
       choices("comm.transport");
-  invocation.words[command.add_option(
-      "--algorithm", options.algorithm,
-      "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | double_tree | "
-      "halving_doubling | hierarchical | mpi-native")] = choices("comm.algorithm");
+  invocation.words[command.add_option("--algorithm", options.algorithm, listed("comm.algorithm"))] =
+      choices("comm.algorithm");
   command.add_option("--link", options.link,
                      "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
   command.add_option("--data", options.data, "data.path: a file or a folder, any bytes");
