@@ -22,17 +22,17 @@ struct TransformerTable {
   void (*gated_grad)(Gate, const T*, const T*, T*, std::size_t, std::size_t);
   void (*norm)(const NormForward<T>&);
   void (*norm_grad)(const NormBackward<T>&);
-  void (*softmax)(const float*, std::size_t, T*, std::size_t, std::size_t, std::size_t, std::size_t,
-                  double);
-  void (*softmax_grad)(const T*, std::size_t, const float*, std::size_t, T*, std::size_t,
+  void (*softmax)(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, std::size_t,
+                  std::size_t, double);
+  void (*softmax_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, T*, std::size_t,
                        std::size_t, std::size_t, double);
-  void (*shifted_exponents)(const float*, std::size_t, T*, std::size_t, const float*, float*,
+  void (*shifted_exponents)(const Stat<T>*, std::size_t, T*, std::size_t, const Stat<T>*, Stat<T>*,
                             std::size_t, std::size_t, std::size_t, double);
-  void (*softmax_part_grad)(const T*, std::size_t, const float*, std::size_t, const float*, T*,
+  void (*softmax_part_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, const Stat<T>*, T*,
                             std::size_t, std::size_t, std::size_t, double);
-  void (*row_exponents)(const T*, float*, float*, std::size_t, std::size_t);
-  void (*scaled_softmax)(const T*, const float*, T*, std::size_t, std::size_t, float);
-  void (*add)(const float*, const T*, float*, std::size_t);
+  void (*row_exponents)(const T*, Stat<T>*, Stat<T>*, std::size_t, std::size_t);
+  void (*scaled_softmax)(const T*, const Stat<T>*, T*, std::size_t, std::size_t, Stat<T>);
+  void (*add)(const Stat<T>*, const T*, Stat<T>*, std::size_t);
 };
 
 template <class Rule>
