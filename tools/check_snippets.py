@@ -34,7 +34,7 @@ def check(root, document, fix):
     faults = []
 
     def renew(match):
-        wanted = piece_of(root, match[2], match[3])
+        wanted = piece_of(root, match[2], match[3] or None)
         if wanted is None:
             faults.append(f"{document.name}: there is no piece {match[3] or 'at all'} in {match[2]}")
             return match[0]

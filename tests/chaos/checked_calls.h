@@ -12,6 +12,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/shared/shared_result.h"
 
 namespace trireme::test {
@@ -195,8 +196,10 @@ class CheckedCalls {
 
 /// Values for CheckedCalls.
 inline std::vector<std::string> all_reduces() {
-  return {"naive", "ring",        "all_pairs",        "central",
-          "tree",  "double_tree", "halving_doubling", "hierarchical"};
+  std::vector<std::string> names;
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce))
+    names.push_back(entry->name);
+  return names;
 }
 
 /// Collectives whose ranks access one another's memory directly if the transport allows it.
@@ -209,11 +212,13 @@ inline std::vector<std::string> readers() { return {"reduce_scatter", "reduce", 
 
 /// All algorithms of the collectives other than all_reduce, and operations built from several.
 inline std::vector<std::string> other_rounds() {
-  return {"broadcast.binomial", "broadcast.chain", "all_gather.pairwise",
-          "reduce.tree",        "reduce.pairwise", "reduce_scatter.pairwise",
-          "gather.central",     "scatter.central", "all_to_all.pairwise",
-          "all_to_all.naive",   "all_reduce_many", "all_to_all_v",
-          "send_recv",          "barrier"};
+  std::vector<std::string> names = {"all_reduce_many", "all_to_all_v", "send_recv", "barrier"};
+  for (int kind = 1; kind <= static_cast<int>(comm::OpKind::AllToAll); ++kind) {
+    const auto one = static_cast<comm::OpKind>(kind);
+    for (const auto* entry : comm::algorithms_of(one))
+      names.push_back(std::string(comm::name_of(one)) + "." + entry->name);
+  }
+  return names;
 }
 
 inline std::vector<std::string> shared_results() {

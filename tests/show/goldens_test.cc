@@ -46,10 +46,11 @@ void compare(const fs::path& path, const std::string& text) {
 }
 
 Recording recorded(comm::OpKind kind, const std::string& algorithm, int ranks) {
+  const auto* entry = comm::find_algorithm(kind, algorithm);  // null: direct
   return record({.kind = kind,
                  .algorithm = algorithm,
                  .ranks = ranks,
-                 .hosts = algorithm == "hierarchical" ? 2 : 1});
+                 .hosts = entry && entry->by_hosts ? 2 : 1});
 }
 
 // The drawing of `trireme show schedule NAME --stages N`.
@@ -94,6 +95,31 @@ TEST(Goldens, SchedulePicturesAreWhatIsSimulated) {
     compare(fs::path(PICTURE_FOLDER) / ("schedule-" + std::string(entry.name) + ".svg"),
             svg_of(simulated(entry, entry.chunks == plan::Chunks::One ? 4 : 8)));
   }
+}
+
+// The table and the rounds of all-reduces in docs/algorithms.md.
+TEST(Goldens, TheTableOfAllReducesIsWhatIsRegistered) {
+  std::string table = "| algorithm | rounds after the header | sent | added |\n|---|---|---|---|\n";
+  std::string rounds;
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+    EXPECT_FALSE(entry->formulas.empty()) << entry->name;
+    for (const comm::CostRow& row : entry->formulas)
+      table += "| `" + entry->name + "`" + row.when + " | " + row.rounds + " | " + row.sent +
+               " | " + row.added + " |\n";
+    rounds +=
+        "<details><summary>" + entry->name + " on 4 ranks (<code>trireme show all-reduce " +
+        entry->name + " --ranks 4" + (entry->by_hosts ? " --hosts 2" : "") +
+        "</code>)</summary>\n\n```text\n" +
+        text_of(recorded(comm::OpKind::AllReduce, entry->name, 4), plan::kDefaultLink, 1 << 20) +
+        "```\n</details>\n\n";
+  }
+  compare(
+      fs::path(GOLDEN_FOLDER) / "all-reduces.md",
+      table +
+          "| `direct` in place (shared memory) | 1 (flags) | 0; 2nS of memory traffic in all | "
+          "1/n |\n| `direct` staged | 2 per piece, overlapped | 0; 2(n−1)/n copied in and out | "
+          "1/n |\n");
+  compare(fs::path(GOLDEN_FOLDER) / "all-reduce-rounds.md", rounds);
 }
 
 // The table and the list of pictures in docs/schedules.md.

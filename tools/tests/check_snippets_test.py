@@ -44,6 +44,16 @@ class CheckSnippets(unittest.TestCase):
             self.assertEqual(check_snippets.check(root, document, True), [])
             self.assertEqual(document.read_text(), "<!-- p.txt -->\n```text\n0  1\n```\n")
 
+    def test_a_table_is_the_whole_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "t.md").write_text("| a |\n")
+            document = root / "d.md"
+            document.write_text("<!-- t.md -->\n<!-- end -->\nmore\n")
+            self.assertEqual(len(check_snippets.check(root, document, False)), 1)
+            self.assertEqual(check_snippets.check(root, document, True), [])
+            self.assertEqual(document.read_text(), "<!-- t.md -->\n| a |\n<!-- end -->\nmore\n")
+
 
 if __name__ == "__main__":
     unittest.main()

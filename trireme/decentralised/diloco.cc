@@ -1,7 +1,7 @@
 #include "trireme/decentralised/diloco.h"
 
 #include "trireme/kernel/mixing.h"
-#include "trireme/kernel/optimizer.h"
+#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -11,12 +11,13 @@ namespace {
 template <class T>
 void outer_step(const LocalOptions& options, const Buffer& delta, const Buffer& weight,
                 const Buffer& momentum) {
-  const kernel::SgdNumbers numbers{.momentum = options.outer_momentum,
-                                   .rate = options.outer_rate,
-                                   .nesterov = options.outer_momentum > 0,
-                                   .first = false};
-  kernel::sgd(numbers, static_cast<const T*>(delta.data), static_cast<T*>(weight.data),
-              static_cast<T*>(momentum.data), nullptr, weight.count);
+  const kernel::SgdRule rule{.momentum = options.outer_momentum,
+                             .rate = options.outer_rate,
+                             .nesterov = options.outer_momentum > 0,
+                             .first = false};
+  kernel::apply(rule, {static_cast<const T*>(delta.data)},
+                {static_cast<T*>(weight.data), static_cast<T*>(momentum.data)}, nullptr,
+                weight.count);
 }
 
 }  // namespace

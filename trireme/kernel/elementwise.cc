@@ -41,4 +41,11 @@ double chunk_square_sum(const double* values, std::size_t count) {
   return sums[0];
 }
 
+void add_squares(const float* values, double* sums, std::size_t count) {
+  simd().add_squares(values, sums, count);
+}
+void add_squares(const double* values, double* sums, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sums[i] += values[i] * values[i];
+}
+
 }  // namespace trireme::inline v0::kernel

@@ -1,4 +1,4 @@
-// Element-wise kernels: conversions and norm chunks. (optimizer.h has the optimizer updates.)
+// Element-wise kernels: conversions and norm chunks. (optimizers/ has the optimizer updates.)
 //
 // An element's result depends on its own inputs only, never on its position, the length or the
 // slice: tails run the masked form of the same vector code. One body (simd_body.inc) is compiled
@@ -25,5 +25,8 @@ inline constexpr std::size_t kNormChunk = 4096;
 /// same order at every instruction set.
 double chunk_square_sum(const float* values, std::size_t count);
 double chunk_square_sum(const double* values, std::size_t count);
+/// sums[i] += values[i]^2, in fp64.
+void add_squares(const float* values, double* sums, std::size_t count);
+void add_squares(const double* values, double* sums, std::size_t count);
 
 }  // namespace trireme::inline v0::kernel

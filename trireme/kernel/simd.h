@@ -1,5 +1,5 @@
 // The table of vector kernels of one instruction set; simd_body.inc is compiled into one table per
-// level. Internal to kernel/: other folders call elementwise.h, optimizer.h and transformer.h.
+// level. Internal to kernel/: other folders call elementwise.h, optimizers/apply.h and transformer.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include "trireme/kernel/float16.h"
 #include "trireme/kernel/gemm.h"
 #include "trireme/kernel/isa.h"
-#include "trireme/kernel/optimizer.h"
+#include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/kernel/transformer.h"
 
 namespace trireme::inline v0::kernel {
@@ -22,33 +22,49 @@ struct TransformerTable {
   void (*gated_grad)(Gate, const T*, const T*, T*, std::size_t, std::size_t);
   void (*norm)(const NormForward<T>&);
   void (*norm_grad)(const NormBackward<T>&);
-  void (*softmax)(const float*, std::size_t, T*, std::size_t, std::size_t, std::size_t, std::size_t,
-                  double);
-  void (*softmax_grad)(const T*, std::size_t, const float*, std::size_t, T*, std::size_t,
+  void (*softmax)(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, std::size_t,
+                  std::size_t, double);
+  void (*softmax_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, T*, std::size_t,
                        std::size_t, std::size_t, double);
-  void (*shifted_exponents)(const float*, std::size_t, T*, std::size_t, const float*, float*,
+  void (*shifted_exponents)(const Stat<T>*, std::size_t, T*, std::size_t, const Stat<T>*, Stat<T>*,
                             std::size_t, std::size_t, std::size_t, double);
-  void (*softmax_part_grad)(const T*, std::size_t, const float*, std::size_t, const float*, T*,
+  void (*softmax_part_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, const Stat<T>*, T*,
                             std::size_t, std::size_t, std::size_t, double);
-  void (*row_exponents)(const T*, float*, float*, std::size_t, std::size_t);
-  void (*scaled_softmax)(const T*, const float*, T*, std::size_t, std::size_t, float);
-  void (*add)(const float*, const T*, float*, std::size_t);
+  void (*row_exponents)(const T*, Stat<T>*, Stat<T>*, std::size_t, std::size_t);
+  void (*scaled_softmax)(const T*, const Stat<T>*, T*, std::size_t, std::size_t, Stat<T>);
+  void (*add)(const Stat<T>*, const T*, Stat<T>*, std::size_t);
 };
 
-/// The kernels of optimizer.h.
-struct OptimizerTable {
-  void (*adamw)(const AdamWNumbers&, const float*, float*, float*, float*, BFloat16*, std::size_t);
-  void (*sgd)(const SgdNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
-  void (*lion)(const LionNumbers&, const float*, float*, float*, BFloat16*, std::size_t);
-  void (*moments)(const MomentNumbers&, const float*, float*, float*, std::size_t);
-  void (*lamb_direction)(const LambNumbers&, const float*, const float*, const float*, float*,
-                         std::size_t);
-  void (*factored_direction)(const FactoredNumbers&, const float*, const float*, float*,
-                             std::size_t);
-  void (*average_squares)(double, double, const float*, float*, std::size_t);
-  void (*descend)(double, double, const float*, float*, BFloat16*, std::size_t);
-  void (*add_squares)(const float*, double*, std::size_t);
+template <class Rule>
+using RuleFunction = void (*)(const Rule&, const float* const* in, float* const* out, BFloat16*,
+                              std::size_t);
+template <class Rule>
+struct RuleSlot {
+  RuleFunction<Rule> run;
 };
+/// One function for each rule of the list. A rule belongs to one optimizer.
+template <class List>
+struct RuleTable;
+template <class... Rule>
+struct RuleTable<RuleList<Rule...>> : RuleSlot<Rule>... {
+  template <class One>
+  RuleFunction<One> of() const noexcept {
+    return static_cast<const RuleSlot<One>&>(*this).run;
+  }
+};
+
+template <class... List>
+struct Joined;
+template <class... Rule>
+struct Joined<RuleList<Rule...>> {
+  using Rules = RuleList<Rule...>;
+};
+template <class... A, class... B, class... Rest>
+struct Joined<RuleList<A...>, RuleList<B...>, Rest...> : Joined<RuleList<A..., B...>, Rest...> {};
+template <class... Options>
+Joined<RuleList<Descend>, typename Options::Rules...> rules_of(const std::variant<Options...>&);
+/// The rules of all optimizers.
+using AllRules = decltype(rules_of(std::declval<OptimizerOptions>()))::Rules;
 
 struct SimdTable {
   void (*bf16_to_f32)(const BFloat16*, float*, std::size_t);
@@ -59,7 +75,8 @@ struct SimdTable {
   void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
   void (*row_maxima)(const float*, std::size_t, float*, std::size_t, std::size_t, std::size_t,
                      double);
-  OptimizerTable optimizer;
+  void (*add_squares)(const float*, double*, std::size_t);
+  RuleTable<AllRules> rules;
   TransformerTable<float> f32;
   TransformerTable<BFloat16> bf16;
   TransformerTable<Float16> f16;

@@ -9,8 +9,32 @@
 namespace trireme::inline v0::kernel {
 namespace {
 
+void add_f64(const double* a, const double* b, double* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+constexpr TransformerTable<double> kF64 = {f64::gelu,
+                                           f64::gelu_backward,
+                                           f64::gated,
+                                           f64::gated_backward,
+                                           f64::layer_norm,
+                                           f64::layer_norm_backward,
+                                           f64::causal_softmax,
+                                           f64::softmax_backward,
+                                           f64::shifted_exponents,
+                                           f64::softmax_part_backward,
+                                           f64::row_exponents,
+                                           f64::scaled_softmax,
+                                           add_f64};
+
 template <class T>
-constexpr bool kWide = std::is_same_v<T, double>;
+const TransformerTable<T>& table() noexcept {
+  if constexpr (std::is_same_v<T, double>) {
+    return kF64;
+  } else {
+    return simd().transformer<T>();
+  }
+}
 
 float value_of(float x) { return x; }
 double value_of(double x) { return x; }
@@ -29,85 +53,52 @@ void set(T& slot, Stat<T> value) {
 
 template <class T>
 void gelu(const T* x, T* y, std::size_t count) {
-  if constexpr (kWide<T>) {
-    f64::gelu(x, y, count);
-  } else {
-    simd().transformer<T>().gelu(x, y, count);
-  }
+  table<T>().gelu(x, y, count);
 }
 
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t count) {
-  if constexpr (kWide<T>) {
-    f64::gelu_backward(x, dy, dx, count);
-  } else {
-    simd().transformer<T>().gelu_grad(x, dy, dx, count);
-  }
+  table<T>().gelu_grad(x, dy, dx, count);
 }
 
 template <class T>
 void gated(Gate gate, const T* x, T* y, std::size_t rows, std::size_t width) {
-  if constexpr (kWide<T>) {
-    f64::gated(gate, x, y, rows, width);
-  } else {
-    simd().transformer<T>().gated(gate, x, y, rows, width);
-  }
+  table<T>().gated(gate, x, y, rows, width);
 }
 
 template <class T>
 void gated_backward(Gate gate, const T* x, const T* dy, T* dx, std::size_t rows,
                     std::size_t width) {
-  if constexpr (kWide<T>) {
-    f64::gated_backward(gate, x, dy, dx, rows, width);
-  } else {
-    simd().transformer<T>().gated_grad(gate, x, dy, dx, rows, width);
-  }
+  table<T>().gated_grad(gate, x, dy, dx, rows, width);
 }
 
 template <class T>
 void layer_norm(const NormForward<T>& call) {
-  if constexpr (kWide<T>) {
-    f64::layer_norm(call);
-  } else {
-    simd().transformer<T>().norm(call);
-  }
+  table<T>().norm(call);
 }
 
 template <class T>
 void layer_norm_backward(const NormBackward<T>& call) {
-  if constexpr (kWide<T>) {
-    f64::layer_norm_backward(call);
-  } else {
-    simd().transformer<T>().norm_grad(call);
-  }
+  table<T>().norm_grad(call);
 }
 
 template <class T>
 void causal_softmax(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
                     std::size_t first, std::size_t rows, std::size_t width, double scale) {
-  if constexpr (kWide<T>) {
-    f64::causal_softmax(scores, scores_stride, p, p_stride, first, rows, width, scale);
-  } else {
-    simd().transformer<T>().softmax(scores, scores_stride, p, p_stride, first, rows, width, scale);
-  }
+  table<T>().softmax(scores, scores_stride, p, p_stride, first, rows, width, scale);
 }
 
 template <class T>
 void softmax_backward(const T* p, std::size_t p_stride, const Stat<T>* dp, std::size_t dp_stride,
                       T* dscores, std::size_t dscores_stride, std::size_t rows, std::size_t width,
                       double scale) {
-  if constexpr (kWide<T>) {
-    f64::softmax_backward(p, p_stride, dp, dp_stride, dscores, dscores_stride, rows, width, scale);
-  } else {
-    simd().transformer<T>().softmax_grad(p, p_stride, dp, dp_stride, dscores, dscores_stride, rows,
-                                         width, scale);
-  }
+  table<T>().softmax_grad(p, p_stride, dp, dp_stride, dscores, dscores_stride, rows, width, scale);
 }
 
 template <class T>
 void row_maxima(const Stat<T>* scores, std::size_t scores_stride, Stat<T>* maxima,
                 std::size_t first, std::size_t rows, std::size_t width, double scale) {
-  if constexpr (kWide<T>) {
+  if constexpr (std::is_same_v<T, double>) {
     f64::row_maxima(scores, scores_stride, maxima, first, rows, width, scale);
   } else {
     simd().row_maxima(scores, scores_stride, maxima, first, rows, width, scale);
@@ -118,13 +109,8 @@ template <class T>
 void shifted_exponents(const Stat<T>* scores, std::size_t scores_stride, T* p, std::size_t p_stride,
                        const Stat<T>* shift, Stat<T>* sums, std::size_t first, std::size_t rows,
                        std::size_t width, double scale) {
-  if constexpr (kWide<T>) {
-    f64::shifted_exponents(scores, scores_stride, p, p_stride, shift, sums, first, rows, width,
-                           scale);
-  } else {
-    simd().transformer<T>().shifted_exponents(scores, scores_stride, p, p_stride, shift, sums,
-                                              first, rows, width, scale);
-  }
+  table<T>().shifted_exponents(scores, scores_stride, p, p_stride, shift, sums, first, rows, width,
+                               scale);
 }
 
 template <class T>
@@ -132,24 +118,15 @@ void softmax_part_backward(const T* p, std::size_t p_stride, const Stat<T>* dp,
                            std::size_t dp_stride, const Stat<T>* dots, T* dscores,
                            std::size_t dscores_stride, std::size_t rows, std::size_t width,
                            double scale) {
-  if constexpr (kWide<T>) {
-    f64::softmax_part_backward(p, p_stride, dp, dp_stride, dots, dscores, dscores_stride, rows,
+  table<T>().softmax_part_grad(p, p_stride, dp, dp_stride, dots, dscores, dscores_stride, rows,
                                width, scale);
-  } else {
-    simd().transformer<T>().softmax_part_grad(p, p_stride, dp, dp_stride, dots, dscores,
-                                              dscores_stride, rows, width, scale);
-  }
 }
 
 template <class T>
 double cross_entropy(const T* logits, const std::int64_t* targets, Stat<T>* logsumexp,
                      std::size_t rows, std::size_t width) {
   std::vector<Stat<T>> largest(rows);
-  if constexpr (kWide<T>) {
-    f64::row_exponents(logits, largest.data(), logsumexp, rows, width);
-  } else {
-    simd().transformer<T>().row_exponents(logits, largest.data(), logsumexp, rows, width);
-  }
+  table<T>().row_exponents(logits, largest.data(), logsumexp, rows, width);
   double total = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const double whole = double{largest[row]} + std::log(double{logsumexp[row]});
@@ -174,22 +151,14 @@ void cross_entropy_backward(const T* logits, const std::int64_t* targets, const 
     // The target's value is computed from fp32 terms, then rounded once.
     const auto target = static_cast<std::size_t>(targets[row]);
     const Stat<T> share = std::exp(value_of(in[target]) - logsumexp[row]);
-    if constexpr (kWide<T>) {
-      f64::scaled_softmax(in, logsumexp + row, out, 1, width, scale);
-    } else {
-      simd().transformer<T>().scaled_softmax(in, logsumexp + row, out, 1, width, factor);
-    }
+    table<T>().scaled_softmax(in, logsumexp + row, out, 1, width, factor);
     set<T>(out[target], factor * (share - Stat<T>{1}));
   }
 }
 
 template <class T>
 void add(const Stat<T>* a, const T* b, Stat<T>* out, std::size_t count) {
-  if constexpr (kWide<T>) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
-  } else {
-    simd().transformer<T>().add(a, b, out, count);
-  }
+  table<T>().add(a, b, out, count);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \

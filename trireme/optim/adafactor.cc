@@ -5,7 +5,7 @@
 #include <map>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/optimizer.h"
+#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/tensor/convert.h"
 
@@ -54,9 +54,8 @@ void each_row(const Factors& factors, std::int64_t begin, std::size_t count, Vis
 class AdafactorOptimizer final : public SliceOptimizer {
  public:
   explicit AdafactorOptimizer(const Adafactor& options)
-      : SliceOptimizer(options.learning_rate, options.weight_decay, options.groups, {"variance"}),
-        options_(options) {}
-  std::string_view name() const noexcept override { return "adafactor"; }
+      : SliceOptimizer(options), options_(options) {}
+  std::string_view name() const noexcept override { return Adafactor::kName; }
 
   void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
               std::shared_ptr<SharedSums> sums) override {
@@ -98,8 +97,8 @@ class AdafactorOptimizer final : public SliceOptimizer {
       const double decay = 1.0 - rate * numbers_[i].weight_decay;
       in_type(slices_[i], [&]<class T>(T) {
         each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
-          kernel::descend(decay, relative * size / divisor, direction, part.weight, part.compute,
-                          part.count);
+          kernel::apply(kernel::Descend{.decay = decay, .rate = relative * size / divisor},
+                        {direction}, {part.weight}, part.compute, part.count);
         });
       });
     }
@@ -146,8 +145,8 @@ class AdafactorOptimizer final : public SliceOptimizer {
           if (factors_[p].factored()) {
             add_gradient(factors_[p], part, sums[num + p], sums[2 * num + p]);
           } else {
-            kernel::average_squares(scale, blend, part.gradient, state_of<T>(i, 0) + at,
-                                    part.count);
+            kernel::apply(kernel::AverageSquares{.scale = scale, .blend = blend}, {part.gradient},
+                          {state_of<T>(i, 0) + at}, nullptr, part.count);
           }
         });
       });
@@ -213,18 +212,21 @@ class AdafactorOptimizer final : public SliceOptimizer {
     const T* row = factors.factored() ? static_cast<const T*>(factors.row.data_ptr()) : nullptr;
     const T* column =
         factors.factored() ? static_cast<const T*>(factors.column.data_ptr()) : nullptr;
+    const auto divide = [&](double share, const T* gradient, const T* squares, T* out,
+                            std::size_t count) {
+      kernel::apply(kernel::FactoredDirection{.scale = scale, .row = share, .floor = floor},
+                    {gradient, squares}, {out}, nullptr, count);
+    };
     T direction[kernel::kNormChunk];
     each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
       if (!factors.factored()) {
-        kernel::factored_direction({.scale = scale, .row = 1, .floor = floor}, part.gradient,
-                                   state_of<T>(slice, 0) + at, direction, part.count);
+        divide(1, part.gradient, state_of<T>(slice, 0) + at, direction, part.count);
       } else {
         each_row(factors, part.begin, part.count, [&](const RowPart& piece) {
           const double mean = means[static_cast<std::size_t>(piece.row / factors.rows)];
           const double share = static_cast<double>(row[piece.row]) / std::max(mean, epsilon);
-          kernel::factored_direction({.scale = scale, .row = share, .floor = floor},
-                                     part.gradient + piece.at, column + piece.column,
-                                     direction + piece.at, piece.count);
+          divide(share, part.gradient + piece.at, column + piece.column, direction + piece.at,
+                 piece.count);
         });
       }
       visit(part, static_cast<const T*>(direction));
@@ -252,7 +254,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options) {
+std::unique_ptr<Optimizer> make_summing(const Adafactor& options) {
   return std::make_unique<AdafactorOptimizer>(options);
 }
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "trireme/kernel/optimizer.h"
+#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 
 namespace trireme::inline v0::optim {
@@ -10,11 +10,8 @@ namespace {
 // second recomputes u from the same numbers and applies it, so u needs no memory.
 class LambOptimizer final : public SliceOptimizer {
  public:
-  explicit LambOptimizer(const Lamb& options)
-      : SliceOptimizer(options.learning_rate, options.weight_decay, options.groups,
-                       {"exp_avg", "exp_avg_sq"}),
-        options_(options) {}
-  std::string_view name() const noexcept override { return "lamb"; }
+  explicit LambOptimizer(const Lamb& options) : SliceOptimizer(options), options_(options) {}
+  std::string_view name() const noexcept override { return Lamb::kName; }
 
   void update(double learning_rate, double scale) override {
     ++step_count_;
@@ -36,7 +33,7 @@ class LambOptimizer final : public SliceOptimizer {
   }
 
  private:
-  kernel::LambNumbers numbers(std::size_t slice) const {
+  kernel::LambDirection numbers(std::size_t slice) const {
     const auto step = static_cast<double>(step_count_);
     return {.bias1 = 1.0 - std::pow(options_.beta1, step),
             .sqrt_bias2 = std::sqrt(1.0 - std::pow(options_.beta2, step)),
@@ -47,22 +44,25 @@ class LambOptimizer final : public SliceOptimizer {
   template <class T>
   void update_moments(std::size_t slice, double scale) {
     const Part<T> part = whole<T>(slices_[slice]);
-    kernel::moments({.scale = scale,
-                     .one_minus_beta1 = 1.0 - options_.beta1,
-                     .beta2 = options_.beta2,
-                     .one_minus_beta2 = 1.0 - options_.beta2},
-                    part.gradient, state_of<T>(slice, 0), state_of<T>(slice, 1), part.count);
+    kernel::apply(kernel::LambMoments{.scale = scale,
+                                      .one_minus_beta1 = 1.0 - options_.beta1,
+                                      .beta2 = options_.beta2,
+                                      .one_minus_beta2 = 1.0 - options_.beta2},
+                  {part.gradient}, {state_of<T>(slice, 0), state_of<T>(slice, 1)}, nullptr,
+                  part.count);
   }
 
   /// Calls visit(chunk, u) for every chunk of the slice.
   template <class T, class Visit>
   void each_direction(std::size_t slice, Visit visit) {
-    const kernel::LambNumbers given = numbers(slice);
+    const kernel::LambDirection given = numbers(slice);
     const T* mean = state_of<T>(slice, 0);
     const T* square = state_of<T>(slice, 1);
     T direction[kernel::kNormChunk];
     each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
-      kernel::lamb_direction(given, part.weight, mean + at, square + at, direction, part.count);
+      T* const u = direction;
+      kernel::apply(given, {static_cast<const T*>(part.weight), mean + at, square + at}, {u},
+                    nullptr, part.count);
       visit(part, static_cast<const T*>(direction));
     });
   }
@@ -79,7 +79,8 @@ class LambOptimizer final : public SliceOptimizer {
   template <class T>
   void move(std::size_t slice, double rate) {
     each_direction<T>(slice, [&](const Part<T>& part, const T* direction) {
-      kernel::descend(1.0, rate, direction, part.weight, part.compute, part.count);
+      kernel::apply(kernel::Descend{.rate = rate}, {direction}, {part.weight}, part.compute,
+                    part.count);
     });
   }
 
@@ -97,7 +98,7 @@ class LambOptimizer final : public SliceOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_lamb(const Lamb& options) {
+std::unique_ptr<Optimizer> make_summing(const Lamb& options) {
   return std::make_unique<LambOptimizer>(options);
 }
 

@@ -1,18 +1,55 @@
 #include "trireme/optim/optimizer.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "trireme/base/check.h"
+#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 
 namespace trireme::inline v0::optim {
 namespace {
 
-template <class... Case>
-struct Overloaded : Case... {
-  using Case::operator()...;
+// An optimizer whose update is one rule for every element.
+template <class Options>
+concept Elementwise = requires(const Options& options) {
+  options.rule(kernel::StepNumbers{});
 };
-template <class... Case>
-Overloaded(Case...) -> Overloaded<Case...>;
+
+template <class Options>
+class ElementwiseOptimizer final : public SliceOptimizer {
+ public:
+  explicit ElementwiseOptimizer(const Options& options)
+      : SliceOptimizer(options), options_(options) {}
+  std::string_view name() const noexcept override { return Options::kName; }
+
+  void update(double learning_rate, double scale) override {
+    ++step_count_;
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const auto rule = options_.rule({.count = step_count_,
+                                       .rate = learning_rate * numbers_[i].rate_factor,
+                                       .weight_decay = numbers_[i].weight_decay,
+                                       .scale = scale});
+      in_type(slices_[i], [&]<class T>(T) {
+        const Part<T> part = whole<T>(slices_[i]);
+        T* updated[rule.kShape.both] = {part.weight};
+        for (std::size_t k = 0; k < state_names_.size(); ++k) updated[k + 1] = state_of<T>(i, k);
+        kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
+      });
+    }
+  }
+
+ private:
+  Options options_;
+};
+
+// Calls visit(options) with default options of every optimizer.
+template <class Visit>
+void each_optimizer(Visit visit) {
+  [&]<class... Options>(const std::variant<Options...>*) {
+    (visit(Options{}), ...);
+  }(static_cast<const OptimizerOptions*>(nullptr));
+}
 
 template <class T>
 void append_chunks(const OwnedSlice& slice, std::vector<double>& out) {
@@ -27,24 +64,50 @@ void append_chunks(const OwnedSlice& slice, std::vector<double>& out) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  return std::visit(Overloaded{[](const AdamW& own) { return make_adamw(own); },
-                               [](const Sgd& own) { return make_sgd(own); },
-                               [](const Lamb& own) { return make_lamb(own); },
-                               [](const Adafactor& own) { return make_adafactor(own); },
-                               [](const Lion& own) { return make_lion(own); }},
-                    options);
+  const auto make = []<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
+    if constexpr (Elementwise<Options>) {
+      return std::make_unique<ElementwiseOptimizer<Options>>(own);
+    } else {
+      return make_summing(own);
+    }
+  };
+  return std::visit(make, options);
 }
 
 double learning_rate_of(const OptimizerOptions& options) {
   return std::visit([](const auto& own) { return own.learning_rate; }, options);
 }
 
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  each_optimizer([&](const auto& one) { names.emplace_back(one.kName); });
+  return names;
+}
+
+OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys) {
+  std::optional<OptimizerOptions> found;
+  each_optimizer([&]<class Options>(const Options&) {
+    if (name == Options::kName) found = Options::from(keys);
+  });
+  TRIREME_CHECK(found.has_value());
+  return *found;
+}
+
+bool sums_over_parameters(std::string_view name) {
+  bool sums = false;
+  each_optimizer([&]<class Options>(const Options&) {
+    if (name == Options::kName) sums = !Elementwise<Options>;
+  });
+  return sums;
+}
+
 int moments_per_element(const OptimizerOptions& options) {
-  return std::visit(Overloaded{[](const AdamW&) { return 2; },
-                               [](const Sgd& own) { return own.momentum != 0 ? 1 : 0; },
-                               [](const Lamb&) { return 2; }, [](const Adafactor&) { return 0; },
-                               [](const Lion&) { return 1; }},
-                    options);
+  return std::visit(
+      [](const auto& own) {
+        if constexpr (requires { own.kMoments; }) return own.kMoments;
+        return static_cast<int>(own.state().size());
+      },
+      options);
 }
 
 void chunk_squares(const OwnedSlice& slice, std::vector<double>& out) {

@@ -8,67 +8,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/optim/chunk_sum.h"
 #include "trireme/optim/owned_slice.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0 {
-
-/// Own numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
-/// first matching group counts. A pattern that matches no parameter is a ConfigError.
-struct ParameterGroup {
-  std::string match;
-  std::optional<double> weight_decay;  // none: the optimizer's, for matrices only
-  double rate_factor = 1;              // factor on the learning rate
-};
-
-/// Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), as torch.optim.AdamW.
-struct AdamW {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-  std::vector<ParameterGroup> groups = {};
-};
-/// As torch.optim.SGD.
-struct Sgd {
-  double learning_rate = 1e-2;
-  double momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-  double dampening = 0;
-  std::vector<ParameterGroup> groups = {};
-};
-/// Layer-wise rates for large batches (You et al. 2020, arXiv:1904.00962, algorithm 2, phi = id). A
-/// parameter moves by rate x |w| / |u| along AdamW's direction u (decay included); if either norm
-/// is 0, by the rate itself.
-struct Lamb {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01;
-  std::vector<ParameterGroup> groups = {};
-};
-/// Factored mean squares (Shazeer & Stern 2018, arXiv:1804.04235), as torch.optim.Adafactor: a
-/// matrix [R, C] has R + C numbers of state. The learning rate bounds the relative step.
-struct Adafactor {
-  double learning_rate = 1e-2;
-  double beta2_decay = -0.8;     // weight of the new mean square at step t: t^beta2_decay
-  double epsilon = 0;            // smallest root mean square of a row; 0: the type's epsilon
-  double smallest_scale = 1e-3;  // smallest size of a parameter that its step is scaled by
-  double clip = 1.0;             // largest root mean square of an update, before the rate
-  double weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-};
-/// The sign of an interpolated momentum (Chen et al. 2023, arXiv:2302.06675, algorithm 2).
-struct Lion {
-  double learning_rate = 1e-4;
-  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-};
-using OptimizerOptions = std::variant<AdamW, Sgd, Lamb, Adafactor, Lion>;
 
 namespace optim {
 
@@ -81,7 +31,7 @@ struct ParameterInfo {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// "adamw", "sgd", "lamb", "adafactor", "lion".
+  /// "adamw", "sgd", ...: optimizer_names().
   virtual std::string_view name() const noexcept = 0;
   /// Allocates the state of these slices (zeros). `parameters[i]` is parameter i of the model,
   /// owned by this rank or not. `sums` completes the sums of parameters that several ranks share;
@@ -100,6 +50,13 @@ class Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 double learning_rate_of(const OptimizerOptions& options);
+/// The names of all optimizers, the default first.
+std::vector<std::string> optimizer_names();
+/// The optimizer of that name with its numbers of a configuration. ConfigError if they do not go
+/// together.
+OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys);
+/// True if its step needs sums over whole parameters, as LAMB's norms.
+bool sums_over_parameters(std::string_view name);
 /// Numbers of state per parameter element: 2 for AdamW and LAMB, 1 for Lion and SGD with momentum;
 /// 0 for Adafactor, whose R + C numbers for a matrix [R, C] are negligible.
 int moments_per_element(const OptimizerOptions& options);

@@ -25,12 +25,12 @@ struct Part {
 
 class SliceOptimizer : public Optimizer {
  public:
-  SliceOptimizer(double rate, double weight_decay, std::vector<ParameterGroup> groups,
-                 std::vector<std::string> state_names)
-      : rate_(rate),
-        weight_decay_(weight_decay),
-        groups_(std::move(groups)),
-        state_names_(std::move(state_names)) {}
+  template <class Options>
+  explicit SliceOptimizer(const Options& options)
+      : rate_(options.learning_rate),
+        weight_decay_(options.weight_decay),
+        groups_(options.groups),
+        state_names_(options.state()) {}
 
   void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
               std::shared_ptr<SharedSums> sums) override;
@@ -106,10 +106,8 @@ class SliceOptimizer : public Optimizer {
 /// Adds a parameter's chunk sums in ascending order, one after the other.
 double fold(std::span<const double> chunk_sums);
 
-std::unique_ptr<Optimizer> make_adamw(const AdamW& options);
-std::unique_ptr<Optimizer> make_sgd(const Sgd& options);
-std::unique_ptr<Optimizer> make_lamb(const Lamb& options);
-std::unique_ptr<Optimizer> make_adafactor(const Adafactor& options);
-std::unique_ptr<Optimizer> make_lion(const Lion& options);
+// The optimizers whose step needs sums over whole parameters.
+std::unique_ptr<Optimizer> make_summing(const Lamb& options);
+std::unique_ptr<Optimizer> make_summing(const Adafactor& options);
 
 }  // namespace trireme::inline v0::optim

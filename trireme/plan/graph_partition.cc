@@ -232,24 +232,6 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
 
 }  // namespace
 
-double GraphPartition::slowest() const noexcept {
-  double most = 0;
-  for (const GraphStage& stage : stages) most = std::max(most, stage.seconds);
-  return most;
-}
-
-double GraphPartition::mean() const noexcept {
-  double sum = 0;
-  for (const GraphStage& stage : stages) sum += stage.seconds;
-  return stages.empty() ? 0 : sum / static_cast<double>(stages.size());
-}
-
-std::int64_t GraphPartition::sent_bytes() const noexcept {
-  std::int64_t sum = 0;
-  for (const GraphStage& stage : stages) sum += stage.sent_bytes;
-  return sum;
-}
-
 GraphPartition partition_graph(const Graph& graph, const PartitionOptions& options) {
   check(graph, options);
   const Search search(graph, options);
@@ -258,10 +240,7 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
   if (slowest == kNever) {
     std::string advice = "Use more stages, smaller micro-batches or recomputation.";
     for (const SplitAdvice& one : suggestions) advice += "\n  " + one.why;
-    throw ConfigError(counted(options.stages, "stage") +
-                          (options.stages == 1 ? " does not fit into " : " do not fit into ") +
-                          bytes_text(options.memory_limit) + " each",
-                      {.operation = "partition", .advice = advice});
+    refuse_memory(options, advice);
   }
   // Sums of the same times in different orders differ in their last bits.
   const double bound = slowest * (1 + options.slack) * (1 + 1e-12);
@@ -283,10 +262,7 @@ std::string text_of(const GraphPartition& partition, const Graph& graph) {
     for (int node : stage.nodes) text += " " + graph.nodes[at(node)].name;
     text += "\n";
   }
-  std::snprintf(line, sizeof line,
-                "imbalance %.1f %%: the slowest stage takes %.2f ms, the mean is %.2f ms\n",
-                100 * partition.imbalance(), 1e3 * partition.slowest(), 1e3 * partition.mean());
-  text += line;
+  text += imbalance_text(partition.slowest(), partition.mean());
   if (!partition.exact) text += "not all cuts were looked at: the graph is wide\n";
   for (const SplitAdvice& one : partition.suggestions) text += "split     " + one.why + "\n";
   return text;

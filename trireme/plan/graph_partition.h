@@ -55,16 +55,10 @@ struct SplitAdvice {
   std::string why;
 };
 
-struct GraphPartition {
-  std::vector<GraphStage> stages;
+struct GraphPartition : StageList<GraphStage> {
   std::vector<int> stage_of;  // of each node
   bool exact = true;          // all down-sets were searched
   std::vector<SplitAdvice> suggestions;
-
-  double slowest() const noexcept;
-  double mean() const noexcept;
-  double imbalance() const noexcept { return mean() > 0 ? slowest() / mean() - 1 : 0; }
-  std::int64_t sent_bytes() const noexcept;
 };
 
 /// ConfigError if the graph has a cycle, if there are more stages than nodes, or if memory does not

@@ -156,32 +156,24 @@ int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options)
               bytes_text(largest->weight_bytes + largest->activation_bytes) +
               ": split its layers over ranks (parallel.tensor), or use smaller micro-batches.";
   }
+  refuse_memory(options, advice);
+}
+
+}  // namespace
+
+void refuse_memory(const PartitionOptions& options, const std::string& advice) {
   throw ConfigError(counted(options.stages, "stage") +
                         (options.stages == 1 ? " does not fit into " : " do not fit into ") +
                         bytes_text(options.memory_limit) + " each",
                     {.operation = "partition", .advice = advice});
 }
 
-}  // namespace
-
-double Partition::slowest() const noexcept {
-  double most = 0;
-  for (const StageCost& stage : stages) most = std::max(most, stage.seconds);
-  return most;
-}
-
-double Partition::mean() const noexcept {
-  double sum = 0;
-  for (const StageCost& stage : stages) sum += stage.seconds;
-  return stages.empty() ? 0 : sum / static_cast<double>(stages.size());
-}
-
-double Partition::imbalance() const noexcept { return mean() > 0 ? slowest() / mean() - 1 : 0; }
-
-std::int64_t Partition::sent_bytes() const noexcept {
-  std::int64_t sum = 0;
-  for (const StageCost& stage : stages) sum += stage.sent_bytes;
-  return sum;
+std::string imbalance_text(double slowest, double mean) {
+  char line[128];
+  std::snprintf(line, sizeof line,
+                "imbalance %.1f %%: the slowest stage takes %.2f ms, the mean is %.2f ms\n",
+                mean > 0 ? 100 * (slowest / mean - 1) : 0, slowest * 1e3, mean * 1e3);
+  return line;
 }
 
 void check_stages(std::int64_t blocks, int stages) {
@@ -221,10 +213,7 @@ std::string text_of(const Partition& partition, std::span<const BlockCost> block
     add(std::to_string(i).c_str(), range, time, bytes_text(stage.memory_bytes),
         i + 1 < partition.stages.size() ? bytes_text(stage.sent_bytes) : "");
   }
-  std::snprintf(line, sizeof line,
-                "imbalance %.1f %%: the slowest stage takes %.2f ms, the mean is %.2f ms\n",
-                100 * partition.imbalance(), partition.slowest() * 1e3, partition.mean() * 1e3);
-  return table + line;
+  return table + imbalance_text(partition.slowest(), partition.mean());
 }
 
 }  // namespace trireme::inline v0::plan

@@ -6,6 +6,7 @@
 // as in Narayanan et al., "PipeDream", SOSP 2019.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -39,14 +40,30 @@ struct StageCost {
   std::int64_t sent_bytes = 0;    // per micro-batch, to the next stage; gradients come back
 };
 
-struct Partition {
-  std::vector<StageCost> stages;
-  double slowest() const noexcept;
-  double mean() const noexcept;
+/// The stages of a chain or of a graph, first to last.
+template <class Stage>
+struct StageList {
+  std::vector<Stage> stages;
+
+  double slowest() const noexcept {
+    double most = 0;
+    for (const Stage& stage : stages) most = std::max(most, stage.seconds);
+    return most;
+  }
+  double mean() const noexcept {
+    double sum = 0;
+    for (const Stage& stage : stages) sum += stage.seconds;
+    return stages.empty() ? 0 : sum / static_cast<double>(stages.size());
+  }
   /// slowest / mean - 1: the share of time that ranks wait for the slowest stage.
-  double imbalance() const noexcept;
-  std::int64_t sent_bytes() const noexcept;
+  double imbalance() const noexcept { return mean() > 0 ? slowest() / mean() - 1 : 0; }
+  std::int64_t sent_bytes() const noexcept {
+    std::int64_t sum = 0;
+    for (const Stage& stage : stages) sum += stage.sent_bytes;
+    return sum;
+  }
 };
+struct Partition : StageList<StageCost> {};
 
 /// ConfigError if a model has fewer blocks than the pipeline has stages.
 void check_stages(std::int64_t blocks, int stages);
@@ -57,5 +74,9 @@ Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOpti
 
 /// A table with one line per stage, and the imbalance. Ends with a newline.
 std::string text_of(const Partition& partition, std::span<const BlockCost> blocks);
+
+// Shared with graph_partition.cc.
+[[noreturn]] void refuse_memory(const PartitionOptions& options, const std::string& advice);
+std::string imbalance_text(double slowest, double mean);
 
 }  // namespace trireme::inline v0::plan

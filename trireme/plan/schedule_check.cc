@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/plan/open_sums.h"
 #include "trireme/plan/schedule_walk.h"
 
 namespace trireme::inline v0::plan {
@@ -210,26 +211,7 @@ class Inspector {
       if (action.kind == BackwardWeight) --for_weights;
       if (adds_gradient(action.kind)) --alive;
     }
-    peak.open_sums = open_sums();
-  }
-
-  // Open nodes of T(0, M) (docs/numerics.md) when leaf `leaf` has arrived, in ascending order: left
-  // of the path from the root, every half is complete; a right leaf is added to its sibling.
-  int open_sums_at(int leaf) const {
-    int open = 0;
-    bool right = false;
-    for (int begin = 0, end = microbatches_; end - begin > 1;) {
-      const int middle = begin + (end - begin) / 2;
-      right = leaf >= middle;
-      (right ? begin : end) = middle;
-      if (right) ++open;
-    }
-    return right ? open : open + 1;
-  }
-  int open_sums() const {
-    int most = 0;
-    for (int leaf = 0; leaf < microbatches_; ++leaf) most = std::max(most, open_sums_at(leaf));
-    return most;
+    peak.open_sums = open_sums(microbatches_, 1);
   }
 
   const Schedule& schedule_;

@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/cost.h"
-#include "trireme/comm/choice/cost_formula.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/show/collective.h"
 #include "trireme/show/cost.h"
 
@@ -92,11 +92,12 @@ TEST(Recording, RoundsAndBytesAreThoseOfTheClosedFormulas) {
         record({.kind = one.kind, .algorithm = one.algorithm, .ranks = one.ranks});
     const auto sent = recording.sent();
     const auto bytes = static_cast<double>(recording.buffer_bytes);
-    const auto cost = comm::cost_formula(one.kind, one.algorithm, one.ranks, bytes);
-    if (!cost) continue;
-    EXPECT_EQ(recording.rounds(), cost->rounds);
+    const auto* entry = comm::find_algorithm(one.kind, one.algorithm);
+    if (!entry) continue;  // direct
+    const auto cost = entry->cost({.size = one.ranks, .bytes = bytes});
+    EXPECT_EQ(recording.rounds(), cost.rounds);
     const auto most = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
-    EXPECT_NEAR(most, cost->bytes_sent_max_rank, 0.5);
+    EXPECT_NEAR(most, cost.bytes_sent_max_rank, 0.5);
     ++held;
   }
   EXPECT_GE(held, 30);

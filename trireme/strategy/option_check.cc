@@ -7,6 +7,7 @@
 #include "trireme/base/words.h"
 #include "trireme/layers/shares.h"
 #include "trireme/memory/recompute.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/sync/compression/compressor.h"
@@ -102,10 +103,10 @@ class Check {
 
   // These two need norms of rows or whole tensors, of which a rank has a shard. Experts are whole.
   void optimizer() const {
-    if (options_.tensor == 1 || (optimizer_ != "lamb" && optimizer_ != "adafactor")) return;
+    if (options_.tensor == 1 || !optim::sums_over_parameters(optimizer_)) return;
     refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +
                "of which a rank has a part",
-           "Use adamw, sgd or lion, or parallel.tensor = 1.");
+           "Use adamw or another optimizer without such sums, or parallel.tensor = 1.");
   }
 
   void numbers() const {

@@ -630,10 +630,15 @@ TEST(Strategy, DifferentModelsAreRefusedNamingTheParameter) {
   });
 }
 
+std::vector<OptimizerOptions> every_optimizer() {
+  std::vector<OptimizerOptions> all;
+  for (const std::string& name : optim::optimizer_names())
+    all.push_back(optim::optimizer_of(name, {.learning_rate = 1e-2, .momentum = 0.9}));
+  return all;
+}
+
 class StrategyResumes : public ::testing::TestWithParam<OptimizerOptions> {};
-INSTANTIATE_TEST_SUITE_P(Every, StrategyResumes,
-                         ::testing::Values(AdamW{.learning_rate = 1e-2}, Sgd{.momentum = 0.9},
-                                           Lamb{}, Adafactor{}, Lion{}));
+INSTANTIATE_TEST_SUITE_P(Every, StrategyResumes, ::testing::ValuesIn(every_optimizer()));
 
 TEST_P(StrategyResumes, FromItsStateWithEqualBits) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {

@@ -16,6 +16,7 @@
 #include "trireme/base/error.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/shared_corpus.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
@@ -75,7 +76,6 @@ std::vector<Option> common_options() {
                   {"train.loss_scale", "256"},
                   {"train.lanes", "2"},
                   {"memory.recompute", "selective|full|every-2|full*1,none*3"},
-                  {"optimizer.name", "sgd|lamb|adafactor|lion"},
                   {"optimizer.groups", "match=*weight weight_decay=0|match=nothing weight_decay=0"},
                   {"train.ema", "0.9"},
                   {"train.skip_outliers", "3"},
@@ -83,6 +83,8 @@ std::vector<Option> common_options() {
                   {"train.clip", "0"},
                   {"train.skip_not_finite", "0"},
                   {"batch.micro", "1|4|8"}});
+  for (const std::string& name : optim::optimizer_names())
+    if (name != AdamW::kName) all.push_back({"optimizer.name", {"optimizer.name=" + name}});
   for (const char* key : {"memory.offload", "memory.offload_activations"})
     all.push_back({key, {std::string(key) + "=" + folder()}});
   return all;

@@ -5,6 +5,7 @@
 
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/memory/recompute.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/train/parameter_groups.h"
@@ -63,14 +64,10 @@ void add_batch_keys(config::Schema& schema) {
 
 void add_optimizer_keys(config::Schema& schema) {
   schema.add(
-      {"optimizer.name",
-       text("adamw"),
+      {"optimizer.name", text("adamw"),
        "Which optimizer; train.learning_rate, weight_decay, beta1, beta2 and epsilon are its "
        "numbers where it has them.",
-       0,
-       0,
-       {"adamw", "sgd", "lamb", "adafactor", "lion"},
-       true});
+       0, 0, optim::optimizer_names(), true});
   schema.add({"optimizer.momentum", 0.9, "Of sgd.", 0, 1, {}, true});
   schema.add({"optimizer.dampening", 0.0, "Of sgd's momentum.", 0, 1, {}, true});
   schema.add({"optimizer.nesterov", false, "Of sgd's momentum.", 0, 1, {}, true});
@@ -211,10 +208,10 @@ void add_train_keys(config::Schema& schema) {
   schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
   add_schedule_keys(schema);
   schema.add({"train.weight_decay", 0.1, "Weight decay, of matrices only.", 0, 1e3, {}, true});
-  schema.add({"train.beta1", 0.9, "Decay of the mean (adamw, lamb, lion).", 0, 1, {}, true});
+  schema.add({"train.beta1", 0.9, "Decay of the optimizer's mean.", 0, 1, {}, true});
   schema.add(
       {"train.beta2", 0.99, "Decay of the mean square; of lion's momentum.", 0, 1, {}, true});
-  schema.add({"train.epsilon", 1e-8, "Epsilon of adamw and lamb.", 0, 1, {}, true});
+  schema.add({"train.epsilon", 1e-8, "Epsilon of its divisor.", 0, 1, {}, true});
   schema.add({"train.clip",
               1.0,
               "Largest global norm of the gradient; 0 = no clipping.",

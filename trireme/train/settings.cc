@@ -47,33 +47,23 @@ LocalOptions local_options_of(const config::Config& config) {
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
   const auto number = [&](const char* key) { return config.number(key); };
   const std::string& name = config.text("optimizer.name");
-  const double beta1 = number("train.beta1"), beta2 = number("train.beta2");
-  const double epsilon = number("train.epsilon"), decay = number("train.weight_decay");
-  std::vector<ParameterGroup> groups = parse_groups(config.text("optimizer.groups"));
-  if (name == "sgd") {
-    if (config.boolean("optimizer.nesterov") &&
-        (number("optimizer.dampening") != 0 || number("optimizer.momentum") == 0)) {
-      throw ConfigError("optimizer.nesterov needs a momentum and no dampening",
-                        {.operation = "config", .advice = "Change one of the three."});
-    }
-    return Sgd{.learning_rate = rate,
-               .momentum = number("optimizer.momentum"),
-               .weight_decay = decay,
-               .nesterov = config.boolean("optimizer.nesterov"),
-               .dampening = number("optimizer.dampening"),
-               .groups = std::move(groups)};
+  if (name == Sgd::kName && config.boolean("optimizer.nesterov") &&
+      (number("optimizer.dampening") != 0 || number("optimizer.momentum") == 0)) {
+    throw ConfigError("optimizer.nesterov needs a momentum and no dampening",
+                      {.operation = "config", .advice = "Change one of the three."});
   }
-  if (name == "lamb") return Lamb{rate, beta1, beta2, epsilon, decay, std::move(groups)};
-  if (name == "lion") return Lion{rate, beta1, beta2, decay, std::move(groups)};
-  if (name == "adafactor") {
-    return Adafactor{.learning_rate = rate,
-                     .beta2_decay = number("optimizer.beta2_decay"),
-                     .smallest_scale = number("optimizer.smallest_scale"),
-                     .clip = number("optimizer.update_clip"),
-                     .weight_decay = decay,
-                     .groups = std::move(groups)};
-  }
-  return AdamW{rate, beta1, beta2, epsilon, decay, std::move(groups)};
+  return optim::optimizer_of(name, {.learning_rate = rate,
+                                    .weight_decay = number("train.weight_decay"),
+                                    .beta1 = number("train.beta1"),
+                                    .beta2 = number("train.beta2"),
+                                    .epsilon = number("train.epsilon"),
+                                    .momentum = number("optimizer.momentum"),
+                                    .dampening = number("optimizer.dampening"),
+                                    .nesterov = config.boolean("optimizer.nesterov"),
+                                    .beta2_decay = number("optimizer.beta2_decay"),
+                                    .update_clip = number("optimizer.update_clip"),
+                                    .smallest_scale = number("optimizer.smallest_scale"),
+                                    .groups = parse_groups(config.text("optimizer.groups"))});
 }
 
 optim::Schedule schedule_of(const config::Config& config) {

@@ -19,16 +19,17 @@ namespace trireme::inline v0::cli {
 void add_training_options(Command& command, TrainingJobOptions& options) {
   const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
   const auto choices = [&](const char* key) { return schema.find(key)->choices; };
+  const auto listed = [&](const std::string& key) {  // "comm.transport: auto | shm | ..."
+    std::string text = key;
+    for (const std::string& choice : choices(key.c_str()))
+      text += (text == key ? ": " : " | ") + choice;
+    return text;
+  };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
   command.option(kRanksOption, options.ranks, "Processes to train on").shows_default();
-  command
-      .option("--transport", options.transport,
-              "comm.transport: auto | shm | tcp | mixed | mpi | sim")
+  command.option("--transport", options.transport, listed("comm.transport"))
       .completes(choices("comm.transport"));
-  command
-      .option("--algorithm", options.algorithm,
-              "comm.algorithm: auto | direct | ring | naive | all_pairs | central | tree | "
-              "double_tree | halving_doubling | hierarchical | mpi-native")
+  command.option("--algorithm", options.algorithm, listed("comm.algorithm"))
       .completes(choices("comm.algorithm"));
   command.option("--link", options.link,
                  "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");

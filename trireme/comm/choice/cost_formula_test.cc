@@ -1,5 +1,3 @@
-#include "trireme/comm/choice/cost_formula.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,14 +54,16 @@ TEST(CostFormula, FormulasEqualWhatTheRoutesDo) {
        {OpKind::AllReduce, OpKind::Reduce, OpKind::ReduceScatter, OpKind::AllGather, OpKind::Gather,
         OpKind::Scatter, OpKind::Broadcast, OpKind::AllToAll}) {
     for (const AlgorithmEntry* entry : algorithms_of(kind)) {
+      if (!ships(*entry)) continue;
+      ASSERT_NE(entry->cost, nullptr) << entry->name;
       for (int size : {2, 3, 4, 5, 6, 7, 8, 13, 16}) {
         for (int pieces : {1, 4}) {
-          const auto formula = cost_formula(kind, entry->name, size, bytes, pieces);
+          const AlgorithmCost formula =
+              entry->cost({.size = size, .bytes = bytes, .pieces = pieces});
           const std::string what = std::string(name_of(kind)) + " " + entry->name + " on " +
                                    std::to_string(size) + " in " + std::to_string(pieces);
-          ASSERT_TRUE(formula) << what;
           const auto routes = routes_of(*entry, size, pieces);
-          expect_equal(routes, *formula, bytes, chunks_of(kind, routes, size), what);
+          expect_equal(routes, formula, bytes, chunks_of(kind, routes, size), what);
         }
       }
     }
@@ -81,8 +81,8 @@ TEST(CostFormula, HierarchicalOverHosts) {
                          std::has_single_bit(static_cast<unsigned>(local * num_hosts));
       if (size == 1 || !exact) continue;
       const auto routes = routes_of(entry, size, 1, hosts);
-      expect_equal(routes, *cost_formula(OpKind::AllReduce, "hierarchical", size, 960, 1, hosts),
-                   960, routes[0].num_chunks,
+      expect_equal(routes, entry.cost({.size = size, .bytes = 960, .hosts = hosts}), 960,
+                   routes[0].num_chunks,
                    std::to_string(local) + " ranks on " + std::to_string(num_hosts) + " hosts");
     }
   }
@@ -90,12 +90,11 @@ TEST(CostFormula, HierarchicalOverHosts) {
 
 TEST(CostFormula, KnownValues) {
   // 2(n-1)/n buffers: the lower bound of any all-reduce, reached for n = 2^k.
-  const auto halving = cost_formula(OpKind::AllReduce, "halving_doubling", 8, 800);
-  EXPECT_EQ(halving->rounds, 6);
-  EXPECT_DOUBLE_EQ(halving->bytes_sent_max_rank, 1400);
-  EXPECT_DOUBLE_EQ(cost_formula(OpKind::AllReduce, "double_tree", 16, 800, 8)->bytes_sent_max_rank,
-                   2400);
-  EXPECT_FALSE(cost_formula(OpKind::AllReduce, "no such", 4, 1));
+  const AlgorithmEntry& halving = *find_algorithm(OpKind::AllReduce, "halving_doubling");
+  EXPECT_EQ(halving.cost({.size = 8, .bytes = 800}).rounds, 6);
+  EXPECT_DOUBLE_EQ(halving.cost({.size = 8, .bytes = 800}).bytes_sent_max_rank, 1400);
+  const AlgorithmEntry& trees = *find_algorithm(OpKind::AllReduce, "double_tree");
+  EXPECT_DOUBLE_EQ(trees.cost({.size = 16, .bytes = 800, .pieces = 8}).bytes_sent_max_rank, 2400);
 }
 
 }  // namespace

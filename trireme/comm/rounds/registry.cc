@@ -8,10 +8,14 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/operation.h"
-#include "trireme/comm/rounds/algorithms/algorithms.h"
 
 namespace trireme::inline v0 {
 namespace comm {
+
+#define TRIREME_ALGORITHM(name) AlgorithmEntry name##_entry();
+#include "trireme/comm/rounds/algorithms/list.inc"
+#undef TRIREME_ALGORITHM
+
 namespace {
 
 struct Registry {
@@ -22,45 +26,12 @@ struct Registry {
 
 // Made on first use, since programs may register in static initialisers.
 Registry& registry() {
-  static Registry* const made = new Registry{
-      {},
-      {
-          {OpKind::AllReduce, "naive", "everyone sends everything to everyone; one round", naive},
-          {OpKind::AllReduce, "ring",
-           "reduce-scatter and all-gather around a ring; 2(n-1) rounds (Patarasuk and Yuan 2009)",
-           ring},
-          {OpKind::AllReduce, "all_pairs",
-           "everyone's slice r to rank r, which adds, and back to everyone; 2 rounds", all_pairs},
-          {OpKind::AllReduce, "central", "to one root, which adds, and back; 2 rounds", central},
-          {OpKind::AllReduce, "tree",
-           "up the tree of the sum and down again; 2 ceil(log2 n) rounds", tree},
-          {OpKind::AllReduce, "double_tree",
-           "two binary trees, half of the buffer each, pipelined (Sanders, Speck, Traeff 2009)",
-           double_tree},
-          {OpKind::AllReduce, "halving_doubling",
-           "exchanges at distance 1, 2, 4, ... and back; 2 log2 n rounds (Rabenseifner 2004)",
-           halving_doubling},
-          {OpKind::AllReduce, "hierarchical", "within hosts, across hosts by slices, and back",
-           hierarchical},
-          {OpKind::Broadcast, "binomial", "those who have it send it on; ceil(log2 n) rounds",
-           binomial_broadcast},
-          {OpKind::Broadcast, "chain", "piece by piece from rank to rank; n-2+pieces rounds",
-           chain_broadcast},
-          {OpKind::AllGather, "pairwise", "rank r sends its piece to r+1, r+2, ...; n-1 rounds",
-           pairwise_all_gather},
-          {OpKind::ReduceScatter, "pairwise", "everyone's piece r to rank r; n-1 rounds",
-           pairwise_reduce_scatter},
-          {OpKind::Reduce, "tree", "up the tree of the sum; ceil(log2 n) rounds", tree_reduce},
-          {OpKind::Reduce, "pairwise",
-           "pairwise reduce-scatter, then the sums to the root; n rounds", pairwise_reduce},
-          {OpKind::Gather, "central", "everyone sends its piece to the root; one round",
-           central_gather},
-          {OpKind::Scatter, "central", "the root sends everyone its piece; one round",
-           central_scatter},
-          {OpKind::AllToAll, "pairwise",
-           "to r+1 and from r-1, to r+2 and from r-2, ...; n-1 rounds", pairwise_all_to_all},
-          {OpKind::AllToAll, "naive", "everything at once; one round", naive_all_to_all},
-      }};
+  static Registry* const made = new Registry{{},
+                                             {
+#define TRIREME_ALGORITHM(name) name##_entry(),
+#include "trireme/comm/rounds/algorithms/list.inc"
+#undef TRIREME_ALGORITHM
+                                             }};
   return *made;
 }
 

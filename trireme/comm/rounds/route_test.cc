@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/rounds/algorithms/algorithms.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::comm {
 namespace {
 
+const Generator& generator_of(const char* all_reduce) {
+  return find_algorithm(OpKind::AllReduce, all_reduce)->generator;
+}
+
 double factor_of_ring(int size) {  // terms sent, divided by 2(n-1) chunks per rank
-  const Program program = record("ring", ring, size);
+  const Program program = record("ring", generator_of("ring"), size);
   std::size_t sent = 0;
   for (const Route& route : resolve("ring", program, all_reduce_layout(size, size))) {
     sent += terms_sent(route);
@@ -26,21 +30,17 @@ TEST(Route, RingForwardsWhatNumericsSays) {
 }
 
 TEST(Route, EveryAlgorithmReachesTheSum) {
-  for (int size = 2; size <= 9; ++size) {
-    for (std::uint32_t total = 1; total <= 33; ++total) {
-      for (auto [name, generator] : {std::pair("ring", &ring), std::pair("naive", &naive)}) {
-        const Program program = record(name, generator, size);
-        EXPECT_NO_THROW(resolve(name, program, all_reduce_layout(size, total)));
+  for (int kind = 0; kind <= static_cast<int>(OpKind::AllToAll); ++kind) {
+    for (const AlgorithmEntry* entry : algorithms_of(static_cast<OpKind>(kind))) {
+      for (int size = 2; size <= 9; ++size) {
+        const bool reduces = entry->kind == OpKind::AllReduce || entry->kind == OpKind::Reduce;
+        for (std::uint32_t total = 1; total <= (reduces ? 33u : 1u); ++total) {
+          const int root = static_cast<int>(total) % size;
+          const Program program = record(entry->name, entry->generator, size, root);
+          EXPECT_NO_THROW(resolve(entry->name, program, layout_of(entry->kind, size, total, root)));
+        }
       }
     }
-    for (int root = 0; root < size; ++root) {
-      const Program program = record("binomial", binomial_broadcast, size, root);
-      EXPECT_NO_THROW(resolve("binomial", program, broadcast_layout(root)));
-    }
-    EXPECT_NO_THROW(
-        resolve("gather", record("gather", pairwise_all_gather, size), all_gather_layout()));
-    const Program scatter = record("scatter", pairwise_reduce_scatter, size);
-    EXPECT_NO_THROW(resolve("scatter", scatter, reduce_scatter_layout(size)));
   }
 }
 
@@ -61,7 +61,7 @@ TEST(Route, WhatIsGivenIsHeldNoLonger) {
 }
 
 TEST(Route, OnlySiblingsAreMerged) {
-  const Program program = record("ring", ring, 5);
+  const Program program = record("ring", generator_of("ring"), 5);
   for (std::uint32_t total : {5u, 13u}) {
     for (const Route& route : resolve("ring", program, all_reduce_layout(5, total))) {
       for (const RouteRound& round : route.rounds) {
@@ -123,7 +123,7 @@ TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
       HasSubstr("while it sends it"));
   EXPECT_THAT(refusal(
                   [](Algorithm& a) {
-                    naive(a);
+                    generator_of("naive")(a);
                     a.send(a.next(), a.chunk(0));
                   },
                   2),

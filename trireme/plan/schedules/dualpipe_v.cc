@@ -16,7 +16,6 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
-
 namespace {
 
 class DualOrder {

@@ -14,7 +14,6 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
-
 namespace {
 
 // (chunk, micro-batch) in the order in which a rank computes them.

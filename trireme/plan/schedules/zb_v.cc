@@ -13,7 +13,6 @@
 #include "trireme/plan/schedules/schedules.h"
 
 namespace trireme::inline v0::plan {
-
 namespace {
 
 // The next micro-batch of one chunk for each kind of pass.

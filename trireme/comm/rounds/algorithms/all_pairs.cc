@@ -2,9 +2,10 @@
 // sends its sum to all. Two rounds of n-1 messages, and 2(n-1)/n of the buffer per rank, the
 // minimum of any algorithm, for every n. Messages are leaves or whole sums, never partial sums, so
 // 16-bit data is sent as 16 bits. This is MSCCL's "allpairs" (Cowan et al. 2023).
-#include "trireme/comm/rounds/algorithms/algorithms.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
+namespace {
 
 void all_pairs(Algorithm& a) {
   auto scatter = a.round();
@@ -19,6 +20,21 @@ void all_pairs(Algorithm& a) {
     gather.send(to, a.chunk(a.rank));
     gather.copy_from(from, a.chunk(from));
   }
+}
+
+AlgorithmCost all_pairs_cost(const CostCase& c) {
+  return {2, 2 * c.others() * c.bytes, c.others() * c.bytes};
+}
+
+}  // namespace
+
+AlgorithmEntry all_pairs_entry() {
+  return {.kind = OpKind::AllReduce,
+          .name = "all_pairs",
+          .about = "everyone's slice r to rank r, which adds, and back to everyone; 2 rounds",
+          .generator = all_pairs,
+          .cost = all_pairs_cost,
+          .formulas = {{"", "2", "2(n−1)/n", "(n−1)/n"}}};
 }
 
 }  // namespace trireme::inline v0::comm

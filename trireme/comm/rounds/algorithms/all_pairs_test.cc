@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/comm/rounds/algorithms/algorithms.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/comm/sparse.h"
 #include "trireme/plan/tuning.h"

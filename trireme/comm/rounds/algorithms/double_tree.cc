@@ -10,9 +10,11 @@
 //     down 2 -> 1 -> 0, 2 -> 3
 //
 // 2*ceil(log2 n) + pieces - 1 rounds; a rank sends at most 3 buffers, for any number of ranks.
-#include "trireme/comm/rounds/algorithms/algorithms.h"
+#include <algorithm>
+
 #include "trireme/comm/rounds/algorithms/rank_tree.h"
 #include "trireme/comm/rounds/algorithms/timetable.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -30,8 +32,6 @@ class TreeOfHolders {
  private:
   const int which_, outsider_;
 };
-
-}  // namespace
 
 void double_tree(Algorithm& a) {
   a.chunks(2 * a.pieces);
@@ -55,6 +55,40 @@ void double_tree(Algorithm& a) {
     }
   }
   table.record(a);
+}
+
+// A piece goes up from height h in round h + piece, and down from depth d in round top + d + piece.
+// A leaf receives the sum only if it is the outsider; all other ranks receive it as holders.
+AlgorithmCost double_tree_cost(const CostCase& c) {
+  std::vector<int> sent(c.size), added(c.size);  // in half buffers
+  for (int which : {0, 1}) {
+    const TreeOfHolders tree(which, c.size);
+    for (const RankTreeNode& node : rank_tree(c.size)) {
+      const int holder = tree.holder(node);
+      ++added[holder];
+      for (const auto& half : {node.left(), node.right()}) {
+        const int below = tree.holder(half);
+        if (below == holder) continue;
+        ++sent[below];
+        if (half.count > 1 || below == tree.outsider()) ++sent[holder];
+      }
+    }
+  }
+  return {2 * height_of_rank_tree(c.size) + c.pieces - 1,
+          *std::max_element(sent.begin(), sent.end()) * c.bytes / 2,
+          *std::max_element(added.begin(), added.end()) * c.bytes / 2};
+}
+
+}  // namespace
+
+AlgorithmEntry double_tree_entry() {
+  return {
+      .kind = OpKind::AllReduce,
+      .name = "double_tree",
+      .about = "two binary trees, half of the buffer each, pipelined (Sanders, Speck, Traeff 2009)",
+      .generator = double_tree,
+      .cost = double_tree_cost,
+      .formulas = {{"", "2L + p − 1", "at most 3 (n = 2: 1, 4: 2.5)", "at most 1"}}};
 }
 
 }  // namespace trireme::inline v0::comm

@@ -10,8 +10,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "trireme/comm/rounds/algorithms/algorithms.h"
 #include "trireme/comm/rounds/algorithms/halving_doubling.h"
+#include "trireme/comm/rounds/algorithms/rank_tree.h"
+#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/tree_sum.h"
 
 namespace trireme::inline v0::comm {
@@ -50,6 +51,15 @@ int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ran
   return back + levels + folds;
 }
 
+// With n = 2^k + e, the first rank of each of e pairs also adds one buffer and sends one.
+AlgorithmCost halving_doubling_cost(const CostCase& c) {
+  const int core = 1 << floor_log2(c.size), fold = c.size > core ? 1 : 0;
+  const double part = double(core - 1) / core;
+  return {2 * floor_log2(c.size) + 2 * fold, (2 * part + fold) * c.bytes, (part + fold) * c.bytes};
+}
+
+namespace {
+
 void halving_doubling(Algorithm& a) {
   a.chunks(halving_chunks(a.size));
   std::vector<int> ranks;
@@ -57,6 +67,19 @@ void halving_doubling(Algorithm& a) {
   Timetable table;
   add_halving_doubling(table, 0, ranks, 0);
   table.record(a);
+}
+
+}  // namespace
+
+AlgorithmEntry halving_doubling_entry() {
+  return {
+      .kind = OpKind::AllReduce,
+      .name = "halving_doubling",
+      .about = "exchanges at distance 1, 2, 4, ... and back; 2 log2 n rounds (Rabenseifner 2004)",
+      .generator = halving_doubling,
+      .cost = halving_doubling_cost,
+      .formulas = {{", n = 2^k", "2l", "2(n−1)/n", "(n−1)/n"},
+                   {", other n", "2l + 2", "2(m−1)/m + 1", "(m−1)/m + 1"}}};
 }
 
 }  // namespace trireme::inline v0::comm

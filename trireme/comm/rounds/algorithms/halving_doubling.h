@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/comm/rounds/algorithms/timetable.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 
@@ -13,5 +14,6 @@ int halving_chunks(int size);
 /// Adds an all-reduce of chunks first ... first + halving_chunks(ranks.size()) - 1 among `ranks` to
 /// `table`, beginning at `time`. Returns the time after its last round.
 int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ranks, int first);
+AlgorithmCost halving_doubling_cost(const CostCase& c);
 
 }  // namespace trireme::inline v0::comm

@@ -9,11 +9,13 @@
 // reduce-scatter and all-gather; with one rank per host, halving_doubling.
 #include <algorithm>
 #include <map>
+#include <set>
 
-#include "trireme/comm/rounds/algorithms/algorithms.h"
 #include "trireme/comm/rounds/algorithms/halving_doubling.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
+namespace {
 
 void hierarchical(Algorithm& a) {
   std::map<int, std::vector<int>> ranks_of_host;
@@ -47,6 +49,33 @@ void hierarchical(Algorithm& a) {
     }
   }
   table.record(a);
+}
+
+// Exact for one host, for one rank per host, and if both numbers are powers of two. Otherwise some
+// messages carry more terms than this counts.
+AlgorithmCost hierarchical_cost(const CostCase& c) {
+  const int num_hosts =
+      c.hosts.empty() ? 1 : static_cast<int>(std::set<int>(c.hosts.begin(), c.hosts.end()).size());
+  const int local = c.size / num_hosts;
+  const double part = double(local - 1) / local;
+  AlgorithmCost cost = halving_doubling_cost({.size = num_hosts, .bytes = c.bytes / local});
+  cost.rounds += local > 1 ? 2 : 0;
+  cost.bytes_sent_max_rank += 2 * part * c.bytes;
+  cost.bytes_added += part * c.bytes;
+  return cost;
+}
+
+}  // namespace
+
+AlgorithmEntry hierarchical_entry() {
+  return {.kind = OpKind::AllReduce,
+          .name = "hierarchical",
+          .about = "within hosts, across hosts by slices, and back",
+          .generator = hierarchical,
+          .cost = hierarchical_cost,
+          .formulas = {{", h hosts of q ranks", "2 + that of halving_doubling on h",
+                        "2(q−1)/q + (halving_doubling on h)/q", "likewise"}},
+          .by_hosts = true};
 }
 
 }  // namespace trireme::inline v0::comm

@@ -4,6 +4,8 @@
 
 namespace trireme::inline v0::comm {
 
+int floor_log2(int size) noexcept { return std::bit_width(static_cast<unsigned>(size)) - 1; }
+
 int height_of_rank_tree(int size) noexcept {
   return size < 2 ? 0 : std::bit_width(static_cast<unsigned>(size - 1));
 }

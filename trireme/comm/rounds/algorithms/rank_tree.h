@@ -22,6 +22,7 @@ struct RankTreeNode {
   }
 };
 
+int floor_log2(int size) noexcept;
 /// ceil(log2(size)).
 int height_of_rank_tree(int size) noexcept;
 /// All nodes of at least two ranks; a node comes before its halves.

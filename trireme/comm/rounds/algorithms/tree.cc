@@ -8,9 +8,9 @@
 //
 // 2*ceil(log2 n) rounds of the whole buffer. If n is a power of two, this is the binomial tree. Few
 // rounds, but the root sends the buffer up to ceil(log2 n) times.
-#include "trireme/comm/rounds/algorithms/algorithms.h"
 #include "trireme/comm/rounds/algorithms/rank_tree.h"
 #include "trireme/comm/rounds/algorithms/timetable.h"
+#include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -33,8 +33,6 @@ void each_message_up(int size, int root, const Visit& visit) {
   }
 }
 
-}  // namespace
-
 void tree_reduce(Algorithm& a) {
   a.chunks(1);
   Timetable table;
@@ -53,6 +51,33 @@ void tree(Algorithm& a) {
     table.copy(2 * top - height, to, from, a.chunk(0));
   });
   table.record(a);
+}
+
+// The first rank of the right half sends most: once up, then down once for each level of its half.
+AlgorithmCost tree_cost(const CostCase& c) {
+  const int sent = 1 + floor_log2(c.size - c.size / 2);
+  return {2 * height_of_rank_tree(c.size), sent * c.bytes, floor_log2(c.size) * c.bytes};
+}
+AlgorithmCost tree_reduce_cost(const CostCase& c) {
+  return {height_of_rank_tree(c.size), c.bytes, floor_log2(c.size) * c.bytes};
+}
+
+}  // namespace
+
+AlgorithmEntry tree_entry() {
+  return {.kind = OpKind::AllReduce,
+          .name = "tree",
+          .about = "up the tree of the sum and down again; 2 ceil(log2 n) rounds",
+          .generator = tree,
+          .cost = tree_cost,
+          .formulas = {{"", "2L", "1 + ⌊log₂⌈n/2⌉⌋", "l"}}};
+}
+AlgorithmEntry tree_reduce_entry() {
+  return {.kind = OpKind::Reduce,
+          .name = "tree",
+          .about = "up the tree of the sum; ceil(log2 n) rounds",
+          .generator = tree_reduce,
+          .cost = tree_reduce_cost};
 }
 
 }  // namespace trireme::inline v0::comm

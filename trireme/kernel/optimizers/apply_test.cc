@@ -1,4 +1,4 @@
-#include "trireme/kernel/optimizer.h"
+#include "trireme/kernel/optimizers/apply.h"
 
 #include <gtest/gtest.h>
 
@@ -43,75 +43,59 @@ struct Memory {
   T* at(int array, std::size_t i) { return arrays[array].data() + i; }
 };
 
-const AdamWNumbers kAdamW{.scale = 0.3, .decay = 0.999, .step_size = 0.01, .sqrt_bias2 = 0.5};
-const SgdNumbers kSgd{.scale = 0.3,
-                      .weight_decay = 0.1,
-                      .momentum = 0.9,
-                      .one_minus_dampening = 0.75,
-                      .rate = 0.1,
-                      .nesterov = true,
-                      .first = false};
-const LionNumbers kLion{.scale = 0.3, .decay = 0.99, .rate = 0.125};
-const MomentNumbers kMoments{.scale = 0.3};
-const LambNumbers kLamb{.bias1 = 0.3, .sqrt_bias2 = 0.2, .weight_decay = 0.1};
-const FactoredNumbers kFactored{.scale = 0.3, .row = 0.7, .floor = 0.05};
-
 struct Kernel {
-  const char* name;
-  std::function<void(const OptimizerTable&, Memory<float>&, std::size_t, std::size_t)> fp32;
+  std::string name;
+  std::function<void(const SimdTable&, Memory<float>&, std::size_t, std::size_t)> fp32;
   std::function<void(Memory<double>&)> fp64;
 };
 
+// A rule of `shape` over these arrays of Memory. Writes the compute copy if the rule has a weight.
+template <class Rule>
+Kernel kernel(const char* name, const Rule& rule, std::vector<int> arrays, bool weight) {
+  const auto split = [arrays](auto& memory, std::size_t i, auto& in, auto& out) {
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
+      auto* const at = memory.at(arrays[k], i);
+      k < static_cast<std::size_t>(Rule::kShape.in) ? in.push_back(at) : out.push_back(at);
+    }
+  };
+  return {name,
+          [=](const SimdTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
+            std::vector<const float*> in;
+            std::vector<float*> out;
+            split(m, i, in, out);
+            t.rules.of<Rule>()(rule, in.data(), out.data(), weight ? &m.compute[i] : nullptr, n);
+          },
+          [=](Memory<double>& m) {
+            std::vector<const double*> in;
+            std::vector<double*> out;
+            split(m, 0, in, out);
+            apply(rule, in.data(), out.data(), nullptr, kCount);
+          }};
+}
+
 const std::vector<Kernel>& kernels() {
   static const std::vector<Kernel> all = {
-      {"adamw",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.adamw(kAdamW, m.at(0, i), m.at(1, i), m.at(2, i), m.at(3, i), &m.compute[i], n);
-       },
-       [](Memory<double>& m) {
-         adamw(kAdamW, m.at(0, 0), m.at(1, 0), m.at(2, 0), m.at(3, 0), nullptr, kCount);
-       }},
-      {"sgd",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.sgd(kSgd, m.at(0, i), m.at(1, i), m.at(2, i), &m.compute[i], n);
-       },
-       [](Memory<double>& m) { sgd(kSgd, m.at(0, 0), m.at(1, 0), m.at(2, 0), nullptr, kCount); }},
-      {"lion",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.lion(kLion, m.at(0, i), m.at(1, i), m.at(2, i), &m.compute[i], n);
-       },
-       [](Memory<double>& m) { lion(kLion, m.at(0, 0), m.at(1, 0), m.at(2, 0), nullptr, kCount); }},
-      {"moments",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.moments(kMoments, m.at(0, i), m.at(2, i), m.at(3, i), n);
-       },
-       [](Memory<double>& m) { moments(kMoments, m.at(0, 0), m.at(2, 0), m.at(3, 0), kCount); }},
-      {"lamb_direction",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.lamb_direction(kLamb, m.at(1, i), m.at(2, i), m.at(3, i), m.at(4, i), n);
-       },
-       [](Memory<double>& m) {
-         lamb_direction(kLamb, m.at(1, 0), m.at(2, 0), m.at(3, 0), m.at(4, 0), kCount);
-       }},
-      {"factored_direction",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.factored_direction(kFactored, m.at(0, i), m.at(3, i), m.at(4, i), n);
-       },
-       [](Memory<double>& m) {
-         factored_direction(kFactored, m.at(0, 0), m.at(3, 0), m.at(4, 0), kCount);
-       }},
-      {"average_squares",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.average_squares(0.3, 0.25, m.at(0, i), m.at(3, i), n);
-       },
-       [](Memory<double>& m) { average_squares(0.3, 0.25, m.at(0, 0), m.at(3, 0), kCount); }},
-      {"descend",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
-         t.descend(0.99, 0.1, m.at(2, i), m.at(1, i), &m.compute[i], n);
-       },
-       [](Memory<double>& m) { descend(0.99, 0.1, m.at(2, 0), m.at(1, 0), nullptr, kCount); }},
+      kernel("adamw", AdamWRule{.scale = 0.3, .decay = 0.999, .step_size = 0.01, .sqrt_bias2 = 0.5},
+             {0, 1, 2, 3}, true),
+      kernel("sgd",
+             SgdRule{.scale = 0.3,
+                     .weight_decay = 0.1,
+                     .momentum = 0.9,
+                     .one_minus_dampening = 0.75,
+                     .rate = 0.1,
+                     .nesterov = true,
+                     .first = false},
+             {0, 1, 2}, true),
+      kernel("lion", LionRule{.scale = 0.3, .decay = 0.99, .rate = 0.125}, {0, 1, 2}, true),
+      kernel("moments", LambMoments{.scale = 0.3}, {0, 2, 3}, false),
+      kernel("lamb_direction", LambDirection{.bias1 = 0.3, .sqrt_bias2 = 0.2, .weight_decay = 0.1},
+             {1, 2, 3, 4}, false),
+      kernel("factored_direction", FactoredDirection{.scale = 0.3, .row = 0.7, .floor = 0.05},
+             {0, 3, 4}, false),
+      kernel("average_squares", AverageSquares{.scale = 0.3, .blend = 0.25}, {0, 3}, false),
+      kernel("descend", Descend{.decay = 0.99, .rate = 0.1}, {2, 1}, true),
       {"add_squares",
-       [](const OptimizerTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
+       [](const SimdTable& t, Memory<float>& m, std::size_t i, std::size_t n) {
          t.add_squares(m.at(0, i), &m.sums[i], n);
        },
        [](Memory<double>& m) { add_squares(m.at(0, 0), m.sums.data(), kCount); }}};
@@ -133,12 +117,12 @@ TEST(OptimizerKernels, NothingDependsOnThePosition) {
   for (const Kernel& kernel : kernels()) {
     for (const Isa level : levels()) {
       Memory<float> whole;
-      kernel.fp32(simd(level).optimizer, whole, 0, kCount);
+      kernel.fp32(simd(level), whole, 0, kCount);
       EXPECT_FALSE(same(whole, untouched, 0, kCount));
       for (std::size_t begin = 0; begin < 40; ++begin) {
         for (std::size_t end : {begin + 1, begin + 7, begin + 19, begin + 33}) {
           Memory<float> part;
-          kernel.fp32(simd(level).optimizer, part, begin, end - begin);
+          kernel.fp32(simd(level), part, begin, end - begin);
           EXPECT_TRUE(same(part, whole, begin, end))
               << kernel.name << " " << name_of(level) << " " << begin << " " << end;
           EXPECT_TRUE(same(part, untouched, end, kCount) && same(part, untouched, 0, begin))
@@ -155,7 +139,7 @@ TEST(OptimizerKernels, EveryLevelComputesWhatFp64Does) {
     kernel.fp64(wanted);
     for (const Isa level : levels()) {
       Memory<float> got;
-      kernel.fp32(simd(level).optimizer, got, 0, kCount);
+      kernel.fp32(simd(level), got, 0, kCount);
       for (std::size_t i = 0; i < kCount; ++i) {
         for (int k = 0; k < 5; ++k)
           EXPECT_NEAR(got.arrays[k][i], wanted.arrays[k][i],
@@ -170,8 +154,9 @@ TEST(OptimizerKernels, EveryLevelComputesWhatFp64Does) {
 TEST(OptimizerKernels, LionMovesByTheRateOrNotAtAll) {
   for (const Isa level : levels()) {
     Memory<float> before, after;
-    simd(level).optimizer.lion({.rate = 0.125}, before.at(0, 0), after.at(1, 0), after.at(2, 0),
-                               nullptr, kCount);
+    const float* const in[] = {before.at(0, 0)};
+    float* const out[] = {after.at(1, 0), after.at(2, 0)};
+    simd(level).rules.of<LionRule>()({.rate = 0.125}, in, out, nullptr, kCount);
     EXPECT_EQ(after.arrays[1][7], before.arrays[1][7]) << name_of(level);
     for (const std::size_t i : {std::size_t{8}, std::size_t{9}})
       EXPECT_NEAR(std::abs(after.arrays[1][i] - before.arrays[1][i]), 0.125, 1e-6)
@@ -183,8 +168,10 @@ TEST(OptimizerKernels, TheComputeCopyIsTheWeightRounded) {
   for (const Isa level : levels()) {
     Memory<float> memory;
     std::vector<BFloat16> rounded(kCount);
-    simd(level).optimizer.descend(0.99, 0.1, memory.at(2, 0), memory.at(1, 0),
-                                  memory.compute.data(), kCount);
+    const float* const in[] = {memory.at(2, 0)};
+    float* const out[] = {memory.at(1, 0)};
+    simd(level).rules.of<Descend>()({.decay = 0.99, .rate = 0.1}, in, out, memory.compute.data(),
+                                    kCount);
     simd(level).to_bf16(memory.at(1, 0), rounded.data(), kCount);
     EXPECT_TRUE(same(memory.compute, rounded, 0, kCount)) << name_of(level);
   }

@@ -1,0 +1,79 @@
+// Rule: an element-wise optimizer update, written once. apply() (apply.h) runs it over fp32 with the
+// vectors of each instruction set, and over fp64.
+//
+// A rule is a plain struct of the step's numbers, with the number of its arrays and the update of
+// one element of each:
+//
+//     struct Descend {
+//       double decay = 1, rate = 0;
+//       static constexpr RuleShape kShape{.in = 1, .both = 1};
+//       template <class Math>
+//       void operator()(Math math, typename Math::Value (&arrays)[2]) const;
+//     };
+//
+// `Math` has number(double), multiply_add(a, b, c) = a b + c (in fp32 rounded once, where the
+// processor can), sqrt, max, min and sign (-1, 0 or 1).
+// An element's result depends on its own inputs only, never on its position, the length or the
+// slice. Rules use no standard library: their code is compiled for each instruction set.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::inline v0 {
+
+/// Own numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
+/// first matching group counts. A pattern that matches no parameter is a ConfigError.
+struct ParameterGroup {
+  std::string match;
+  std::optional<double> weight_decay;  // none: the optimizer's, for matrices only
+  double rate_factor = 1;              // factor on the learning rate
+};
+
+/// The numbers of a configuration (train.*, optimizer.*), of which an optimizer takes its own.
+struct OptimizerKeys {
+  double learning_rate = 1e-3, weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+  double beta2_decay = -0.8, update_clip = 1, smallest_scale = 1e-3;
+  std::vector<ParameterGroup> groups = {};
+};
+
+namespace kernel {
+
+/// The arrays of a rule, in this order: read, updated, written. The weight is the first of those
+/// that are not only read.
+struct RuleShape {
+  int in = 0, both = 0, out = 0;
+  bool may_be_null = false;  // the arrays behind the weight
+  constexpr int arrays() const noexcept { return in + both + out; }
+};
+
+/// The rules of one optimizer.
+template <class... Rule>
+struct RuleList {};
+
+/// A slice's numbers in one step. `count`: steps so far, this one included.
+struct StepNumbers {
+  std::int64_t count = 1;
+  double rate = 0, weight_decay = 0;
+  double scale = 1;  // factor on the gradient
+};
+
+/// w = w decay - rate direction.
+struct Descend {
+  double decay = 1, rate = 0;
+  static constexpr RuleShape kShape{.in = 1, .both = 1};
+  template <class Math>
+  void operator()(Math math, typename Math::Value (&arrays)[2]) const {
+    auto& [direction, w] = arrays;
+    w = w * math.number(decay) - math.number(rate) * direction;
+  }
+};
+
+}  // namespace kernel
+}  // namespace trireme::inline v0
