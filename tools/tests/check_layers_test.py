@@ -58,6 +58,19 @@ class CheckLayers(unittest.TestCase):
         self.assert_refused({"trireme/base/a.h": '#include "trireme/net/transport.h"'},
                             "trireme/base/a.h:1", "base (floor 0) may not include net")
 
+    def test_a_sub_folder_may_be_a_module_of_its_own(self):
+        layers = LAYERS + "7 job/torch torch: base job tensor\n"
+        good = {"trireme/job/torch/t.cc": '#include "trireme/job/a.h"\n#include <ATen/ATen.h>',
+                "trireme/job/sub/b.cc": '#include "trireme/job/a.h"',
+                "trireme/job/torch/CMakeLists.txt": "trireme_module(job_torch LIBTORCH DEPS job)"}
+        self.assertEqual(self.violations(good, layers), [])
+        self.assert_refused({"trireme/job/a.cc": '#include "trireme/job/torch/t.h"'},
+                            "trireme/job/a.cc:1", "may not include job/torch", layers=layers)
+        self.assert_refused({"trireme/job/a.cc": "#include <ATen/ATen.h>"}, "without LibTorch",
+                            layers=layers)
+        self.assert_refused({"trireme/job/torch/CMakeLists.txt": "trireme_module(job_torch DEPS job)"},
+                            "LIBTORCH", "differ", layers=layers)
+
     def test_the_same_floor_is_not_included_unless_listed(self):
         self.assert_refused({"trireme/job/a.cc": '\n#include "trireme/tensor/t.h"'},
                             "trireme/job/a.cc:2", "may not include tensor")

@@ -1,7 +1,6 @@
 #include "trireme/show/cost.h"
 
 #include <cstdio>
-#include <utility>
 
 #include "trireme/comm/choice/cost.h"
 #include "trireme/show/collective.h"
@@ -49,21 +48,6 @@ std::string seconds_text(double seconds) {
 std::string rate_text(double per_byte) {
   if (per_byte <= 1e-9) return number("%.3g GB/s", 1e-9 / per_byte);
   return number("%.3g MB/s", 1e-6 / per_byte);
-}
-
-std::string count_text(std::size_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
-std::string size_text(std::size_t bytes) {
-  for (const auto& [unit, factor] : {std::pair("GiB", std::size_t{1} << 30),
-                                     {"MiB", std::size_t{1} << 20},
-                                     {"KiB", std::size_t{1} << 10}}) {
-    if (bytes >= factor && bytes % factor == 0) return count_text(bytes / factor) + " " + unit;
-  }
-  return count_text(bytes) + " B";
 }
 
 }  // namespace trireme::inline v0::show

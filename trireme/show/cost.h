@@ -19,9 +19,7 @@ plan::CostShape shape_of(const Recording& recording);
 /// "6 a + 1.75 S b + 0.75 S g", with the Greek letters alpha, beta and gamma.
 std::string formula_of(const plan::CostShape& shape);
 
-std::string seconds_text(double seconds);    // "1.23 ms"
-std::string rate_text(double per_byte);      // "1 GB/s"
-std::string count_text(std::size_t number);  // "12,345"
-std::string size_text(std::size_t bytes);    // "64 B", "1 MiB"
+std::string seconds_text(double seconds);  // "1.23 ms"
+std::string rate_text(double per_byte);    // "1 GB/s"
 
 }  // namespace trireme::inline v0::show

@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "trireme/show/cost.h"
+#include "trireme/base/words.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -18,16 +19,6 @@ using plan::TimedAction;
 
 constexpr std::size_t kLineWidth = 100;  // characters
 constexpr double kMostColumns = 2000;    // if passes are very uneven, the short ones are not drawn
-
-std::string counted(int count, const std::string& word, const std::string& plural = "s") {
-  return std::to_string(count) + " " + word + (count == 1 ? "" : plural);
-}
-
-std::string listed(const std::vector<int>& numbers) {
-  std::string text;
-  for (int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return text;
-}
 
 // The time that one column of the grid represents.
 double unit_of(const plan::Timeline& timeline) {
@@ -75,11 +66,9 @@ std::size_t column_width(const plan::Timeline& timeline, double unit) {
 std::string cost_line(const DrawnSchedule& drawn) {
   double busy = 0;
   for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) busy += drawn.timeline.busy(rank);
-  char share[32];
-  std::snprintf(share, sizeof share, "%.1f %%", 100 * std::max(0.0, drawn.timeline.bubble_rate));
   const plan::StageTimes& times = drawn.times.of(0);
-  std::string text = "bubble    " + std::string(share) + ": a rank works " +
-                     time_text(busy / drawn.schedule.ranks()) + " of " +
+  std::string text = "bubble    " + fixed(100 * std::max(0.0, drawn.timeline.bubble_rate), 1) +
+                     " %: a rank works " + time_text(busy / drawn.schedule.ranks()) + " of " +
                      time_text(drawn.timeline.cost);
   if (drawn.times.stages.size() == 1) {
     text += " (F " + time_text(times.forward) + ", I " + time_text(times.input) + ", W " +
@@ -141,7 +130,7 @@ DrawnSchedule draw(std::string name, std::string about, plan::Schedule schedule,
 std::string name_of(const DrawnSchedule& drawn) {
   return drawn.name + ", " + counted(drawn.schedule.stages(), "stage") + " on " +
          counted(drawn.schedule.ranks(), "rank") + ", " +
-         counted(drawn.schedule.microbatches(), "micro-batch", "es");
+         counted(drawn.schedule.microbatches(), "micro-batch", "micro-batches");
 }
 
 std::string grid(const DrawnSchedule& drawn) {
@@ -154,11 +143,8 @@ std::string grid(const DrawnSchedule& drawn) {
   std::string text;
   for (std::size_t first = 0; first < columns; first += block) {
     const std::size_t end = std::min(first + block, columns);
-    const auto add = [&](std::string name, std::string line) {
-      name.resize(label, ' ');
-      line = name + line;
-      line.erase(line.find_last_not_of(' ') + 1);
-      text += line + "\n";
+    const auto add = [&](const std::string& name, const std::string& line) {
+      text += line_of(padded(name, label) + line);
     };
     std::string axis;
     for (std::size_t i = first; i < end; ++i) {
@@ -182,7 +168,7 @@ std::string footer(const DrawnSchedule& drawn) {
   std::string text = cost_line(drawn) + memory_lines(drawn) + message_line(drawn);
   const int few = drawn.schedule.microbatches();
   if (few < drawn.schedule.ranks()) {
-    text += "few       " + counted(few, "micro-batch", "es") + " for " +
+    text += "few       " + counted(few, "micro-batch", "micro-batches") + " for " +
             counted(drawn.schedule.ranks(), "rank") +
             ": some are idle all of the time; more micro-batches than ranks fill the pipeline\n";
   }

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/error.h"
 #include "trireme/comm/mixing.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -28,16 +27,8 @@ int rounds_of(const plan::Mixing& mixing, const plan::MixingFacts& facts, int as
 }
 
 std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%7.3f", value);
-  return text;
-}
-
-void refuse_range(const char* what, int value, int least) {
-  throw ConfigError(
-      std::to_string(value) + " " + what,
-      {.operation = "show",
-       .advice = "Use " + std::to_string(least) + " to " + std::to_string(kMost) + "."});
+  const std::string text = fixed(value, 3);
+  return std::string(text.size() < 7 ? 7 - text.size() : 0, ' ') + text;
 }
 
 }  // namespace
@@ -49,8 +40,8 @@ double GossipRecording::farthest(std::size_t round) const {
 }
 
 GossipRecording record_gossip(const GossipOptions& options) {
-  if (options.ranks < 2 || options.ranks > kMost) refuse_range("ranks", options.ranks, 2);
-  if (options.rounds < 0 || options.rounds > kMost) refuse_range("rounds", options.rounds, 1);
+  check_range("ranks", options.ranks, 2, kMost);
+  if (options.rounds != 0) check_range("rounds", options.rounds, 1, kMost);
   const plan::Mixing mixing = plan::make_mixing(options.graph, options.ranks, options.seed);
   plan::check(mixing);
   const int count = rounds_of(mixing, plan::facts_of(mixing), options.rounds);
@@ -103,8 +94,7 @@ std::string round_text(const GossipRecording& recording, std::size_t round) {
 
 std::string text_of(const GossipRecording& recording) {
   std::string text = name_of(recording) + ": rank r begins with the number r, the mean is " +
-                     number(recording.mean).substr(number(recording.mean).find_first_not_of(' ')) +
-                     "\n" + recording.about + "\n\nrank    ";
+                     fixed(recording.mean, 3) + "\n" + recording.about + "\n\nrank    ";
   for (int rank = 0; rank < recording.ranks; ++rank) {
     const std::string label = std::to_string(rank);
     text += std::string(8 - label.size(), ' ') + label;

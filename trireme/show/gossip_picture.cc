@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
 #include "trireme/show/gossip.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/sheet.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
-constexpr double kMargin = 20, kGap = 18, kNode = 15, kLabel = 11;
+constexpr double kGap = 18, kNode = 15, kLabel = 11;
 
 struct Point {
   double x = 0, y = 0;
@@ -46,10 +46,7 @@ std::string colour_of_value(const GossipRecording& recording, double value) {
 }
 
 std::string short_number(double value) {
-  char text[16];
-  std::snprintf(text, sizeof text, std::abs(value - std::round(value)) < 5e-3 ? "%.0f" : "%.2f",
-                value);
-  return text;
+  return fixed(value, std::abs(value - std::round(value)) < 5e-3 ? 0 : 2);
 }
 
 // From edge to edge of two nodes, shifted to the right so that both directions are visible.
@@ -129,23 +126,23 @@ std::string svg_of(const GossipRecording& recording) {
   const double high = panel_height(recording.ranks) + kGap;
   const int columns = std::min(panels, std::max(3, static_cast<int>(900 / wide)));
   const int rows = (panels + columns - 1) / columns;
-  const double curves = 150;
-  const double inner = std::max(columns * wide - kGap, text_width(recording.about, 12));
-  const double width = 2 * kMargin + inner;
-  const auto legend = legend_of(recording.ranks);
-  const double top = kMargin + 50 + legend_height(legend, inner) + 4, below = top + rows * high;
-  Svg svg(width, below + 20 + curves + 34, name_of(recording));
-  svg.rectangle(0, 0, width, below + 20 + curves + 34, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, name_of(recording), {.size = 16, .bold = true});
-  svg.text(kMargin, kMargin + 33, recording.about, {.size = 12, .fill = "#555555"});
-  draw_legend(svg, legend, kMargin, kMargin + 44, inner);
-  for (int i = 0; i < panels; ++i)
-    draw_round(svg, recording, static_cast<std::size_t>(i), kMargin + i % columns * wide,
-               top + i / columns * high);
-  svg.text(kMargin, below + 8, "value of every rank after each round; dashed: their mean",
-           {.size = 12, .bold = true});
-  draw_curves(svg, recording, kMargin, below + 16, inner, curves);
-  return svg.finish();
+  constexpr double kCurves = 150;
+  const auto draw = [&](Svg& svg, double x, double y, double width) {
+    for (int i = 0; i < panels; ++i)
+      draw_round(svg, recording, static_cast<std::size_t>(i), x + i % columns * wide,
+                 y + i / columns * high);
+    const double below = y + rows * high;
+    svg.text(x, below + 8, "value of every rank after each round; dashed: their mean",
+             {.size = 12, .bold = true});
+    draw_curves(svg, recording, x, below + 16, width, kCurves);
+  };
+  return svg_of(Sheet{.title = name_of(recording),
+                      .about = recording.about,
+                      .legend = legend_of(recording.ranks),
+                      .width = columns * wide - kGap,
+                      .height = rows * high + kCurves + 34,
+                      .above = 10,
+                      .draw = draw});
 }
 
 std::string html_of(const GossipRecording& recording) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "trireme/base/svg.h"
 #include "trireme/base/svg_legend.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -20,16 +20,10 @@ constexpr double kHead = 66;  // above the bands' lanes: title and the stages' n
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f ms", 1e3 * seconds);
-  return text;
-}
+std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 2) + " ms"; }
 
 std::string megabytes(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
+  return fixed(static_cast<double>(bytes) / 1e6, 1) + " MB";
 }
 
 struct Box {
@@ -254,9 +248,9 @@ std::vector<LegendEntry> legend_of(const plan::GraphPartition& partition) {
 
 std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partition) {
   const Layout layout(graph, partition);
-  char text[96];
-  std::snprintf(text, sizeof text, "%zu nodes in %zu stages, imbalance %.1f %%", graph.nodes.size(),
-                partition.stages.size(), 100 * partition.imbalance());
+  const std::string text = std::to_string(graph.nodes.size()) + " nodes in " +
+                           std::to_string(partition.stages.size()) + " stages, imbalance " +
+                           fixed(100 * partition.imbalance(), 1) + " %";
   double width = std::max(layout.width(), 2 * kMargin + text_width(text, 16));
   for (const plan::SplitAdvice& one : partition.suggestions) {
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));

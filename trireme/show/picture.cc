@@ -4,43 +4,20 @@
 #include <array>
 #include <numeric>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
 #include "trireme/show/json.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/sheet.h"
 #include "trireme/show/text.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
-constexpr double kMargin = 20, kGap = 26, kLine = 18;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// The two columns of a line of the footer.
-struct Note {
-  std::string label, text;
-};
-
-std::vector<Note> notes_of(const std::string& footer) {
-  std::vector<Note> notes;
-  for (const std::string& line : lines_of(footer)) {
-    const std::size_t gap = line.find("  ");
-    notes.push_back({line.substr(0, gap), line.substr(line.find_first_not_of(' ', gap))});
-  }
-  return notes;
-}
+constexpr double kGap = 26;
 
 // The fewest columns for which the page is not much higher than wide.
 int columns_for(const Panel& panel, int panels) {
@@ -124,36 +101,30 @@ std::string svg_of(const Recording& recording, const plan::LinkCost& link, std::
   const std::vector<Shown> shown = shown_steps(recording);
   const int panels = static_cast<int>(shown.size());
   const int columns = columns_for(panel, panels), rows = (panels + columns - 1) / columns;
-  auto notes = notes_of(footer(recording, link, bytes));
+  const double wide = panel.width() + kGap, high = panel.height() + kGap;
+  Notes notes = notes_of(footer(recording, link, bytes));
   if (panels <= recording.rounds())
     notes.push_back({"all", "trireme show with --html FILE writes a page that plays every round"});
-  const double label = 72;
-  double wide = std::max(columns * (panel.width() + kGap) - kGap, text_width(recording.about, 12));
-  for (const Note& note : notes) wide = std::max(wide, label + text_width(note.text, 12));
-  const double width = 2 * kMargin + wide, top = kMargin + 46;
-  const double grids = top + legend_height(panel.legend(), wide) + 10;
-  const double below = grids + rows * (panel.height() + kGap);
-  const double height = below + kLine * static_cast<double>(notes.size()) + kMargin;
-  Svg svg(width, height, name_of(recording));
-  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, name_of(recording), {.size = 16, .bold = true});
-  svg.text(kMargin, kMargin + 33, recording.about, {.size = 12, .fill = "#555555"});
-  draw_legend(svg, panel.legend(), kMargin, top, wide);
-  std::vector<int> steps;
-  for (const Shown& one : shown) steps.push_back(one.step);
-  panel.define(svg, steps);
-  // Column by column, so that rounds follow one another from top to bottom.
-  for (int i = 0; i < panels; ++i) {
-    const Shown& one = shown[static_cast<std::size_t>(i)];
-    panel.draw(svg, kMargin + (i / rows) * (panel.width() + kGap),
-               grids + (i % rows) * (panel.height() + kGap), one.step, note_of(one));
-  }
-  for (std::size_t i = 0; i < notes.size(); ++i) {
-    const double y = below + kLine * static_cast<double>(i + 1) - 4;
-    svg.text(kMargin, y, notes[i].label, {.size = 12, .bold = true});
-    svg.text(kMargin + label, y, notes[i].text, {.size = 12});
-  }
-  return svg.finish();
+  const auto draw = [&](Svg& svg, double x, double y, double) {
+    std::vector<int> steps;
+    for (const Shown& one : shown) steps.push_back(one.step);
+    panel.define(svg, steps);
+    // Column by column, so that rounds follow one another from top to bottom.
+    for (int i = 0; i < panels; ++i) {
+      const Shown& one = shown[static_cast<std::size_t>(i)];
+      panel.draw(svg, x + (i / rows) * wide, y + (i % rows) * high, one.step, note_of(one));
+    }
+  };
+  return svg_of(Sheet{.title = name_of(recording),
+                      .about = recording.about,
+                      .legend = panel.legend(),
+                      .width = columns * wide - kGap,
+                      .height = rows * high,
+                      .notes = notes,
+                      .label = 72,
+                      .head = 46,
+                      .above = 10,
+                      .draw = draw});
 }
 
 std::string html_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {

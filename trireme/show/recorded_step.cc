@@ -1,35 +1,23 @@
 #include "trireme/show/recorded_step.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
 constexpr std::size_t kLine = 100;  // characters
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", 1e3 * seconds);
-  return text;
-}
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
+std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 2); }
 
 // "bucket 0 4.00-4.60 (74 kB)"; a span without length shows only its begin.
 std::string text_of(const StepSpan& span) {
   std::string text = span.name + " " + milliseconds(span.begin);
   if (span.end > span.begin) text += "-" + milliseconds(span.end);
-  if (span.bytes > 0) {
-    char bytes[32];
-    std::snprintf(bytes, sizeof bytes, " (%.1f kB)", static_cast<double>(span.bytes) / 1e3);
-    text += bytes;
-  }
+  if (span.bytes > 0) text += " (" + fixed(static_cast<double>(span.bytes) / 1e3, 1) + " kB)";
   return text;
 }
 
@@ -69,17 +57,14 @@ std::string table_text(const StepTable& table) {
     first = std::max(first, label.size());
     for (const StepTable::Cell& cell : cells) width = std::max(width, cell.text.size());
   }
-  const auto line = [&](std::string text) {
-    return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
-  };
   std::string head = std::string(first + 2, ' ');
   for (const std::string& column : table.columns) head += padded(column, width + 2);
-  std::string text = table.title + "\n" + line(head);
+  std::string text = table.title + "\n" + line_of(head);
   for (const auto& [label, cells] : table.rows) {
     std::string row = padded(label, first + 2);
     for (const StepTable::Cell& cell : cells)
       row += padded(cell.text.empty() ? "." : cell.text, width + 2);
-    text += line(row);
+    text += line_of(row);
   }
   return text;
 }

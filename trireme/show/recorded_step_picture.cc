@@ -5,18 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
 #include "trireme/show/recorded_step.h"
+#include "trireme/show/sheet.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
 using Kind = StepSpan::Kind;
 
-constexpr double kMargin = 20, kLine = 18, kSize = 10.5, kBox = 22, kLane = 26, kRankGap = 12;
+constexpr double kSize = 10.5, kBox = 22, kLane = 26, kRankGap = 12;
 constexpr double kWidest = 1200, kNarrowest = 620;  // of the time axis
 constexpr double kCell = 24, kTableHead = 46;
 
@@ -175,12 +175,11 @@ class Picture {
 
   // Marks the end of this timeline, so that two of them can be compared.
   void draw_axis(Svg& svg, const StepTimeline& timeline, double x, double y) const {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f ms", 1e3 * timeline.end());
     const double end = x + timeline.end() * scale_;
     svg.line(end, y - 8, end, y - 2, {.stroke = "#666666"});
     svg.text(x, y + 10, "0 ms", {.size = 11, .fill = "#666666"});
-    svg.text(end, y + 10, text, {.size = 11, .fill = "#666666", .anchor = "end"});
+    svg.text(end, y + 10, fixed(1e3 * timeline.end(), 2) + " ms",
+             {.size = 11, .fill = "#666666", .anchor = "end"});
   }
 
   void draw_span(Svg& svg, const StepSpan& span, double x, double y) const {
@@ -210,23 +209,16 @@ class Picture {
 
 std::string svg_of(const RecordedStep& step) {
   const Picture picture(step, {});
-  const auto legend = picture.legend();
-  double wide =
-      std::max({picture.width(), 1.1 * text_width(step.name, 16), text_width(step.about, 12)});
-  for (const std::string& note : step.notes) wide = std::max(wide, text_width(note, 12));
-  const double width = 2 * kMargin + wide;
-  const double top = kMargin + 44 + legend_height(legend, wide) + 8;
-  const double below = top + picture.height();
-  const double height = below + kLine * static_cast<double>(step.notes.size()) + kMargin;
-  Svg svg(width, height, step.name);
-  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, step.name, {.size = 16, .bold = true});
-  svg.text(kMargin, kMargin + 33, step.about, {.size = 12, .fill = "#555555"});
-  draw_legend(svg, legend, kMargin, kMargin + 44, wide);
-  picture.draw(svg, kMargin, top);
-  for (std::size_t i = 0; i < step.notes.size(); ++i)
-    svg.text(kMargin, below + kLine * static_cast<double>(i) + 14, step.notes[i], {.size = 12});
-  return svg.finish();
+  Notes notes;
+  for (const std::string& note : step.notes) notes.emplace_back("", note);
+  return svg_of(
+      Sheet{.title = step.name,
+            .about = step.about,
+            .legend = picture.legend(),
+            .width = std::max(picture.width(), 1.1 * text_width(step.name, 16)),
+            .height = picture.height(),
+            .notes = notes,
+            .draw = [&](Svg& svg, double x, double y, double) { picture.draw(svg, x, y); }});
 }
 
 std::string html_of(const RecordedStep& step) {

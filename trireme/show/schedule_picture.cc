@@ -7,17 +7,16 @@
 #include <set>
 #include <utility>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/sheet.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
 using plan::ActionKind;
 
-constexpr double kMargin = 20, kLine = 18, kSize = 10;
+constexpr double kSize = 10;
 constexpr double kBox = 24, kStrip = 16, kRow = kBox + kStrip + 10;
 constexpr double kWidest = 1500, kNarrowest = 600;  // of the time axis
 
@@ -177,59 +176,38 @@ class Picture {
   int most_ = 1;
 };
 
-using Notes = std::vector<std::pair<std::string, std::string>>;
-
-// "label   text" lines.
-Notes notes_of(const std::string& text) {
-  Notes notes;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin), gap = text.find(' ', begin);
-    const std::size_t rest = text.find_first_not_of(' ', gap);
-    notes.emplace_back(text.substr(begin, gap - begin), text.substr(rest, end - rest));
-    begin = end + 1;
-  }
-  return notes;
-}
-
-// A sheet with a title, the legend, the pictures below one another with a heading each, and notes.
-std::string sheet(const std::string& title,
+// A sheet of pictures below one another, with a heading each.
+std::string sheet(const DrawnSchedule& drawn,
                   const std::vector<std::pair<std::string, const Picture*>>& pictures,
-                  const std::vector<LegendEntry>& legend, const Notes& notes) {
-  const double label = 76;
-  double wide = std::max(text_width(title, 16), 520.0);
+                  const std::string& notes) {
+  double wide = std::max(text_width(name_of(drawn), 16), 520.0), high = 6;
   for (const auto& [about, picture] : pictures) {
     wide = std::max({wide, picture->width(), text_width(about, 12)});
+    high += 24 + picture->height();
   }
-  for (const auto& note : notes) wide = std::max(wide, label + text_width(note.second, 12));
-  double height = kMargin + 28 + legend_height(legend, wide) + 6 +
-                  kLine * static_cast<double>(notes.size()) + kMargin;
-  for (const auto& [about, picture] : pictures) height += 24 + picture->height();
-  const double width = 2 * kMargin + wide;
-  Svg svg(width, height, title);
-  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, title, {.size = 16, .bold = true});
-  draw_legend(svg, legend, kMargin, kMargin + 24, wide);
-  double y = kMargin + 28 + legend_height(legend, wide);
-  for (const auto& [about, picture] : pictures) {
-    svg.text(kMargin, y + 9, about, {.size = 12, .fill = "#555555"});
-    picture->draw(svg, kMargin, y + 24);
-    y += 24 + picture->height();
-  }
-  y += 6;
-  for (std::size_t i = 0; i < notes.size(); ++i) {
-    y += kLine;
-    svg.text(kMargin, y - 4, notes[i].first, {.size = 12, .bold = true});
-    svg.text(kMargin + label, y - 4, notes[i].second, {.size = 12});
-  }
-  return svg.finish();
+  const auto draw = [&](Svg& svg, double x, double y, double) {
+    for (const auto& [about, picture] : pictures) {
+      svg.text(x, y + 9, about, {.size = 12, .fill = "#555555"});
+      picture->draw(svg, x, y + 24);
+      y += 24 + picture->height();
+    }
+  };
+  return svg_of(Sheet{.title = name_of(drawn),
+                      .legend = legend_of(drawn),
+                      .width = wide,
+                      .height = high,
+                      .notes = notes_of(notes),
+                      .label = 76,
+                      .head = 24,
+                      .above = 4,
+                      .draw = draw});
 }
 
 }  // namespace
 
 std::string svg_of(const DrawnSchedule& drawn) {
   const Picture picture(drawn, {});
-  return sheet(name_of(drawn), {{drawn.about, &picture}}, legend_of(drawn),
-               notes_of(footer(drawn)));
+  return sheet(drawn, {{drawn.about, &picture}}, footer(drawn));
 }
 
 std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
@@ -239,8 +217,7 @@ std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
   const double scale = std::min(first.scale(), second.scale());
   first.set_scale(scale);
   second.set_scale(scale);
-  return sheet(name_of(above), {{above.about, &first}, {below.about, &second}}, legend_of(above),
-               notes_of(notes));
+  return sheet(above, {{above.about, &first}, {below.about, &second}}, notes);
 }
 
 std::string html_of(const DrawnSchedule& drawn) {

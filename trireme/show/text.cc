@@ -6,15 +6,12 @@
 #include <set>
 #include <vector>
 
+#include "trireme/base/words.h"
 #include "trireme/show/collective.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
 
 std::size_t cell_width(const Recording& recording) {
   std::size_t width =
@@ -47,11 +44,6 @@ std::string sends_text(const Step& step, int rank) {
     if (one.from == rank) receivers_of[one.chunk].insert(one.to);
   }
   for (const auto& [chunk, receivers] : receivers_of) chunks_of[receivers].insert(chunk);
-  const auto listed = [](const std::set<int>& numbers) {
-    std::string text;
-    for (int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-    return text;
-  };
   std::string text;
   for (const auto& [receivers, chunks] : chunks_of) {
     text += text.empty() ? "" : "; ";
@@ -84,13 +76,11 @@ std::string table(const Recording& recording, int index) {
   const std::size_t width = cell_width(recording);
   const bool hosts = recording.host_of_rank.back() > 0;
   const std::size_t first = hosts ? 18 : 9;
-  std::string text = step_title(recording, index) + "\n" + padded("", first);
+  std::string text = padded("", first);
   for (int chunk = 0; chunk < recording.num_chunks; ++chunk) {
     text += padded("chunk " + std::to_string(chunk), width);
   }
-  text += index > 0 ? "sends" : "";
-  text.erase(text.find_last_not_of(' ') + 1);
-  text += "\n";
+  text = step_title(recording, index) + "\n" + line_of(text + (index > 0 ? "sends" : ""));
   for (int rank = 0; rank < recording.ranks; ++rank) {
     const auto row = static_cast<std::size_t>(rank);
     std::string label = "rank " + std::to_string(rank);
@@ -99,9 +89,7 @@ std::string table(const Recording& recording, int index) {
     for (const Cell& cell : step.cells[row]) {
       line += padded(cell.empty() ? "." : text_of(cell), width);
     }
-    line += sends_text(step, rank);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    text += line_of(line + sends_text(step, rank));
   }
   return text;
 }
@@ -110,34 +98,30 @@ std::string sent_text(const Recording& recording) {
   const auto sent = recording.sent();
   const auto [least, most] = std::minmax_element(sent.begin(), sent.end());
   const std::size_t all = std::accumulate(sent.begin(), sent.end(), std::size_t{0});
-  std::string text = "each rank sent " + count_text(*most) + " B, ";
+  std::string text = "each rank sent " + grouped(*most) + " B, ";
   if (*least != *most) {
-    text = "a rank sent " + count_text(*least) + " to " + count_text(*most) + " B, ";
+    text = "a rank sent " + grouped(*least) + " to " + grouped(*most) + " B, ";
   }
-  return text + count_text(all) + " B in all";
+  return text + grouped(all) + " B in all";
 }
 
 std::string footer(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {
   if (is_direct(recording.kind, recording.algorithm)) {
     return "recorded  " + std::to_string(recording.rounds()) + " rounds; each rank read " +
-           count_text(recording.read().front()) + " B of the others' memory and wrote " +
-           count_text(recording.sent().front()) +
-           " B to it; S = " + count_text(recording.buffer_bytes) +
+           grouped(recording.read().front()) + " B of the others' memory and wrote " +
+           grouped(recording.sent().front()) + " B to it; S = " + grouped(recording.buffer_bytes) +
            " B\nformula   no messages; (n-1)/n S read and (n-1)/n S written a rank\n";
   }
   const plan::CostShape shape = shape_of(recording);
   const auto sent = recording.sent();
   const auto buffers = [&](double of) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f", of / static_cast<double>(recording.buffer_bytes));
-    return std::string(text);
+    return fixed(of / static_cast<double>(recording.buffer_bytes), 2);
   };
   const double all = std::accumulate(sent.begin(), sent.end(), 0.0);
   const double most = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
   std::string text;
-  text += "recorded  " + std::to_string(recording.rounds()) +
-          (recording.rounds() == 1 ? " round; " : " rounds; ") + sent_text(recording) +
-          "; S = " + count_text(recording.buffer_bytes) + " B, so " + buffers(most) + " S and " +
+  text += "recorded  " + counted(recording.rounds(), "round") + "; " + sent_text(recording) +
+          "; S = " + grouped(recording.buffer_bytes) + " B, so " + buffers(most) + " S and " +
           buffers(all) + " S\n";
   text += "formula   " + formula_of(shape) + "\n";
   text += "time      " + seconds_text(shape.seconds(link, static_cast<double>(bytes))) +

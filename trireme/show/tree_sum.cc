@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/comm/run_event.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/kernel/leaf_sum.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -108,7 +110,7 @@ std::string bits_text(float value) {
 }
 
 std::string shares_text(const TreeSum& sum) {
-  std::string text = std::to_string(sum.ranks) + (sum.ranks == 1 ? " rank:" : " ranks:");
+  std::string text = counted(sum.ranks, "rank") + ":";
   for (int rank = 0; rank < sum.ranks; ++rank) {
     const LeafRange share = sum.share[static_cast<std::size_t>(rank)];
     text +=
@@ -178,9 +180,9 @@ std::string step_text(const TreeSum& sum, int step) {
 }
 
 std::string name_of(const std::vector<TreeSum>& sums) {
-  std::string ranks;
-  for (const TreeSum& sum : sums) ranks += (ranks.empty() ? "" : ", ") + std::to_string(sum.ranks);
-  return "tree sum of " + std::to_string(sums.front().leaves) + " leaves on " + ranks +
+  std::vector<int> ranks;
+  for (const TreeSum& sum : sums) ranks.push_back(sum.ranks);
+  return "tree sum of " + std::to_string(sums.front().leaves) + " leaves on " + listed(ranks) +
          (sums.size() == 1 && sums.front().ranks == 1 ? " rank" : " ranks");
 }
 

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
+#include "trireme/base/words.h"
 #include "trireme/show/page.h"
 #include "trireme/show/panel.h"
+#include "trireme/show/sheet.h"
 #include "trireme/show/tree_sum.h"
 
 namespace trireme::inline v0::show {
@@ -14,7 +14,7 @@ namespace {
 
 using kernel::LeafRange;
 
-constexpr double kMargin = 20, kGap = 36, kLeaf = 44, kLevel = 46, kNode = 13, kHead = 30;
+constexpr double kGap = 36, kLeaf = 44, kLevel = 46, kNode = 13, kHead = 30;
 
 int depth_of(LeafRange node) {
   return node.count == 1 ? 0
@@ -29,8 +29,7 @@ class Picture {
   double height() const { return kHead + kLevel * depth_of(root()) + 2 * kNode + 8; }
 
   void draw(Svg& svg, double x, double y) const {
-    svg.text(x, y + 14, std::to_string(sum_.ranks) + (sum_.ranks == 1 ? " rank" : " ranks"),
-             {.size = 14, .bold = true});
+    svg.text(x, y + 14, counted(sum_.ranks, "rank"), {.size = 14, .bold = true});
     for (const TreeAddition& one : sum_.additions) draw_edges(svg, x, y, one);
     for (std::uint32_t leaf = 0; leaf < sum_.leaves; ++leaf)
       draw_node(svg, x, y, {leaf, 1}, sum_.rank_of({leaf, 1}), "L" + std::to_string(leaf));
@@ -114,14 +113,13 @@ const char* const kAbout =
     "Only siblings of one tree are added, whoever adds them: the sum has the same bits on any "
     "number of ranks.";
 
-std::vector<std::string> notes_of(const std::vector<TreeSum>& sums) {
-  std::vector<std::string> notes;
+Notes notes_of(const std::vector<TreeSum>& sums) {
+  Notes notes;
   const std::string text = text_of(sums);
   for (std::size_t at = 0; (at = text.find("  sum     ", at)) != std::string::npos;) {
     const std::size_t end = text.find('\n', at);
-    notes.push_back(std::to_string(sums[notes.size()].ranks) +
-                    (sums[notes.size()].ranks == 1 ? " rank: " : " ranks: ") +
-                    text.substr(at + 10, end - at - 10));
+    notes.emplace_back(
+        "", counted(sums[notes.size()].ranks, "rank") + ": " + text.substr(at + 10, end - at - 10));
     at = end;
   }
   return notes;
@@ -131,32 +129,26 @@ std::vector<std::string> notes_of(const std::vector<TreeSum>& sums) {
 
 std::string svg_of(const std::vector<TreeSum>& sums) {
   const auto colours = colours_of(most_ranks(sums));
-  const auto legend = legend_of(colours);
   const int panels = static_cast<int>(sums.size());
   std::vector<Picture> pictures;
   for (const TreeSum& sum : sums) pictures.emplace_back(sum, most_ranks(sums));
   const double wide = pictures.front().width(), high = pictures.front().height() + kGap;
   const int columns = std::clamp(static_cast<int>(900 / wide), 1, panels);
   const int rows = (panels + columns - 1) / columns;
-  double inner = std::max(columns * (wide + kGap) - kGap, text_width(kAbout, 12));
-  const auto notes = notes_of(sums);
-  for (const std::string& note : notes) inner = std::max(inner, text_width(note, 12));
-  const double top = kMargin + 44 + legend_height(legend, inner) + 10;
-  const double height = top + rows * high + 18 * static_cast<double>(notes.size()) + kMargin - 10;
-  Svg svg(2 * kMargin + inner, height, name_of(sums));
-  svg.rectangle(0, 0, 2 * kMargin + inner, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, name_of(sums), {.size = 16, .bold = true});
-  svg.text(kMargin, kMargin + 33, kAbout, {.size = 12, .fill = "#555555"});
-  draw_legend(svg, legend, kMargin, kMargin + 44, inner);
-  for (int i = 0; i < panels; ++i)
-    pictures[static_cast<std::size_t>(i)].draw(svg, kMargin + i % columns * (wide + kGap),
-                                               top + i / columns * high);
-  double y = top + rows * high - kGap + 20;
-  for (const std::string& note : notes) {
-    svg.text(kMargin, y, note, {.size = 12});
-    y += 18;
-  }
-  return svg.finish();
+  const auto draw = [&](Svg& svg, double x, double y, double) {
+    for (int i = 0; i < panels; ++i)
+      pictures[static_cast<std::size_t>(i)].draw(svg, x + i % columns * (wide + kGap),
+                                                 y + i / columns * high);
+  };
+  return svg_of(Sheet{.title = name_of(sums),
+                      .about = kAbout,
+                      .legend = legend_of(colours),
+                      .width = columns * (wide + kGap) - kGap,
+                      .height = rows * high - 30,
+                      .notes = notes_of(sums),
+                      .above = 10,
+                      .below = 40,
+                      .draw = draw});
 }
 
 std::string html_of(const std::vector<TreeSum>& sums) {
@@ -183,8 +175,8 @@ std::string html_of(const std::vector<TreeSum>& sums) {
     for (const TreeSum& sum : sums) {
       const std::string text = step_text(sum, step);
       if (text.empty()) continue;
-      caption += (caption.empty() ? "On " : " On ") + std::to_string(sum.ranks) +
-                 (sum.ranks == 1 ? " rank, " : " ranks, ") + text + ".";
+      caption +=
+          (caption.empty() ? "On " : " On ") + counted(sum.ranks, "rank") + ", " + text + ".";
     }
     page.captions.push_back(caption);
   }

@@ -1,0 +1,30 @@
+// Pieces of text that the drawings share, and their check of numbers. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::inline v0::show {
+
+/// `text` and blanks, at least `width` characters in all.
+std::string padded(std::string text, std::size_t width);
+/// A line of text without the blanks at its end, and a newline.
+std::string line_of(const std::string& text);
+/// "1.50": `digits` after the point.
+std::string fixed(double value, int digits);
+
+/// ConfigError unless `value` is from `least` to `most`: "9 ranks: use 2 to 8".
+void check_range(const std::string& what, int value, int least, int most);
+
+/// "0, 2, 5".
+template <class Numbers>
+std::string listed(const Numbers& numbers, std::string_view between = ", ") {
+  std::string text;
+  for (const auto number : numbers) {
+    if (!text.empty()) text += between;
+    text += std::to_string(number);
+  }
+  return text;
+}
+
+}  // namespace trireme::inline v0::show
