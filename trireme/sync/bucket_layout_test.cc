@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::bucket_layout_test {
 namespace {
 
 TEST(BucketLayout, PacksInReverseOrderAlignedAndBySize) {
@@ -39,4 +39,4 @@ TEST(BucketLayout, TypesDoNotShareABucket) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::bucket_layout_test
