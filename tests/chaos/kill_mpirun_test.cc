@@ -65,7 +65,8 @@ Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
       ::testing::TempDir() + "trireme-kill-mpirun-" + std::to_string(getpid());
   fs::create_directory(folder);
   std::string command =
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TRIREME_TEST_PROCESS=dies_under_mpirun"
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+      "TRIREME_TEST_PROCESS=dies_under_mpirun"
       " TRIREME_TIMEOUT=20 TRIREME_COMM_TRANSPORT=mpi timeout -k 5 40 mpirun." +
       mpi + " -n " + std::to_string(kRanks);
   if (mpi == "openmpi") command += " --oversubscribe";

@@ -32,7 +32,8 @@ Ends launch_under(const std::string& ulimit, const std::vector<int>& limits,
                   const std::string& as = "") {
   Ends ends;
   for (const int limit : limits) {
-    for (const std::string program : {"true", "env TRIREME_TEST_PROCESS=sums_within_limits $SELF"}) {
+    for (const std::string program :
+         {"true", "env TRIREME_TEST_PROCESS=sums_within_limits $SELF"}) {
       const std::string script =
           "ulimit " + ulimit + " " + std::to_string(limit) + "; become 2 " + program;
       const ShellRun run = run_shell(script, as);

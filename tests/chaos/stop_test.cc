@@ -17,9 +17,7 @@ using testing::run_processes;
 using testing::RunningProcesses;
 using testing::send_signal;
 
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != text.npos;
-}
+bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 // Prints the step at which all stop, instead of saving a checkpoint.
 TRIREME_PROCESS(obedient) {

@@ -21,7 +21,8 @@ const std::vector<optim::ParameterInfo> kParameters = {
 
 const format::SafetensorsFile& golden() {
   const char* fresh = std::getenv("TRIREME_FRESH_GOLDEN");
-  static const format::SafetensorsFile file(fresh != nullptr ? fresh : TRIREME_GOLDEN "/optimizers.safetensors");
+  static const format::SafetensorsFile file(
+      fresh != nullptr ? fresh : TRIREME_GOLDEN "/optimizers.safetensors");
   return file;
 }
 

@@ -139,11 +139,10 @@ TRIREME_PROCESS(experts) {
 }
 
 std::map<std::string, std::string> train_on(int ranks, int meshes) {
-  const numerics::Results results =
-      numerics::train_layout({.ranks = ranks,
-                              .arguments = {std::to_string(meshes)},
-                              .time_limit = std::chrono::seconds(400),
-                              .body = "train_meshes"});
+  const numerics::Results results = numerics::train_layout({.ranks = ranks,
+                                                            .arguments = {std::to_string(meshes)},
+                                                            .time_limit = std::chrono::seconds(400),
+                                                            .body = "train_meshes"});
   const std::size_t all = factorisations(ranks).size();
   EXPECT_EQ(results.of_case.size(), meshes == 0 ? all : static_cast<std::size_t>(meshes));
   return by_case(results);

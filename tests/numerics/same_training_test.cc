@@ -156,8 +156,7 @@ void train_with_algorithms(Job& job, bool mpi) {
   }
   for (std::size_t at = 0; at < cases().size(); ++at) {
     std::vector<std::string> algorithms = at == 0 ? all : usual;
-    if (at > 0 && !every_training())
-      algorithms = {usual[(at + turn_of(job)) % usual.size()]};
+    if (at > 0 && !every_training()) algorithms = {usual[(at + turn_of(job)) % usual.size()]};
     for (const std::string& algorithm : algorithms)
       print(cases()[at], algorithm, train(job, cases()[at], with_algorithm(algorithm)));
   }

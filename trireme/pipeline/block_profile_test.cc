@@ -8,7 +8,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/placement/pipeline_plan.h"
 
-namespace trireme {
+namespace trireme::block_profile_test {
 namespace {
 
 // A block whose forward pass takes `times` products.
@@ -54,4 +54,4 @@ TEST(BlockProfile, AnEvenCutIsEven) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::block_profile_test

@@ -15,7 +15,7 @@
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme::parallel {
+namespace trireme::parallel::executor_test {
 namespace {
 
 using plan::Action;
@@ -363,4 +363,4 @@ TEST(Executor, AnActionThatIsNotRunIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::executor_test

@@ -10,7 +10,7 @@
 #include "trireme/testing/faulty_transport.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme::parallel {
+namespace trireme::parallel::link_test {
 namespace {
 
 using ::testing::AllOf;
@@ -298,4 +298,4 @@ TEST(Link, BrokenInTheMiddleOfAParcelItEndsOnBothSides) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::link_test

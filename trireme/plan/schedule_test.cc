@@ -55,13 +55,16 @@ TEST(Schedule, WrongFilesAreRefused) {
   EXPECT_THAT(schedule_refusal(""), HasSubstr("mine.txt holds no schedule"));
   EXPECT_THAT(schedule_refusal("# nothing\n"), HasSubstr("holds no schedule"));
   EXPECT_THAT(schedule_refusal("0:\n"), HasSubstr("mine.txt:1: rank 0 has no action"));
-  EXPECT_THAT(schedule_refusal("0: F0.0 B0.0\n1: # idle\n"), HasSubstr("mine.txt:2: rank 1 has no action"));
+  EXPECT_THAT(schedule_refusal("0: F0.0 B0.0\n1: # idle\n"),
+              HasSubstr("mine.txt:2: rank 1 has no action"));
   EXPECT_THAT(schedule_refusal("F0.0 B0.0\n"), HasSubstr("mine.txt:1: a line without a rank"));
-  EXPECT_THAT(schedule_refusal("0: F0.0\n2: F1.0\n"), HasSubstr("mine.txt:2: \"2\" is no rank of 2"));
+  EXPECT_THAT(schedule_refusal("0: F0.0\n2: F1.0\n"),
+              HasSubstr("mine.txt:2: \"2\" is no rank of 2"));
   EXPECT_THAT(schedule_refusal("0: F0.0\n0: F1.0\n"), HasSubstr("\"0\" is there twice"));
   EXPECT_THAT(schedule_refusal("0 0: F0.0\n"), HasSubstr("no rank of 1"));
   EXPECT_THAT(schedule_refusal("0: F0.0\n1: F2.0\n"), HasSubstr("no pass of stage 1"));
-  EXPECT_THAT(schedule_refusal("0: F0.0 F1.0\n1: B1.0\n"), HasSubstr("stage 1 is on rank 0 and on rank 1"));
+  EXPECT_THAT(schedule_refusal("0: F0.0 F1.0\n1: B1.0\n"),
+              HasSubstr("stage 1 is on rank 0 and on rank 1"));
 }
 
 TEST(Schedule, TheGridOfALongOrderShowsTheMarkedPart) {

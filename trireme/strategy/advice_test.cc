@@ -18,7 +18,7 @@
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::advice_test {
 namespace {
 
 using ::testing::AllOf;
@@ -131,4 +131,4 @@ TEST(Advice, OfAModuleInItsOwnLoop) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::advice_test

@@ -134,7 +134,7 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(const std::string& name, N
   if (name == "rmsprop")
     return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3).momentum(0.5).centered(true));
   if (name == "adagrad") return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
-  return std::make_unique<AdamW>(parameters, AdamWOptions(1e-2));
+  return std::make_unique<torch::optim::AdamW>(parameters, AdamWOptions(1e-2));
 }
 
 kernel::Assignment assignment_of(const std::string& sync, int ranks) {

@@ -9,7 +9,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/strategy/hybrid_test.h"
 
-namespace trireme {
+namespace trireme::hybrid_expert_test {
 namespace {
 
 using namespace hybrid;
@@ -287,4 +287,4 @@ TEST(HybridExperts, BesideBlocksThatTakeNoSharedLayersAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hybrid_expert_test

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::loss_scale_test {
 namespace {
 
 using parallel::LossScale;
@@ -79,4 +79,4 @@ TEST(LossScale, RefusesWhatIsNoPowerOfTwoInReach) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::loss_scale_test

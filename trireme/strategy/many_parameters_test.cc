@@ -14,7 +14,7 @@
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::many_parameters_test {
 namespace {
 
 constexpr int kMany = 65'536 + 3;
@@ -63,4 +63,4 @@ TEST(ManyParameters, OfABlockHaveTheirOwnGradients) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::many_parameters_test

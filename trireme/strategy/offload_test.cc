@@ -9,7 +9,7 @@
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
 
-namespace trireme {
+namespace trireme::offload_test {
 namespace {
 
 // Bytes per parameter on each of two ranks. The model is so large that page rounding is small.
@@ -41,4 +41,4 @@ TEST(Offload, TakesAllThatForwardAndBackwardDoNotRead) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::offload_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::outlier_filter_test {
 namespace {
 
 using parallel::OutlierFilter;
@@ -64,4 +64,4 @@ TEST(OutlierFilter, RefusesNumbersThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::outlier_filter_test

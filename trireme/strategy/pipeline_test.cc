@@ -14,7 +14,7 @@
 #include "trireme/strategy/pipeline_training_test.h"
 #include "trireme/tensor/cross_entropy.h"
 
-namespace trireme {
+namespace trireme::pipeline_test {
 namespace {
 
 using namespace parallel::test;
@@ -380,4 +380,4 @@ TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pipeline_test

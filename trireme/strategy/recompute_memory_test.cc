@@ -17,7 +17,7 @@
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
 
-namespace trireme {
+namespace trireme::recompute_memory_test {
 namespace {
 
 class LiveBytes final : public c10::MemoryReportingInfoBase {
@@ -129,4 +129,4 @@ TEST(RecomputeMemory, AFileSavesWhatThePlanSays) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::recompute_memory_test

@@ -19,7 +19,7 @@
 #include "trireme/sync/pass_uses.h"
 #include "trireme/testing/faulty_transport.h"
 
-namespace trireme {
+namespace trireme::sharded_pipeline_test {
 namespace {
 
 using namespace parallel::test;
@@ -429,4 +429,4 @@ TEST(ShardedPipeline, TheLastValueReachesEveryRank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::sharded_pipeline_test

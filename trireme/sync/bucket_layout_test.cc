@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::bucket_layout_test {
 namespace {
 
 using parallel::Accumulated;
@@ -51,4 +51,4 @@ TEST(BucketLayout, TypesDoNotShareABucket) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::bucket_layout_test

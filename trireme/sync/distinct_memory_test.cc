@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::parallel {
+namespace trireme::parallel::distinct_memory_test {
 namespace {
 
 std::string refusal(const std::vector<at::Tensor>& tensors, std::size_t trained = 100) {
@@ -57,4 +57,4 @@ TEST(DistinctMemory, ForgetsNoAddress) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::distinct_memory_test

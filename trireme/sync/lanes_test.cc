@@ -17,7 +17,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/determinism.h"
 
-namespace trireme::parallel {
+namespace trireme::parallel::lanes_test {
 namespace {
 
 models::Blocks two_blocks() {
@@ -167,4 +167,4 @@ TEST_F(LanesTest, LoseNoGradientToAWaiterThatAsksTwice) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::lanes_test

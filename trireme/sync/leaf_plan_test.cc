@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace trireme {
+namespace trireme::leaf_plan_test {
 namespace {
 
 using kernel::LeafRange;
@@ -86,4 +86,4 @@ TEST(LeafPlan, AShortBatchLeavesARankWithoutAShare) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::leaf_plan_test

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace trireme::parallel {
+namespace trireme::parallel::ownership_test {
 namespace {
 
 Unit::Member member(std::uint32_t parameter, std::int64_t count, std::size_t width = 4) {
@@ -68,4 +68,4 @@ TEST(Ownership, ManySmallUnitsAreSharedEvenly) {
 }
 
 }  // namespace
-}  // namespace trireme::parallel
+}  // namespace trireme::parallel::ownership_test
