@@ -57,6 +57,15 @@ void DistinctMemory::refuse_own(const Extent& extent) {
                      .advice = "Give the module a contiguous() copy, and expand it in forward()."});
 }
 
+void DistinctMemory::add_leaf(const std::string& name, const at::Tensor& tensor) {
+  const auto [at, added] = leaf_names_.emplace(tensor.unsafeGetTensorImpl(), name);
+  if (!added)
+    throw ConfigError(name + " and " + at->second + " are one tensor under two names",
+                      {.operation = "model",
+                       .advice = "Build them as two tensors: tie() makes them one weight."});
+  add(name, tensor, true);
+}
+
 void DistinctMemory::add(const std::string& name, const at::Tensor& tensor, bool trained) {
   if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) return;
   const Extent extent{.name = name,

@@ -23,6 +23,9 @@ class DistinctMemory {
   /// tensor share memory with each other (an expanded tensor). Views without common elements are
   /// accepted. Overlaps between storages from outside LibTorch (from_blob) are not found.
   void add(const std::string& name, const at::Tensor& tensor, bool trained);
+  /// The same for a trained tensor that will be given other memory. ConfigError also if it was
+  /// added before under another name: each must belong to one use.
+  void add_leaf(const std::string& name, const at::Tensor& tensor);
 
  private:
   struct Extent {
@@ -44,6 +47,7 @@ class DistinctMemory {
     std::vector<Extent> extents;
   };
   std::map<const c10::StorageImpl*, Storage> storages_;
+  std::map<const void*, std::string> leaf_names_;  // by TensorImpl
 };
 
 }  // namespace trireme::inline v0::parallel

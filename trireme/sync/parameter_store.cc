@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -34,11 +34,8 @@ std::string owner_of(std::string name, const std::map<std::string, std::string>&
   return name;
 }
 
-at::Tensor bytes_tensor(std::size_t bytes) {
-  const at::Tensor tensor =
-      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
-  TRIREME_CHECK(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 64 == 0u);
-  return tensor;
+bool is_here(const StoreOptions& options, const std::string& parameter) {
+  return !options.here || options.here(parameter);
 }
 
 at::ScalarType master_type(at::ScalarType compute) {
@@ -48,9 +45,9 @@ at::ScalarType master_type(at::ScalarType compute) {
 }  // namespace
 
 ParameterStore::ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options)
-    : options_(std::move(options)), ownership_(options_.owners) {
+    : UnitMemory(options.owners, options.owner, options.shards_weights),
+      options_(std::move(options)) {
   for (const models::Tie& tie : ties) ties_[tie.alias] = tie.owner;
-  if (options_.owners == 1) options_.shards_weights = false;  // this rank's shard is the whole
 }
 
 std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::string& name,
@@ -75,16 +72,6 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
   return at->second;
 }
 
-// Leaves are pointed into the store, so each belongs to one use and shares its memory with no
-// other.
-void ParameterStore::take_memory(const std::string& name, const at::Tensor& leaf) {
-  const auto [at, added] = leaf_names_.emplace(leaf.unsafeGetTensorImpl(), name);
-  if (!added)
-    refuse_store(name + " and " + at->second + " are one tensor under two names",
-                 "Build them as two tensors: tie() makes them one weight.");
-  memory_.add(name, leaf, true);
-}
-
 void ParameterStore::add_block(const Stage::Member& member) {
   const c10::AutoGradMode no_grad(false);
   const std::size_t block = uses_.size(), first_leaf = leaves_.size();
@@ -99,11 +86,11 @@ void ParameterStore::add_block(const Stage::Member& member) {
                        std::string(c10::toString(own.tensor.scalar_type())) +
                        ", the strategy's precision is " + options_.precision,
                    "Build the model with the same precision.");
-    take_memory(name, own.tensor);
+    memory_.add_leaf(name, own.tensor);
     const std::string owner = owner_of(name, ties_);
     const bool is_new = !index_.contains(owner);
     const std::uint32_t index = find_or_add(owner, name, own);
-    if (is_new) parameters_[index].adopted = !is_here(owner);
+    if (is_new) parameters_[index].adopted = !is_here(options_, owner);
     // The owner's values are taken, wherever it is in the list.
     if (name == owner || (is_new && parameters_[index].adopted))
       owned.emplace_back(index, own.tensor);
@@ -120,10 +107,15 @@ void ParameterStore::add_block(const Stage::Member& member) {
     memory_.add(buffers_.back().first, buffer.tensor, false);
   }
   place(block, owned);
-  for (std::size_t leaf = first_leaf; leaf < leaves_.size(); ++leaf) point(leaf);
-  if (!options_.shards_weights) return;
-  replicate_unit(static_cast<std::uint32_t>(block), first_buffer);
-  keep_local_shard(static_cast<std::uint32_t>(block));
+  // complete() points the leaves whose owner comes later in the list.
+  for (std::size_t leaf = first_leaf; leaf < leaves_.size(); ++leaf)
+    if (const std::uint32_t index = parameter_of_leaf_[leaf]; parameters_[index].unit >= 0)
+      leaves_[leaf].set_data(weights(index));
+  if (!shards_weights()) return;
+  std::vector<std::uint32_t> indices;
+  for (const auto& [index, leaf] : owned) indices.push_back(index);
+  replicate(indices, first_buffer);
+  keep_own(static_cast<std::uint32_t>(block));
 }
 
 // The block's own parameters become unit number `block`.
@@ -139,98 +131,62 @@ void ParameterStore::place(std::size_t block,
                        .count = parameter.count,
                        .width = c10::elementSize(parameter.compute)});
   }
-  TRIREME_CHECK(ownership_.add(std::move(members)) == static_cast<std::uint32_t>(block));
-  units_.push_back(bytes_tensor(ownership_.units().back().bytes));
-  for (const auto& [index, leaf] : owned) view(index).copy_(leaf);
+  TRIREME_CHECK(add_unit(std::move(members)) == block);
+  for (const auto& [index, leaf] : owned) weights(index).copy_(leaf);
 }
 
-at::Tensor ParameterStore::view(std::uint32_t index) const {
+at::Tensor ParameterStore::weights(std::uint32_t index) const {
   const StoredParameter& parameter = parameters_[index];
-  const auto unit = static_cast<std::size_t>(parameter.unit);
-  const Unit::Member& member = ownership_.units()[unit].members[parameter.member];
-  return units_[unit]
-      .narrow(0, static_cast<std::int64_t>(member.offset),
-              parameter.count * static_cast<std::int64_t>(member.width))
+  return whole_member(static_cast<std::uint32_t>(parameter.unit), parameter.member)
       .view(parameter.compute)
       .view(parameter.shape);
 }
 
-// complete() points the leaves whose owner comes later in the list.
-void ParameterStore::point(std::size_t leaf) {
-  const std::uint32_t index = parameter_of_leaf_[leaf];
-  if (parameters_[index].unit >= 0) leaves_[leaf].set_data(view(index));
-}
-
-NamedTensors ParameterStore::named(std::uint32_t unit) const {
-  NamedTensors tensors;
-  for (const Unit::Member& member : ownership_.units()[unit].members)
-    tensors.emplace_back(parameters_[member.parameter].name, view(member.parameter));
-  return tensors;
-}
-
-void ParameterStore::replicate_unit(std::uint32_t unit, std::size_t first_buffer) {
+void ParameterStore::replicate(std::span<const std::uint32_t> parameters,
+                               std::size_t first_buffer) const {
   if (!options_.replicate) return;
-  NamedTensors tensors = named(unit);
+  NamedTensors tensors;
+  for (const std::uint32_t index : parameters)
+    tensors.emplace_back(parameters_[index].name, weights(index));
   tensors.insert(tensors.end(), buffers_.begin() + static_cast<std::ptrdiff_t>(first_buffer),
                  buffers_.end());
   options_.replicate(tensors);
 }
 
-void ParameterStore::keep_local_shard(std::uint32_t unit) {
-  const Unit& layout = ownership_.units()[unit];
-  const auto owner = static_cast<std::size_t>(options_.owner);
-  own_.push_back(bytes_tensor(layout.cuts[owner + 1] - layout.cuts[owner]));
-  std::memcpy(own_.back().data_ptr(),
-              static_cast<const std::byte*>(units_[unit].const_data_ptr()) + layout.cuts[owner],
-              own_.back().nbytes());
-  hide(unit);
-}
-
 void ParameterStore::complete() {
   const c10::AutoGradMode no_grad(false);
   for (const auto& [alias, owner] : ties_) {
-    if (!is_here(alias)) continue;
+    if (!is_here(options_, alias)) continue;
     const auto found = index_.find(owner_of(alias, ties_));
     if (found == index_.end() || parameters_[found->second].unit < 0)
       refuse_store("tie: no parameter " + owner, "Name an existing parameter as the owner.");
   }
-  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) point(leaf);
+  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf)
+    if (const std::uint32_t index = parameter_of_leaf_[leaf]; parameters_[index].unit >= 0)
+      leaves_[leaf].set_data(weights(index));
   for (std::size_t block = 0; block < uses_.size(); ++block) {
     std::vector<std::uint32_t>& units = units_of_block_.emplace_back();
-    if (!ownership_.units()[block].members.empty())
+    if (!ownership().units()[block].members.empty())
       units.push_back(static_cast<std::uint32_t>(block));
     for (const std::uint32_t index : parameter_of_[block]) {
       const auto unit = static_cast<std::uint32_t>(parameters_[index].unit);
       if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
     }
   }
-  if (!options_.shards_weights && options_.replicate) {
-    NamedTensors all;
-    for (std::uint32_t i = 0; i < parameters_.size(); ++i)
-      all.emplace_back(parameters_[i].name, view(i));
-    all.insert(all.end(), buffers_.begin(), buffers_.end());
-    options_.replicate(all);
+  if (!shards_weights()) {
+    std::vector<std::uint32_t> all(parameters_.size());
+    std::iota(all.begin(), all.end(), 0u);
+    replicate(all, 0);
   }
   make_masters();
 }
 
 void ParameterStore::make_masters() {
-  const auto owner = static_cast<std::size_t>(options_.owner);
-  for (const Piece& piece : ownership_.pieces()[owner]) {
+  for (const Piece& piece : ownership().pieces()[static_cast<std::size_t>(owner())]) {
     const StoredParameter& parameter = parameters_[piece.parameter];
-    const auto unit = static_cast<std::uint32_t>(parameter.unit);
-    const Unit& layout = ownership_.units()[unit];
-    const Unit::Member& member = layout.members[parameter.member];
-    const std::size_t offset = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
-    const at::Tensor& memory = options_.shards_weights ? own_[unit] : units_[unit];
-    // An empty piece has no place in this rank's interval.
-    const std::size_t start = piece.size() == 0         ? offset
-                              : options_.shards_weights ? layout.cuts[owner]
-                                                        : 0;
-    const at::Tensor compute = memory
-                                   .narrow(0, static_cast<std::int64_t>(offset - start),
-                                           piece.size() * static_cast<std::int64_t>(member.width))
-                                   .view(parameter.compute);
+    const at::Tensor compute =
+        own_piece(static_cast<std::uint32_t>(parameter.unit), parameter.member, piece)
+            .view(parameter.compute);
     LocalShard part{.piece = piece};
     if (options_.precision == "own" || parameter.compute == master_type(parameter.compute)) {
       part.master = compute;
@@ -269,28 +225,8 @@ ParameterStore::OwnWeights ParameterStore::own_weights(std::uint32_t parameter) 
   return {0, at::empty({0}, at::TensorOptions().dtype(parameters_[parameter].compute))};
 }
 
-std::span<std::byte> ParameterStore::own(std::uint32_t unit) const {
-  if (options_.shards_weights)
-    return {static_cast<std::byte*>(own_[unit].data_ptr()), own_[unit].nbytes()};
-  const Unit& layout = ownership_.units()[unit];
-  const auto owner = static_cast<std::size_t>(options_.owner);
-  return whole(unit).subspan(layout.cuts[owner], layout.cuts[owner + 1] - layout.cuts[owner]);
-}
-
-std::span<std::byte> ParameterStore::whole(std::uint32_t unit) const {
-  void* data = units_[unit].storage().unsafeGetStorageImpl()->mutable_data();
-  if (data == nullptr) return {};
-  return {static_cast<std::byte*>(data), ownership_.units()[unit].bytes};
-}
-
-// Every view of the unit, also those that autograd has saved, shares this one storage.
-void ParameterStore::show(std::uint32_t unit, void* whole) {
-  units_[unit].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      at::DataPtr(whole, at::Device(at::kCPU)));
-}
-
 std::vector<at::Tensor> ParameterStore::cold_memory() const {
-  std::vector<at::Tensor> memory = own_;
+  std::vector<at::Tensor> memory = own_memory();
   for (const LocalShard& part : parts_)
     if (part.compute.defined()) memory.push_back(part.master);
   return memory;
@@ -304,7 +240,7 @@ void ParameterStore::refresh() {
 
 bool ParameterStore::masters_are_whole() const noexcept {
   if (options_.owners == 1) return true;
-  if (options_.shards_weights) return false;
+  if (shards_weights()) return false;
   return std::all_of(parameters_.begin(), parameters_.end(), [](const StoredParameter& parameter) {
     return parameter.compute == master_type(parameter.compute);
   });
@@ -319,7 +255,7 @@ std::vector<NamedShard> ParameterStore::masters() const {
                         .shape = parameters_[i].shape,
                         .begin = 0,
                         .end = parameters_[i].count,
-                        .local = view(i)});
+                        .local = weights(i)});
     return shards;
   }
   for (const LocalShard& part : parts_) {
@@ -350,11 +286,10 @@ std::string ParameterStore::replaced(const std::vector<Stage::Member>& members) 
       return "block \"" + members[block].name + "\" has " + std::to_string(now.size()) +
              " parameters, and had " + std::to_string(uses_[block].size());
     for (std::size_t i = 0; i < now.size(); ++i, ++leaf) {
-      const auto unit = static_cast<std::size_t>(parameters_[parameter_of_leaf_[leaf]].unit);
+      const auto unit = static_cast<std::uint32_t>(parameters_[parameter_of_leaf_[leaf]].unit);
       if (!now[i].tensor.is_same(leaves_[leaf]))
         return "parameter " + uses_[block][i].name + " is another tensor than at the start";
-      if (now[i].tensor.storage().unsafeGetStorageImpl() !=
-          units_[unit].storage().unsafeGetStorageImpl())
+      if (!lies_in(unit, now[i].tensor))
         return "parameter " + uses_[block][i].name + " has other memory than at the start";
     }
   }

@@ -31,8 +31,8 @@
 #include "trireme/placement/stage.h"
 #include "trireme/sync/bucket_layout.h"
 #include "trireme/sync/distinct_memory.h"
-#include "trireme/sync/ownership.h"
 #include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/unit_memory.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
@@ -62,7 +62,7 @@ struct StoreOptions {
   std::function<void(const NamedTensors&)> replicate = {};
 };
 
-class ParameterStore {
+class ParameterStore : public UnitMemory {
  public:
   ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options);
 
@@ -81,9 +81,6 @@ class ParameterStore {
   const std::vector<at::Tensor>& leaves() const noexcept { return leaves_; }  // flat over uses
   const std::vector<ParameterUse>& use_of_leaf() const noexcept { return use_of_leaf_; }
   const NamedTensors& buffers() const noexcept { return buffers_; }
-  const Ownership& ownership() const noexcept { return ownership_; }
-  int owner() const noexcept { return options_.owner; }
-  bool shards_weights() const noexcept { return options_.shards_weights; }
   /// The units that a block's forward and backward need; the block's own unit first.
   const std::vector<std::uint32_t>& units_of_block(std::size_t block) const {
     return units_of_block_[block];
@@ -95,10 +92,8 @@ class ParameterStore {
 
   /// The slices that this rank updates, by ascending parameter; gradients are not set.
   std::vector<optim::OwnedSlice> slices() const;
-  /// This rank's interval of a unit, in the compute type.
-  std::span<std::byte> own(std::uint32_t unit) const;
   /// A parameter's whole weights in the compute type; they alias the store. Not while it is hidden.
-  at::Tensor weights(std::uint32_t parameter) const { return view(parameter); }
+  at::Tensor weights(std::uint32_t parameter) const;
   /// The elements of a parameter that this rank owns, flat, in the compute type; they alias the
   /// store. Of size 0 if it owns none.
   struct OwnWeights {
@@ -108,12 +103,6 @@ class ParameterStore {
   OwnWeights own_weights(std::uint32_t parameter) const;
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
-  /// The unit's whole memory; empty while it is hidden.
-  std::span<std::byte> whole(std::uint32_t unit) const;
-  /// Points the leaves of a unit into `whole` (64-byte aligned, the unit's bytes), or nowhere.
-  void show(std::uint32_t unit, void* whole);
-  void hide(std::uint32_t unit) { show(unit, nullptr); }
-
   /// Memory that forward and backward do not read directly: master weights that differ from the
   /// compute weights, and sharded weights. A storage may be moved until slices() is called.
   std::vector<at::Tensor> cold_memory() const;
@@ -128,18 +117,10 @@ class ParameterStore {
   std::vector<optim::ParameterInfo> infos() const;
 
  private:
-  bool is_here(const std::string& parameter) const {
-    return !options_.here || options_.here(parameter);
-  }
   std::uint32_t find_or_add(const std::string& owner, const std::string& name,
                             const models::NamedTensor& own);
-  void take_memory(const std::string& name, const at::Tensor& leaf);
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);
-  void replicate_unit(std::uint32_t unit, std::size_t first_buffer);
-  void keep_local_shard(std::uint32_t unit);
-  void point(std::size_t leaf);
-  at::Tensor view(std::uint32_t parameter) const;
-  NamedTensors named(std::uint32_t unit) const;
+  void replicate(std::span<const std::uint32_t> parameters, std::size_t first_buffer) const;
   void make_masters();
 
   struct LocalShard {
@@ -150,8 +131,7 @@ class ParameterStore {
 
   std::map<std::string, std::string> ties_;
   StoreOptions options_;
-  DistinctMemory memory_;                          // memory of the blocks as built
-  std::map<const void*, std::string> leaf_names_;  // by TensorImpl
+  DistinctMemory memory_;  // memory of the blocks as built
   std::map<std::string, std::uint32_t> index_;
   std::vector<StoredParameter> parameters_;  // in order of first use
   std::vector<std::vector<Accumulated>> uses_;
@@ -160,9 +140,6 @@ class ParameterStore {
   std::vector<std::uint32_t> parameter_of_leaf_;
   std::vector<ParameterUse> use_of_leaf_;
   NamedTensors buffers_;
-  Ownership ownership_;
-  std::vector<at::Tensor> units_;  // bytes; their storage comes and goes when sharded
-  std::vector<at::Tensor> own_;    // bytes of this rank's interval; only if weights are sharded
   std::vector<std::vector<std::uint32_t>> units_of_block_;
   std::vector<LocalShard> parts_;  // by ascending parameter
 };
