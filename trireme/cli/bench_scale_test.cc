@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trireme::command {
+namespace trireme::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,4 +29,4 @@ TEST(Scale, DrawsWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace trireme::command
+}  // namespace trireme::cli

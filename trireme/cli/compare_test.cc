@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::command {
+namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,4 +138,4 @@ TEST_F(Compare, RefusesWhatIsNoRun) {
 }
 
 }  // namespace
-}  // namespace trireme::command
+}  // namespace trireme::cli

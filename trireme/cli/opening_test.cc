@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::command {
+namespace trireme::cli {
 namespace {
 
 TEST(Opening, IsHowMostLinesBegin) {
@@ -30,4 +30,4 @@ TEST(Opening, NoneWhereThereIsNoLine) {
 }
 
 }  // namespace
-}  // namespace trireme::command
+}  // namespace trireme::cli

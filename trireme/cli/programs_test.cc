@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace trireme::command {
+namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,4 +61,4 @@ TEST_F(Programs, NoneIsNoError) {
 }
 
 }  // namespace
-}  // namespace trireme::command
+}  // namespace trireme::cli
