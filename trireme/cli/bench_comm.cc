@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/bench_report.h"
+#include "trireme/cli/cluster.h"
 #include "trireme/cli/names.h"
+#include "trireme/cli/own_run.h"
 #include "trireme/cli/program.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
@@ -21,7 +24,7 @@
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
-#include "trireme/net/sim/sim_network.h"
+#include "trireme/observe/machine.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/environment.h"
 
@@ -55,22 +58,12 @@ comm::OpKind kind_of(std::string name) {
   return comm::measurable_kind(name);
 }
 
-// "Intel(R) Xeon(R) Processor, 2 cores"; without the processor if the system does not report it.
-std::string machine_text() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string text, line;
-  while (text.empty() && std::getline(file, line)) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != line.npos) text = line.substr(colon + 2) + ", ";
-  }
-  return text + std::to_string(std::thread::hardware_concurrency()) + " cores";
-}
-
 // Keeps earlier measurements of other rank counts and transports.
 void write_tuning(const plan::Tuning& measured, const std::string& path) {
   const auto before = comm::parse_tuning(comm::read_tuning_file());
   plan::Tuning table = before ? *before : plan::Tuning();
-  table.machine = machine_text();
+  table.machine =
+      observe::processor_name() + ", " + counted(std::thread::hardware_concurrency(), "core");
   for (const auto& [transport, link] : measured.links) table.links[transport] = link;
   for (const plan::Measurement& one : measured.measurements()) table.add(one);
   std::ofstream file(path);
@@ -129,22 +122,11 @@ int run_rank(const Program& program, const BenchOptions& options) {
 
 // Runs all ranks in this process, over simulated cluster links on a virtual clock.
 int run_simulated(const BenchOptions& options) {
-  const plan::LinkCost link = plan::link_of(options.link);
-  const auto alpha =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(link.alpha));
-  net::SimNetwork network(options.ranks, net::cluster(alpha, 1 / link.beta));
-  auto tuning = std::make_shared<plan::Tuning>();
-  tuning->links["sim"] = link;
-  std::exception_ptr first;
-  network.run([&](int rank) {
-    try {
-      comm::Communicator world(network.transport(rank), {.tuning = tuning});
-      measure_all(world, options);
-    } catch (...) {
-      if (!first) first = std::current_exception();  // one rank runs at a time
-    }
-  });
-  if (first) std::rethrow_exception(first);
+  run_on_cluster(options.ranks, plan::link_of(options.link),
+                 [&](const auto& transport, const auto& tuning) {
+                   comm::Communicator world(transport, {.tuning = tuning});
+                   measure_all(world, options);
+                 });
   return 0;
 }
 
@@ -249,7 +231,7 @@ int bench_comm(const Program& program, BenchOptions options) {
   if (started || options.ranks == 1) return run_rank(program, options);
   launch::LaunchOptions launch;
   launch.ranks = options.ranks;
-  launch.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  launch.command = {own_program()};
   launch.command.insert(launch.command.end(), program.argv() + 1, program.argv() + program.argc());
   launch.environment = {std::string(kRankVariable) + "=1"};
   launch.rank0_direct = true;

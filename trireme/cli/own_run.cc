@@ -14,6 +14,15 @@
 
 namespace trireme::inline v0::cli {
 
+std::string own_program() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw ResourceError("cannot find this program: " + error.message(),
+                        {.operation = "launch", .advice = "Is /proc mounted?"});
+  return path.string();
+}
+
 TemporaryFolder::TemporaryFolder(std::string operation) : operation_(std::move(operation)) {
   std::string name = std::filesystem::temp_directory_path() / "trireme-XXXXXX";
   if (mkdtemp(name.data()) == nullptr)
@@ -45,7 +54,7 @@ int OwnRuns::run(const std::vector<std::string>& arguments, const std::string& l
     throw ResourceError("cannot write " + path, {.operation = folder_.operation(),
                                                  .advice = "Set TMPDIR to one with room."});
   const std::shared_ptr<void> closes(nullptr, [output](void*) { close(output); });
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  std::vector<std::string> words = {own_program()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const launch::Process process = launch::spawn({.command = words,
                                                  .environment = launch::own_environment(),

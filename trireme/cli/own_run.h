@@ -13,6 +13,9 @@
 
 namespace trireme::inline v0::cli {
 
+/// The path of this program.
+std::string own_program();
+
 /// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be
 /// created.
 class TemporaryFolder {

@@ -1,34 +1,20 @@
 #include "trireme/show/zero3.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
+
+#include "trireme/base/words.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
-std::string kilobytes(std::size_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f", static_cast<double>(bytes) / 1e3);
-  return text;
-}
-
-std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
+std::string kilobytes(std::size_t bytes) { return fixed(static_cast<double>(bytes) / 1e3, 0); }
 
 bool contains(const std::vector<std::uint32_t>& numbers, int number) {
   return std::find(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(number)) !=
          numbers.end();
-}
-
-std::string list(const std::vector<std::uint32_t>& numbers) {
-  std::string text;
-  for (const std::uint32_t number : numbers)
-    text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text;
 }
 
 constexpr std::size_t kLabel = 12;
@@ -44,8 +30,8 @@ std::size_t Zero3Recording::peak(int rank) const {
 
 std::string name_of(const Zero3Recording& recording) {
   return "ZeRO-3 of " + std::to_string(recording.blocks) + " blocks on " +
-         std::to_string(recording.ranks) + " ranks, " + std::to_string(recording.rounds) +
-         (recording.rounds == 1 ? " micro-batch" : " micro-batches") + " each";
+         std::to_string(recording.ranks) + " ranks, " +
+         counted(recording.rounds, "micro-batch", "micro-batches") + " each";
 }
 
 std::string heading(const Zero3Recording& recording) {
@@ -61,7 +47,7 @@ std::string grid(const Zero3Recording& recording, int rank, std::size_t moments)
   const auto row = [&](const std::string& label, auto cell) {
     std::string text = padded(label, kLabel);
     for (const Zero3Moment& moment : mine) text += padded(cell(moment), width);
-    return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+    return line_of(text);
   };
   std::string text = row("rank " + std::to_string(rank), [](const auto& m) { return m.name; });
   for (int block = 0; block < recording.blocks; ++block)
@@ -69,8 +55,8 @@ std::string grid(const Zero3Recording& recording, int rank, std::size_t moments)
       if (moment.block == block) return "##";
       return contains(moment.whole, block) ? "==" : ".";
     });
-  text += row("sends", [](const auto& m) { return list(m.sent); });
-  text += row("adds up", [](const auto& m) { return list(m.added); });
+  text += row("sends", [](const auto& m) { return listed(m.sent, ","); });
+  text += row("adds up", [](const auto& m) { return listed(m.added, ","); });
   text += row("weights kB", [](const auto& m) { return kilobytes(m.weight_bytes); });
   return text + row("buckets kB", [](const auto& m) { return kilobytes(m.bucket_bytes); });
 }

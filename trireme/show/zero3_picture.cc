@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
 #include "trireme/show/page.h"
+#include "trireme/show/sheet.h"
+#include "trireme/show/words.h"
 #include "trireme/show/zero3.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
-constexpr double kMargin = 20, kLabel = 70, kRow = 20, kBars = 60, kGap = 30, kSize = 11;
+constexpr double kLabel = 70, kRow = 20, kBars = 60, kGap = 30, kSize = 11;
 constexpr const char* kUsed = "#f08c2e";
 constexpr const char* kHere = "#f9d7b2";
 constexpr const char* kBuckets = "#4a90d9";
@@ -97,12 +97,6 @@ std::vector<LegendEntry> legend() {
 std::string caption(const Zero3Recording& recording, std::size_t index) {
   const auto& own = recording.moments[0];
   const Zero3Moment& moment = own[std::min(index, own.size() - 1)];
-  const auto listed = [](const std::vector<std::uint32_t>& numbers) {
-    std::string text;
-    for (const std::uint32_t number : numbers)
-      text += (text.empty() ? "" : ", ") + std::to_string(number);
-    return text;
-  };
   std::string text = moment.name + ". On rank 0 ";
   text += moment.block >= 0 ? "block " + std::to_string(moment.block) + " computes"
                             : std::string("nothing computes any more");
@@ -120,22 +114,21 @@ std::string svg_of(const Zero3Recording& recording) {
   const int columns = picture.width() < 500 ? 2 : 1,
             rows = (recording.ranks + columns - 1) / columns;
   const double wide = picture.width() + kGap, high = picture.height() + kGap;
-  const double inner = std::max(columns * wide - kGap, 640.0);
-  const double width = 2 * kMargin + inner;
-  const double top = kMargin + 44 + legend_height(legend(), inner) + 8;
-  const double height = top + rows * high;
-  Svg svg(width, height, name_of(recording));
-  svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, name_of(recording), {.size = 16, .bold = true});
   std::string weights = heading(recording);
   weights = weights.substr(weights.find('\n') + 1);
   weights.pop_back();
-  svg.text(kMargin, kMargin + 33, weights, {.size = 12, .fill = "#555555"});
-  draw_legend(svg, legend(), kMargin, kMargin + 44, inner);
-  for (int rank = 0; rank < recording.ranks; ++rank)
-    picture.draw(svg, kMargin + rank % columns * wide, top + rank / columns * high, rank,
-                 ~std::size_t{0});
-  return svg.finish();
+  const auto draw = [&](Svg& svg, double x, double y, double) {
+    for (int rank = 0; rank < recording.ranks; ++rank)
+      picture.draw(svg, x + rank % columns * wide, y + rank / columns * high, rank,
+                   ~std::size_t{0});
+  };
+  return svg_of(Sheet{.title = name_of(recording),
+                      .about = weights,
+                      .legend = legend(),
+                      .width = std::max(columns * wide - kGap, 640.0),
+                      .height = rows * high,
+                      .below = 0,
+                      .draw = draw});
 }
 
 std::string html_of(const Zero3Recording& recording) {

@@ -1,32 +1,14 @@
 #include "trireme/cli/torch/start_ranks.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <climits>
-#include <cstring>
 #include <string>
 
-#include "trireme/base/error.h"
+#include "trireme/cli/own_run.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0::cli {
-namespace {
-
-std::string own_program() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0 || length == static_cast<ssize_t>(sizeof path)) {
-    throw ResourceError("cannot find this program: " + std::string(std::strerror(errno)),
-                        {.operation = "launch", .advice = "Is /proc mounted?"});
-  }
-  return std::string(path, static_cast<std::size_t>(length));
-}
-
-}  // namespace
 
 int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec) {
   if (ranks == 1) return train::run_training(argc, argv, spec);

@@ -8,11 +8,11 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/fit/fit.h"
-#include "trireme/cli/torch/simulate_ranks.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
@@ -237,7 +237,13 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated) return start_ranks(options.job.ranks, program.argc(), program.argv(), spec);
-    return simulate_ranks(options.job.ranks, plan::link_of(job.config.text("comm.link")), spec);
+    train::set_up_training(spec);
+    int code = 0;
+    run_on_cluster(options.job.ranks, plan::link_of(job.config.text("comm.link")),
+                   [&](const auto& transport, const auto& tuning) {
+                     code = train::run_simulated_rank(transport, tuning, spec);
+                   });
+    return code;
   };
   const int code = run();
   if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/models/mlp.h"
+#include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 
@@ -84,20 +84,12 @@ class Moments {
   std::size_t weights_ = 0, buckets_ = 0;
 };
 
-void check(const char* what, int value, int least, int most) {
-  if (value >= least && value <= most) return;
-  throw ConfigError(
-      std::to_string(value) + " " + what,
-      {.operation = "show",
-       .advice = "Use " + std::to_string(least) + " to " + std::to_string(most) + "."});
-}
-
 }  // namespace
 
 show::Zero3Recording record_zero3(const Zero3Options& options) {
-  check("ranks", options.ranks, 2, kMostRanks);
-  check("blocks", options.blocks, 2, kMostBlocks);
-  check("micro-batches a rank", options.rounds, 1, kMostRounds);
+  show::check_range("ranks", options.ranks, 2, kMostRanks);
+  show::check_range("blocks", options.blocks, 2, kMostBlocks);
+  show::check_range("micro-batches a rank", options.rounds, 1, kMostRounds);
   const auto parameters = static_cast<std::size_t>(kWidth * kWidth + kWidth);
   Zero3Recording recording{.ranks = options.ranks,
                            .blocks = options.blocks,

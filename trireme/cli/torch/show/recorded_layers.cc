@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/cli/torch/show/recorded_steps.h"
 #include "trireme/cli/torch/show/step_recorder.h"
 #include "trireme/layers/context/positions.h"
@@ -17,15 +16,6 @@ namespace trireme::inline v0::cli {
 namespace {
 
 using Kind = show::StepSpan::Kind;
-
-constexpr int kMostRanks = 8;
-
-void check_ranks(int ranks) {
-  if (ranks >= 2 && ranks <= kMostRanks) return;
-  throw ConfigError(
-      std::to_string(ranks) + " ranks",
-      {.operation = "show", .advice = "Use 2 to " + std::to_string(kMostRanks) + "."});
-}
 
 at::Tensor drawn(at::IntArrayRef sizes, int rank) {
   at::Tensor values = at::empty(sizes, at::kFloat);

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "trireme/base/error.h"
 #include "trireme/cli/torch/show/step_recorder.h"
 #include "trireme/models/mlp.h"
+#include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 
@@ -15,19 +15,10 @@ namespace trireme::inline v0::cli {
 namespace {
 
 constexpr std::int64_t kWidth = 192, kSamples = 64;  // of a block; of a micro-batch
-constexpr int kBlocks = 4, kMostRanks = 8;
-
-void check_ranks(int ranks) {
-  if (ranks >= 2 && ranks <= kMostRanks) return;
-  throw ConfigError(
-      std::to_string(ranks) + " ranks",
-      {.operation = "show", .advice = "Use 2 to " + std::to_string(kMostRanks) + "."});
-}
+constexpr int kBlocks = 4;
 
 std::string kilobytes(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f kB", static_cast<double>(bytes) / 1e3);
-  return text;
+  return show::fixed(static_cast<double>(bytes) / 1e3, 0) + " kB";
 }
 
 models::Blocks four_blocks() {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "trireme/show/words.h"
+
 namespace trireme::inline v0::cli {
 namespace {
 
@@ -60,6 +62,8 @@ void place(show::StepSpan span, const std::string& name, std::vector<show::StepL
 }
 
 }  // namespace
+
+void check_ranks(int ranks) { show::check_range("ranks", ranks, 2, 8); }
 
 void RankRecorder::start() {
   begin = waiter->now();

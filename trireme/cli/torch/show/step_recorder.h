@@ -51,6 +51,9 @@ show::StepTimeline record_timeline(
     int ranks, std::string about,
     const std::function<void(comm::SimulatedRank&, RankRecorder&)>& body);
 
+/// ConfigError unless there are 2 to 8 ranks.
+void check_ranks(int ranks);
+
 struct PassCosts {
   Duration forward = std::chrono::milliseconds(1), backward = std::chrono::milliseconds(2);
 };

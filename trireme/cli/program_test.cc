@@ -1,0 +1,135 @@
+// Wrong command lines: one sentence, what was perhaps meant, exit code 2, and nothing started. In
+// this process, with the commands that need no LibTorch; tests/command runs the real program.
+#include "trireme/cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/cli/command_list.h"
+
+namespace trireme::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Words = std::vector<std::string>;
+
+struct Said {
+  int code = 0;
+  std::string out, err;
+};
+
+Said run(Words words) {
+  words.insert(words.begin(), "trireme");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  Program program(static_cast<int>(words.size()), argv.data(), "trireme", "A test.",
+                  "Start here:\n  trireme show all-reduce ring --ranks 4");
+  add_commands(program, listed_commands());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Said said;
+  said.code = program.run();
+  said.out = ::testing::internal::GetCapturedStdout();
+  said.err = ::testing::internal::GetCapturedStderr();
+  return said;
+}
+
+std::string refused(const Words& words) {
+  const Said said = run(words);
+  EXPECT_EQ(said.code, 2) << said.err;
+  EXPECT_EQ(said.out, "");
+  EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << said.err;
+  EXPECT_THAT(said.err, StartsWith("error: "));
+  return said.err;
+}
+
+TEST(Usage, NamesTheNearestCommand) {
+  EXPECT_THAT(refused({"lanch", "-n", "2", "--", "true"}),
+              HasSubstr("trireme has no command lanch; did you mean launch? "));
+  EXPECT_THAT(refused({"bench", "scael"}),
+              HasSubstr("bench has no command scael; did you mean scale?"));
+  EXPECT_THAT(refused({"xyzzy"}), AllOf(HasSubstr("no command xyzzy"), HasSubstr("`trireme --help`"),
+                                        Not(HasSubstr("did you mean"))));
+}
+
+TEST(Usage, NamesTheNearestOption) {
+  EXPECT_THAT(refused({"verify", "all-reduce", "--seed", "3"}),
+              HasSubstr("trireme verify has no option --seed; did you mean --seeds?"));
+  EXPECT_THAT(refused({"bench", "comm", "--algoritm=ring"}), HasSubstr("did you mean --algorithm?"));
+  EXPECT_THAT(refused({"compare", "--frobnicate"}), HasSubstr("has no option --frobnicate. "));
+  EXPECT_THAT(refused({"verify", "all-reduce", "ring", "more"}),
+              HasSubstr("verify does not take more"));
+}
+
+TEST(Usage, ListsTheCommandsWhenNoneIsNamed) {
+  const Said alone = run({});
+  EXPECT_EQ(std::pair(alone.code, alone.out), std::pair(2, std::string()));
+  for (const char* words : {"trireme show ", "trireme launch ", "Start N ranks",
+                            "trireme COMMAND --help", "Start here:"})
+    EXPECT_THAT(alone.err, HasSubstr(words));
+  EXPECT_LT(std::count(alone.err.begin(), alone.err.end(), '\n'), 30);
+  const Said below = run({"bench"});
+  EXPECT_EQ(below.code, 2);
+  EXPECT_THAT(below.err, HasSubstr("trireme bench scale"));
+}
+
+TEST(Usage, KnowsCommandsThatThisProgramLacks) {
+  for (const Words& more : {Words{}, Words{"--help"}, Words{"a", "--to", "b"}}) {
+    for (const auto& [command, why] :
+         {std::pair<Words, std::string>{{"convert"}, "convert is not in this version"},
+          {{"tokenize"}, "tokenize is not in this version"},
+          {{"train"}, "train is not in a trireme that was built without LibTorch"},
+          {{"show", "zero3"}, "zero3 is not in a trireme that was built without LibTorch"}}) {
+      Words words = command;
+      words.insert(words.end(), more.begin(), more.end());
+      EXPECT_THAT(refused(words), HasSubstr(why));
+    }
+  }
+  for (const char* hidden : {"convert", "train", "zero3"})
+    EXPECT_THAT(run({"--help"}).out + run({"show", "--help"}).out,
+                Not(HasSubstr(std::string("\n  ") + hidden)));
+}
+
+TEST(Usage, TakesHelpAsAWord) {
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+  EXPECT_EQ(run({"help", "bench", "comm"}).out, run({"bench", "comm", "--help"}).out);
+}
+
+TEST(Usage, ChecksRanges) {
+  for (const auto& [words, text] : std::vector<std::pair<Words, const char*>>{
+           {{"verify", "all-reduce", "--seeds", "-1"}, "--seeds: -1 is out of range"},
+           {{"verify", "all-reduce", "--hosts", "0"}, "at least 1"},
+           {{"show", "all-reduce", "ring", "--root", "-1"}, "at least 0"},
+           {{"show", "gossip", "ring", "--rounds", "-1"}, "at least 0"},
+           {{"bench", "comm", "--ranks", "5000"}, "from 1 to 4,096"},
+           {{"bench", "comm", "--seconds", "nan"}, "from 1e-06 to 3,600"},
+           {{"launch", "-n", "0", "--", "true"},
+            "--ranks: 0 is out of range: it must be from 1 to 65,536"},
+           {{"launch", "-n", "2", "--only-rank", "-3", "--", "true"}, "at least 0"},
+           {{"launch", "-n", "2", "--bind", "cor", "--", "true"}, "did you mean core?"}})
+    EXPECT_THAT(refused(words), HasSubstr(text));
+}
+
+TEST(Usage, AProgramWithOptionsOfItsOwnNeedsDashes) {
+  EXPECT_THAT(refused({"launch", "-n", "2", "b/mnist", "--foo"}),
+              HasSubstr("Write -- before the program and its own options: "));
+  EXPECT_THAT(refused({"launch", "-n", "2", "b/mnist", "--foo", "3"}),
+              HasSubstr(" launch -n 2 -- b/mnist --foo`."));
+}
+
+TEST(Usage, AShownDefaultIsTheOptionsOwn) {
+  EXPECT_THAT(run({"launch", "--help"}).out, HasSubstr("core | numa | none"));
+  EXPECT_THAT(run({"verify", "--help"}).out, HasSubstr("[2..16]"));
+}
+
+}  // namespace
+}  // namespace trireme::cli
