@@ -115,7 +115,7 @@ std::string text_of(const StrategyOptions& mesh) {
   return std::to_string(mesh.pipeline) + "-" + std::to_string(mesh.tensor) + "-" + mesh.sync;
 }
 
-TRIREME_PROCESS(experts) {
+TRIREME_PROCESS(hybrid_experts) {
   Job job(argc, argv);
   const Case mixtures{.name = "blocks-gpt", .batch = 32, .micro = 4, .steps = 2};
   for (const StrategyOptions& mesh : expert_meshes(job.size())) {
@@ -168,7 +168,7 @@ TEST(HybridTraining, EveryMeshOfEightEndsWithOneTraining) {
 TEST(HybridTraining, ExpertsOnEightRanksEndWithOneTraining) {
   const auto train = [](int ranks) {
     const numerics::Results results = numerics::train_layout(
-        {.ranks = ranks, .time_limit = std::chrono::seconds(300), .body = "experts"});
+        {.ranks = ranks, .time_limit = std::chrono::seconds(300), .body = "hybrid_experts"});
     EXPECT_EQ(results.of_case.size(), expert_meshes(ranks).size());
     return by_case(results);
   };

@@ -139,7 +139,7 @@ void print(const Case& which, const std::string& algorithm, const Record& record
 
 // Where a layout begins in a list that the layouts share out.
 std::size_t turn_of(Job& job) {
-  const std::string transport = job.world().transport_name();
+  const std::string_view transport = job.world().transport_name();
   const std::size_t shift = transport == "tcp" ? 2 : transport == "mpi" ? 1 : 0;
   return static_cast<std::size_t>(job.size()) + shift;
 }
@@ -203,7 +203,7 @@ TRIREME_PROCESS(train) {
     return 0;
   }
   const bool mpi = what == "mpi";
-  TRIREME_CHECK(!mpi || job.world().transport_name() == "mpi");
+  TRIREME_CHECK((!mpi || job.world().transport_name() == "mpi"));
   train_with_algorithms(job, mpi);
   for (const Case& which : short_cases()) print(which, "auto", train(job, which));
   train_sharded(job);
