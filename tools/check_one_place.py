@@ -15,7 +15,8 @@ REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedules")
 
 # (name of a file, name): why the product names it there.
 ALLOWED = {
-    ("communicator.cc", "naive"): "what a group of one rank runs: nothing",
+    ("selection.cc", "naive"): "what a group of one rank runs: nothing",
+    ("pipeline_plan.h", "1f1b"): "what a pipeline of one rank runs: each micro-batch forward, then back",
     ("communicator_calls.cc", "naive"): "the all-to-all of that name",
     ("communicator_calls.cc", "tree"): "the reduce of that name",
     ("communicator_calls.cc", "central"): "the gather and the scatter of that name",

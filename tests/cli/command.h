@@ -61,8 +61,8 @@ class Command {
   long file_limit_ = -1;
 };
 
-/// What `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a second to
-/// start. Reads the checkpoint that `latest` names and does not verify its manifest.
+/// What `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a second
+/// to start. Reads the checkpoint that `latest` names and does not verify its manifest.
 std::string hash_of_run(const std::string& run);
 
 /// The program under test followed by `arguments`.

@@ -1,6 +1,6 @@
-// Authenticated messages to a job's coordinator (rendezvous/door.h), from ranks that have joined and
-// from others, in any order and with any contents: every call is answered or waits for the other
-// ranks, no exception leaves the service, and calls without a session are refused.
+// Authenticated messages to a job's coordinator (rendezvous/door.h), from ranks that have joined
+// and from others, in any order and with any contents: every call is answered or waits for the
+// other ranks, no exception leaves the service, and calls without a session are refused.
 //
 // The input is a list of calls: the method, the caller, and the message's bytes.
 #include <grpcpp/test/default_reactor_test_peer.h>

@@ -83,8 +83,8 @@ TEST(Memory, OfZero3InAPipelineIsThePlans) {
   }
 }
 
-// Every rank's whole state is 12 bytes a parameter, 101 MB, beside gradients; a quarter of all state
-// with the open sums is 50 MB.
+// Every rank's whole state is 12 bytes a parameter, 101 MB, beside gradients; a quarter of all
+// state with the open sums is 50 MB.
 constexpr numerics::MemoryShape kDeep{kShape.width, 32};
 
 TRIREME_PROCESS(limited) {

@@ -209,7 +209,7 @@ class ShowSteps(unittest.TestCase):
             done = run("show", name, "--ranks", "2", "--json")
             if not WITH_LIBTORCH:
                 self.assertEqual(done.returncode, 2)
-                self.assertIn(f"without LibTorch, which show {name} needs", done.stderr)
+                self.assertIn(f"show {name} is not in a trireme that was built without LibTorch", done.stderr)
                 continue
             self.assertEqual(done.returncode, 0, done.stderr)
             events = [json.loads(line) for line in done.stdout.splitlines()]

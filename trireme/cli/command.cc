@@ -130,7 +130,11 @@ bool Command::given(const std::string& option) const { return app_->count(option
 void Command::refuse(const std::string& why, const std::string& advice) {
   app_->group("")->allow_extras();
   app_->set_help_flag();
-  run([name = app_->get_name(), why, advice]() -> int {
+  std::string words = app_->get_name();  // "show overlap"
+  for (const CLI::App* above = app_->get_parent();
+       above != nullptr && above->get_parent() != nullptr; above = above->get_parent())
+    words = above->get_name() + " " + words;
+  run([name = std::move(words), why, advice]() -> int {
     throw ConfigError(name + " " + why, {.operation = name, .advice = advice});
   });
 }

@@ -57,14 +57,16 @@ TEST(Usage, NamesTheNearestCommand) {
               HasSubstr("trireme has no command lanch; did you mean launch? "));
   EXPECT_THAT(refused({"bench", "scael"}),
               HasSubstr("bench has no command scael; did you mean scale?"));
-  EXPECT_THAT(refused({"xyzzy"}), AllOf(HasSubstr("no command xyzzy"), HasSubstr("`trireme --help`"),
-                                        Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(refused({"xyzzy"}),
+              AllOf(HasSubstr("no command xyzzy"), HasSubstr("`trireme --help`"),
+                    Not(HasSubstr("did you mean"))));
 }
 
 TEST(Usage, NamesTheNearestOption) {
   EXPECT_THAT(refused({"verify", "all-reduce", "--seed", "3"}),
               HasSubstr("trireme verify has no option --seed; did you mean --seeds?"));
-  EXPECT_THAT(refused({"bench", "comm", "--algoritm=ring"}), HasSubstr("did you mean --algorithm?"));
+  EXPECT_THAT(refused({"bench", "comm", "--algoritm=ring"}),
+              HasSubstr("did you mean --algorithm?"));
   EXPECT_THAT(refused({"compare", "--frobnicate"}), HasSubstr("has no option --frobnicate. "));
   EXPECT_THAT(refused({"verify", "all-reduce", "ring", "more"}),
               HasSubstr("verify does not take more"));
@@ -88,7 +90,7 @@ TEST(Usage, KnowsCommandsThatThisProgramLacks) {
          {std::pair<Words, std::string>{{"convert"}, "convert is not in this version"},
           {{"tokenize"}, "tokenize is not in this version"},
           {{"train"}, "train is not in a trireme that was built without LibTorch"},
-          {{"show", "zero3"}, "zero3 is not in a trireme that was built without LibTorch"}}) {
+          {{"show", "zero3"}, "show zero3 is not in a trireme that was built without LibTorch"}}) {
       Words words = command;
       words.insert(words.end(), more.begin(), more.end());
       EXPECT_THAT(refused(words), HasSubstr(why));

@@ -1,28 +1,21 @@
 #include "trireme/pipeline/pipeline_sync.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <limits>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
-#include "trireme/kernel/leaf_sum.h"
 #include "trireme/sync/gather_parameter.h"
+#include "trireme/sync/owned_gradients.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
 
 constexpr std::uint32_t kTag = 0xff;  // not used by any Link
-
-std::size_t num_chunks(std::int64_t elements) {
-  const auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
-  return static_cast<std::size_t>((elements + chunk - 1) / chunk);
-}
 
 }  // namespace
 
@@ -210,47 +203,21 @@ std::vector<double> PipelineSync::chunk_squares() {
       at += chunks;
     }
   }
-  std::vector<std::size_t> counts(static_cast<std::size_t>(pipeline_.size()), 0);
-  std::size_t total = 0;
-  for (const ModelTensor& one : all) {
-    counts[static_cast<std::size_t>(rank_of(one.stages.front()))] += num_chunks(one.count());
-    total += num_chunks(one.count());
-  }
-  TRIREME_CHECK(mine.size() == counts[static_cast<std::size_t>(pipeline_.rank())]);
-  std::vector<double> gathered(total);
-  pipeline_
-      .all_gather_v(Buffer::of(std::span(mine)), Buffer::of(std::span(gathered)), counts,
-                    {.label = "gradient norm"})
-      .wait();
-  std::vector<const double*> next;  // per rank
-  const double* begin = gathered.data();
-  for (const std::size_t count : counts) {
-    next.push_back(begin);
-    begin += count;
-  }
-  std::vector<double> squares;
-  squares.reserve(total);
-  for (const ModelTensor& one : all) {
-    const double*& from = next[static_cast<std::size_t>(rank_of(one.stages.front()))];
-    squares.insert(squares.end(), from, from + num_chunks(one.count()));
-    from += num_chunks(one.count());
-  }
-  return squares;
+  std::vector<SquaresOf> order;
+  for (const ModelTensor& one : all)
+    order.push_back({rank_of(one.stages.front()), num_chunks(one.count())});
+  return gather_squares(pipeline_, mine, order);
 }
 
 std::int64_t PipelineSync::first_overflow() {
-  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  std::array<std::int64_t, 1> first{kNone};
+  std::int64_t first = -1;
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
     const std::int64_t own = syncs_[i]->first_overflow();
     if (own < 0) continue;
-    const auto number = parts_.parts()[i]->number[static_cast<std::size_t>(own)];
-    first[0] = std::min<std::int64_t>(first[0], number);
+    const std::int64_t number = parts_.parts()[i]->number[static_cast<std::size_t>(own)];
+    first = first < 0 ? number : std::min(first, number);
   }
-  pipeline_
-      .all_reduce(Buffer::of(std::span<std::int64_t>(first)), ReduceOp::Min, {.label = "overflow"})
-      .wait();
-  return first[0] == kNone ? -1 : first[0];
+  return first_of_all(pipeline_, first);
 }
 
 void PipelineSync::drop() {

@@ -210,8 +210,8 @@ TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   });
 }
 
-// Backward passes run on a thread of their own, which may not wait: the simulated network lets only a
-// rank's own thread wait. Eight micro-batches a rank need memory that ranks allocate together.
+// Backward passes run on a thread of their own, which may not wait: the simulated network lets only
+// a rank's own thread wait. Eight micro-batches a rank need memory that ranks allocate together.
 TEST(DataParallel, AHookWaitsForNothing) {
   for (const char* sync : {"plain", "zero1", "zero2"}) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {

@@ -35,8 +35,8 @@ class Evaluator {
   Evaluator(const StrategyContext& env, EvaluatorParts parts)
       : env_(env), parts_(std::move(parts)) {}
 
-  /// As Strategy::evaluate() and infer(). While the result of `common_weights` lives, the ranks have
-  /// the weights of one model. `alone`: this rank has all that it needs.
+  /// As Strategy::evaluate() and infer(). While the result of `common_weights` lives, the ranks
+  /// have the weights of one model. `alone`: this rank has all that it needs.
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums,
                                const std::function<std::shared_ptr<void>()>& common_weights);
   models::Value infer(const MicroBatch& micro, bool alone);

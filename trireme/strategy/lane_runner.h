@@ -1,5 +1,5 @@
-// LaneRunner: decides whether a rank's micro-batches run in lanes (StrategyOptions::lanes), and runs
-// them. Gradients go to the same GradientFeed, in the same order, as without lanes.
+// LaneRunner: decides whether a rank's micro-batches run in lanes (StrategyOptions::lanes), and
+// runs them. Gradients go to the same GradientFeed, in the same order, as without lanes.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// ModelShape: what a model family says about its sizes, so that a layout is checked before the model
-// is built (option_check.h).
+// ModelShape: what a model family says about its sizes, so that a layout is checked before the
+// model is built (option_check.h).
 #pragma once
 
 #include <cstdint>

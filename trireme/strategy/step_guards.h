@@ -1,6 +1,6 @@
 // StepGuards: what watches over the steps of a training: the loss scale of fp16, steps skipped as
-// outliers or because a number is not finite, and the gradient noise scale. Every rank sees the same
-// figures, so all decide alike. Not thread safe.
+// outliers or because a number is not finite, and the gradient noise scale. Every rank sees the
+// same figures, so all decide alike. Not thread safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Makes the StepSync of a Strategy: a ParameterSync for each of this rank's stages, and what combines
-// them over a pipeline and over ranks that share layers.
+// Makes the StepSync of a Strategy: a ParameterSync for each of this rank's stages, and what
+// combines them over a pipeline and over ranks that share layers.
 #pragma once
 
 #include <functional>

@@ -45,7 +45,6 @@ struct LocalVote {
   int stop_signal = 0;
   std::int64_t count = 0;  // tokens or samples of this rank
   double squares = 0;      // squared norm of this rank's own gradient (local-step strategies)
-  double loss = 0;         // summed over `count`, if sent with the vote; NaN: not known
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
 
@@ -75,7 +74,6 @@ struct Verdict {
   int stop_signal = 0;     // of the lowest rank that has one
   std::int64_t count = 0;  // summed over all ranks
   double squares = 0;      // summed in rank order
-  double loss = 0;         // summed in rank order
   bool overflow = false;   // a rank's gradient overflowed, and no rank refused
   int refusing_rank = -1;  // lowest that refused; if none did, lowest that overflowed
   int exit_code = 21;

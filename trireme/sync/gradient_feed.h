@@ -1,5 +1,5 @@
-// GradientFeed: hands a stage's gradients, one micro-batch after the other, from autograd's hooks to
-// its ParameterSync, and to an observer that sees each gradient before it is summed.
+// GradientFeed: hands a stage's gradients, one micro-batch after the other, from autograd's hooks
+// to its ParameterSync, and to an observer that sees each gradient before it is summed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

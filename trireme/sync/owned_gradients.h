@@ -19,8 +19,8 @@ std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices);
 std::vector<double> gather_squares(comm::Communicator& owners,
                                    std::span<const optim::OwnedSlice> owned,
                                    std::span<const std::vector<Piece>> pieces_of);
-/// A rank's share of a list of squares: the next `chunks` of what it gives. Not counted: left out of
-/// the list, because another rank gives the same elements.
+/// A rank's share of a list of squares: the next `chunks` of what it gives. Not counted: left out
+/// of the list, because another rank gives the same elements.
 struct SquaresOf {
   int rank = 0;
   std::size_t chunks = 0;

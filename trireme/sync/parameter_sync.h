@@ -110,8 +110,8 @@ class StepSync {
 class ParameterSync : public StepSync {
  public:
   /// Collective: allocates what a batch of `total` micro-batches takes. begin() calls it; call it
-  /// earlier if begin() must not wait, for example because a hook calls it. Not between begin_micro()
-  /// and end_micro().
+  /// earlier if begin() must not wait, for example because a hook calls it. Not between
+  /// begin_micro() and end_micro().
   virtual void reserve(std::uint32_t total) = 0;
   /// The gradients that follow belong to micro-batch `microbatch`, this rank's next one. A leaf of
   /// the sum is gradient x `weight` (the sample count for a mean loss, 1 for a summed one).

@@ -1,5 +1,5 @@
-// ShardEvent: what ZeRO-3 does to a rank's memory, reported at once to StrategyContext::on_shard_event;
-// `trireme show zero3` draws these.
+// ShardEvent: what ZeRO-3 does to a rank's memory, reported at once to
+// StrategyContext::on_shard_event; `trireme show zero3` draws these.
 //
 // In order, one at a time: Gather (the gather of a block's whole weights has started), Use (a
 // block's use begins: it waits for its weights, the next block's are requested, it computes), Free

@@ -1,5 +1,5 @@
-// StrategyContext: the rank context of a strategy, made from a Job in programs, and from a rank of the
-// simulated network in tests.
+// StrategyContext: the rank context of a strategy, made from a Job in programs, and from a rank of
+// the simulated network in tests.
 #pragma once
 
 #include <functional>

@@ -56,6 +56,12 @@ std::string all_names() {
 
 }  // namespace
 
+std::vector<std::string> sync_names() {
+  std::vector<std::string> names;
+  for (const Level& one : kLevels) names.emplace_back(one.name);
+  return names;
+}
+
 bool is_local(const std::string& sync) {
   const Level* found = find_level(sync);
   return found != nullptr && found->local;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/comm/communicator.h"
 #include "trireme/kernel/assignment.h"
@@ -35,6 +36,9 @@ struct SyncRanks {
   int size = 1, shard = 0, local_size = 0;
 };
 [[noreturn]] void refuse_sync(const std::string& what, const std::string& advice);
+
+/// The values of parallel.sync.
+std::vector<std::string> sync_names();
 
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
 /// gossip. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:

@@ -1,7 +1,7 @@
 // UnitMemory: the weights of a store's units (ownership.h) in the compute type. They are whole on
-// every rank, or (ZeRO-3) only this rank's interval is kept, and show() and hide() attach and detach
-// the whole. Every view of a unit, also those that autograd has saved, shares the one storage whose
-// data pointer they change. Not thread safe.
+// every rank, or (ZeRO-3) only this rank's interval is kept, and show() and hide() attach and
+// detach the whole. Every view of a unit, also those that autograd has saved, shares the one
+// storage whose data pointer they change. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,6 @@
 // ZeRO-3: weights are sharded too. As ZeRO-2, but each rank keeps only its own shard of the
-// weights; the whole ones of a block are gathered before its use and freed after it (unit_gather.h).
+// weights; the whole ones of a block are gathered before its use and freed after it
+// (unit_gather.h).
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // main() of every test program: GoogleTest's, unless the program was re-executed as a rank.
 //
 //     test.comm                                      every test of the module
-//     test.comm --file=trireme/comm/fusion_test.cc   the tests that this file defines: a ctest entry
+//     test.comm --file=trireme/comm/group_test.cc   the tests that this file defines, as ctest does
 //
 // A program that holds a test outside its *_test.cc files, which no ctest entry would run, or two
 // tests of one name, fails whatever it is asked to run.
@@ -16,7 +16,8 @@
 
 namespace {
 
-/// The names of all tests of this program, and the file that defines each; empty if there is a fault.
+/// The names of all tests of this program, and the file that defines each; empty if there is a
+/// fault.
 std::map<std::string, std::string> files_of_tests() {
   std::map<std::string, std::string> files;
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();

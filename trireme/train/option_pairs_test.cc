@@ -1,5 +1,5 @@
-// Ranks accept what a plan accepts: plans every pair of options of a configuration, and trains a step
-// on the simulated network with every pair that the plan accepts.
+// Ranks accept what a plan accepts: plans every pair of options of a configuration, and trains a
+// step on the simulated network with every pair that the plan accepts.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -8,6 +8,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/sync/compression/compressor.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme::inline v0::train {
@@ -353,7 +354,7 @@ void add_parallel_keys(config::Schema& schema) {
        "centre; gossip, averaged with neighbours.",
        0,
        0,
-       {"plain", "zero1", "zero2", "zero3", "hybrid", "local_sgd", "diloco", "easgd", "gossip"}});
+       parallel::sync_names()});
   schema.add(
       {"parallel.overlap", true,
        "Reduce gradients while backward still runs; false (plain): after it, to see what that "

@@ -1,6 +1,6 @@
 // The steps that `trireme show overlap | zero1 | tensor | context | expert` draw: small steps of
-// the production code on simulated ranks (cli/torch/show/step_recorder.h). All throw ConfigError if `ranks` is
-// out of range.
+// the production code on simulated ranks (cli/torch/show/step_recorder.h). All throw ConfigError if
+// `ranks` is out of range.
 #pragma once
 
 #include "trireme/show/recorded_step.h"
