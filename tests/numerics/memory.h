@@ -85,7 +85,11 @@ inline double memory_formula(const std::string& sync, int ranks, const MemorySha
   return parameters * (4 + 4 * all + 8) / n;
 }
 
-inline std::int64_t pss() { return kilobytes("/proc/self/smaps_rollup", "Pss:"); }
+/// Without pages of files: LibTorch's are shared with whatever other programs run.
+inline std::int64_t pss() {
+  return kilobytes("/proc/self/smaps_rollup", "Pss_Anon:") +
+         kilobytes("/proc/self/smaps_rollup", "Pss_Shmem:");
+}
 /// Bytes given out by malloc. If ranks share no pages, this does not depend on other programs.
 inline std::int64_t allocated() {
   const struct mallinfo2 info = mallinfo2();

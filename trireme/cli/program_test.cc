@@ -130,7 +130,7 @@ TEST(Usage, AProgramWithOptionsOfItsOwnNeedsDashes) {
 
 TEST(Usage, AShownDefaultIsTheOptionsOwn) {
   EXPECT_THAT(run({"launch", "--help"}).out, HasSubstr("core | numa | none"));
-  EXPECT_THAT(run({"verify", "--help"}).out, HasSubstr("[2..16]"));
+  EXPECT_THAT(run({"verify", "--help"}).out, HasSubstr("=2..16"));
 }
 
 }  // namespace

@@ -43,13 +43,15 @@ class Passes {
   virtual void refuse(const std::exception_ptr& error) = 0;
 };
 
+using OnPass = std::function<void(const plan::Action&, TimePoint begin, TimePoint end)>;
+
 struct ExecutorOptions {
   comm::Communicator* pipeline = nullptr;  // null: this rank has all stages
   std::vector<int> rank_of_stage;
   /// The names of the values that cross from stage s to s + 1.
   std::vector<std::vector<std::string>> values_after;
   /// Called after every pass; may be empty. The times are those of `waiter`.
-  std::function<void(const plan::Action&, TimePoint begin, TimePoint end)> on_pass = nullptr;
+  OnPass on_pass = nullptr;
   std::shared_ptr<Waiter> waiter = nullptr;
 };
 

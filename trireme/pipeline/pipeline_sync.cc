@@ -7,7 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/elementwise.h"
+#include "trireme/kernel/leaf_sum.h"
 #include "trireme/sync/gather_parameter.h"
 #include "trireme/sync/owned_gradients.h"
 #include "trireme/tensor/convert.h"

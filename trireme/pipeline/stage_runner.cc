@@ -22,26 +22,6 @@ std::string form_of(const MicroBatch& micro, const char* mode) {
   return form;
 }
 
-// Without a pipeline, timelines say "forward" and not "F0.3".
-std::string name_of(const plan::Action& action, bool alone) {
-  if (!alone) return plan::text_of(action);
-  return action.kind == plan::ActionKind::Forward ? "forward" : "backward";
-}
-
-ExecutorOptions executor_options(const StrategyContext& env, const PipelinePlan& plan,
-                                 const Grid& grid, const ModelParts& parts) {
-  ExecutorOptions options{.pipeline = grid.pipeline,
-                          .rank_of_stage = plan.rank_of_stage(),
-                          .values_after = parts.values_after(),
-                          .waiter = env.world->waiter()};
-  if (env.trace)
-    options.on_pass = [trace = env.trace, alone = grid.pipeline == nullptr](
-                          const plan::Action& action, TimePoint begin, TimePoint end) {
-      trace->span(trace->lane("compute"), name_of(action, alone), begin, end);
-    };
-  return options;
-}
-
 }  // namespace
 
 StageRunner::Part::Part(ModelPart& part, ParameterSync& own_sync, GradientObserver* observer)
@@ -59,17 +39,34 @@ StageRunner::StageRunner(const StrategyContext& env, PipelinePlan& plan, const G
     : plan_(plan),
       grid_(grid),
       options_(std::move(options)),
-      executor_(executor_options(env, plan, grid, parts)) {
+      executor_({.pipeline = grid.pipeline,
+                 .rank_of_stage = plan.rank_of_stage(),
+                 .values_after = parts.values_after(),
+                 .on_pass = recorder(env.trace),
+                 .waiter = env.world->waiter()}) {
   for (std::size_t i = 0; i < parts.parts().size(); ++i) {
     ModelPart& model = *parts.parts()[i];
     parts_.push_back(
         std::make_unique<Part>(model, *syncs[i], i == 0 ? options_.observer : nullptr));
     Part* part = parts_.back().get();
     if (options_.in_order) part->pins.emplace(*syncs[i], static_cast<std::uint32_t>(i));
-    part->hooks.emplace(model.store.leaves(), [this, part](std::size_t leaf, at::Tensor gradient) {
-      take(*part, leaf, std::move(gradient));
+    part->hooks.emplace(model.store.leaves(), [part](std::size_t leaf, at::Tensor gradient) {
+      part->take(leaf, std::move(gradient));
     });
   }
+}
+
+// Without a pipeline, a timeline shows "forward" and "backward", of training only.
+OnPass StageRunner::recorder(std::shared_ptr<observe::Trace> trace) const {
+  if (!trace) return {};
+  return [this, trace](const plan::Action& action, TimePoint begin, TimePoint end) {
+    std::string name = plan::text_of(action);
+    if (grid_.pipeline == nullptr) {
+      if (loss_ == nullptr) return;
+      name = action.kind == plan::ActionKind::Forward ? "forward" : "backward";
+    }
+    trace->span(trace->lane("compute"), name, begin, end);
+  };
 }
 
 StageRunner::Part& StageRunner::part_of(int stage) {
@@ -230,11 +227,11 @@ void StageRunner::backward_weight(int stage, std::uint32_t micro) {
       const auto block = static_cast<std::uint32_t>(i);
       try {
         if (part.pins) part.pins->weight_gradients(block);
-        if (vote_->ok) compute_deferred(part, waiting.mapped(), block);
+        if (vote_->ok) part.compute_deferred(waiting.mapped(), block);
       } catch (...) {
         refuse(std::current_exception());
       }
-      hand_on(part, waiting.mapped(), block);
+      part.hand_on(waiting.mapped(), block);
     }
   }
   end_micro(part, micro);
@@ -242,24 +239,31 @@ void StageRunner::backward_weight(int stage, std::uint32_t micro) {
 
 // Several uses of a parameter in one block are added as autograd does, in the order in which they
 // come.
-void StageRunner::compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block) {
+void StageRunner::Part::compute_deferred(Waiting& work, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
-  for (tensor::DeferredGradient& one : waiting.deferred) {
+  for (tensor::DeferredGradient& one : work.deferred) {
     if (!one.compute) continue;  // computed already
-    const auto leaf = part.leaf_of.find(one.parameter.unsafeGetTensorImpl());
-    if (leaf == part.leaf_of.end()) continue;  // not a parameter
-    if (part.model->store.use_of_leaf()[leaf->second].block != block) continue;
-    at::Tensor& sum = waiting.gradients[leaf->second];
+    const auto leaf = leaf_of.find(one.parameter.unsafeGetTensorImpl());
+    if (leaf == leaf_of.end()) continue;  // not a parameter
+    if (!is_in(leaf->second, block)) continue;
+    at::Tensor& sum = work.gradients[leaf->second];
     const at::Tensor gradient = one.compute();
     sum = sum.defined() ? at::add(sum, gradient) : gradient;
     one = {};  // frees its activations
   }
 }
 
-void StageRunner::hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block) {
-  for (auto& [leaf, gradient] : waiting.gradients)
-    if (gradient.defined() && part.model->store.use_of_leaf()[leaf].block == block)
-      take(part, leaf, std::exchange(gradient, {}));
+void StageRunner::Part::hand_on(Waiting& work, std::uint32_t block) {
+  for (auto& [leaf, gradient] : work.gradients)
+    if (gradient.defined() && is_in(leaf, block)) take(leaf, std::exchange(gradient, {}));
+}
+
+void StageRunner::Part::take(std::size_t leaf, at::Tensor gradient) {
+  if (keeps_waiting) {
+    waiting[micro].gradients[leaf] = std::move(gradient);
+  } else {
+    feed.take(leaf, std::move(gradient));
+  }
 }
 
 // Also called if the pass was not run. If weights are whole, phases have no uses.
@@ -267,14 +271,6 @@ void StageRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro
   Part& part = part_of(stage);
   if (part.pins) part.pins->end();
   part.sync->end_pass(passes_before_ + micro, phase_of(pass));
-}
-
-void StageRunner::take(Part& part, std::size_t leaf, at::Tensor gradient) {
-  if (part.keeps_waiting) {
-    part.waiting[part.micro].gradients[leaf] = std::move(gradient);
-  } else {
-    part.feed.take(leaf, std::move(gradient));
-  }
 }
 
 void StageRunner::refuse(const std::exception_ptr& error) {

@@ -106,7 +106,18 @@ class StageRunner final : private Passes {
  private:
   // One of this rank's stages in a step.
   struct Part {
+    // Work left for W.
+    struct Waiting {
+      std::map<std::size_t, at::Tensor> gradients;  // computed in I, by leaf
+      std::vector<tensor::DeferredGradient> deferred;
+    };
     Part(ModelPart& model, ParameterSync& sync, GradientObserver* observer);
+    bool is_in(std::size_t leaf, std::uint32_t block) const {
+      return model->store.use_of_leaf()[leaf].block == block;
+    }
+    void take(std::size_t leaf, at::Tensor gradient);
+    void compute_deferred(Waiting& work, std::uint32_t block);
+    void hand_on(Waiting& work, std::uint32_t block);
     ModelPart* model;
     ParameterSync* sync;
     GradientFeed feed;
@@ -115,17 +126,13 @@ class StageRunner final : private Passes {
     std::optional<GradientHooks> hooks;
     std::vector<bool> ran;                              // whose forward pass succeeded
     std::vector<std::vector<double>> batch_statistics;  // by micro-batch
-    // Work left for W, by micro-batch.
-    struct Waiting {
-      std::map<std::size_t, at::Tensor> gradients;  // computed in I, by leaf
-      std::vector<tensor::DeferredGradient> deferred;
-    };
-    std::map<std::uint32_t, Waiting> waiting;
-    std::map<const void*, std::size_t> leaf_of;  // parameter's TensorImpl -> leaf
-    bool keeps_waiting = false;                  // during I: gradients wait for W
-    std::uint32_t micro = 0;                     // of the backward pass under way
+    std::map<std::uint32_t, Waiting> waiting;           // by micro-batch
+    std::map<const void*, std::size_t> leaf_of;         // parameter's TensorImpl -> leaf
+    bool keeps_waiting = false;                         // during I: gradients wait for W
+    std::uint32_t micro = 0;                            // of the backward pass under way
   };
 
+  OnPass recorder(std::shared_ptr<observe::Trace> trace) const;
   Parcel forward(int stage, std::uint32_t micro, Parcel in) override;
   Parcel backward(int stage, std::uint32_t micro, Parcel gradients) override;
   Parcel backward_input(int stage, std::uint32_t micro, Parcel gradients) override;
@@ -139,9 +146,6 @@ class StageRunner final : private Passes {
   Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
   Part& part_of(int stage);
   bool is_last(const Part& part) const { return part.model->stage + 1 == plan_.stages(); }
-  void take(Part& part, std::size_t leaf, at::Tensor gradient);
-  void compute_deferred(Part& part, Part::Waiting& waiting, std::uint32_t block);
-  void hand_on(Part& part, Part::Waiting& waiting, std::uint32_t block);
   void run(const plan::Schedule& schedule, std::size_t micros, std::uint32_t passes,
            const char* mode);
 

@@ -345,16 +345,13 @@ void add_comm_keys(config::Schema& schema) {
 
 void add_parallel_keys(config::Schema& schema) {
   schema.add(
-      {"parallel.sync",
-       text("plain"),
+      {"parallel.sync", text("plain"),
        "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
        "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
        "A copy on every rank that trains by itself and changes bits with the number of ranks: "
        "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
        "centre; gossip, averaged with neighbours.",
-       0,
-       0,
-       parallel::sync_names()});
+       0, 0, parallel::sync_names()});
   schema.add(
       {"parallel.overlap", true,
        "Reduce gradients while backward still runs; false (plain): after it, to see what that "

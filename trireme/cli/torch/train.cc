@@ -175,6 +175,25 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
   }
 }
 
+// The candidates of --fit; empty without it. Trials start ranks, which a launcher's rank cannot.
+Refine refine_of(bool fits, const FitOptions& fitting, bool launched) {
+  if (!fits) return {};
+  return [=](config::Config& config, const train::Settings& settings, const input::Corpus& corpus) {
+    FitOptions how = fitting;
+    how.tries = !launched && settings.job.transport != "sim";
+    fit(config, settings, corpus, how);
+  };
+}
+
+int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& spec) {
+  train::set_up_training(spec);
+  int code = 0;
+  run_on_cluster(ranks, plan::link_of(link), [&](const auto& transport, const auto& tuning) {
+    code = train::run_simulated_rank(transport, tuning, spec);
+  });
+  return code;
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -200,16 +219,7 @@ int train_command(TrainOptions options, const Program& program) {
   split_changed(options);
   const FitOptions fitting{
       .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
-  Refine refine;
-  if (options.fit) {
-    refine = [&](config::Config& config, const train::Settings& settings,
-                 const input::Corpus& corpus) {
-      FitOptions how = fitting;
-      how.tries = !launcher && settings.job.transport != "sim";
-      fit(config, settings, corpus, how);
-    };
-  }
-  TrainingJob job = prepare(options.job, refine);
+  TrainingJob job = prepare(options.job, refine_of(options.fit, fitting, launcher.has_value()));
   check_memory(job, fitting);
   if (launcher) check_transport(job, *launcher);
   std::vector<train::Change> changes;
@@ -237,13 +247,7 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated) return start_ranks(options.job.ranks, program.argc(), program.argv(), spec);
-    train::set_up_training(spec);
-    int code = 0;
-    run_on_cluster(options.job.ranks, plan::link_of(job.config.text("comm.link")),
-                   [&](const auto& transport, const auto& tuning) {
-                     code = train::run_simulated_rank(transport, tuning, spec);
-                   });
-    return code;
+    return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
   if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
