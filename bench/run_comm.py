@@ -25,6 +25,7 @@ import sys
 import report
 from peers import oneccl
 from peers.programs import PEERS, SLOW_STARTERS, Programs
+from turns import machine
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
@@ -142,17 +143,6 @@ def measure_arenas(options):
     choose = min if options.best else statistics.median
     return {buffer: {size: choose(many) for size, many in found.items()}
             for buffer, found in runs.items()}
-
-
-def machine():
-    """"AMD EPYC (family 26, model 2), 2 cores": some clouds hide the rest of the name."""
-    facts = {}
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            key, _, value = line.partition(":")
-            facts.setdefault(key.strip(), value.strip())
-    return (f"{facts.get('model name', 'unknown')} (family {facts.get('cpu family', '?')}, model "
-            f"{facts.get('model', '?')}), {len(os.sched_getaffinity(0))} cores")
 
 
 def write(path, everything):

@@ -6,6 +6,7 @@
 
 Same model (a GPT, BERT's encoder, ResNet-18), data, precision, and ranks with one thread each. Against ddp (and compiled, DDP under torch.compile)
 runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2 zero3.
+"limit" is bench/peers/products.py: the model's matrix products alone, by the faster library of those LibTorch carries.
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
 """
@@ -59,14 +60,16 @@ def commands(options, data, out):
     own |= {"batch.global": batch, "batch.micro": batch // options.ranks}
     shape = ["--model", model] + [word for key, value in numbers.items() for word in (f"--{key}", str(value))]
     for precision in options.precisions:
+        peer_words = ["--data", str(data), "--ranks", str(options.ranks), "--steps", str(options.steps),
+                      "--precision", precision, *shape]
+        found[f"limit {precision}"] = [options.python, str(turns.HERE / "peers" / "products.py"), *peer_words]
         for peer in options.peers:
             sync = PEERS[peer][0]
             found[f"{sync} {precision}"] = turns.train(
                 options, data, f"{out}-{sync}-{precision}",
                 {"train.precision": precision, "parallel.sync": sync} | own, ranks=options.ranks, model=model)
             found[f"peer {peer} {precision}"] = [
-                options.python, str(turns.HERE / "peers" / "torch_gpt.py"), "--parallel", peer, "--data", str(data),
-                "--ranks", str(options.ranks), "--steps", str(options.steps), "--precision", precision, *shape]
+                options.python, str(turns.HERE / "peers" / "torch_gpt.py"), "--parallel", peer, *peer_words]
     return found
 
 
@@ -89,13 +92,14 @@ def measure(options):
 
 def table(figures, options):
     rows = ["| precision | sync | Trireme, step | of it communication | against | its step | its / Trireme | "
-            "loss at the end | its |", "|---|---|---:|---:|---|---:|---:|---:|---:|"]
+            "limit | loss at the end | its |", "|---|---|---:|---:|---|---:|---:|---:|---:|---:|"]
     for precision in options.precisions:
         for peer in options.peers:
             sync, name = PEERS[peer]
             own, theirs = figures[f"{sync} {precision}"], figures[f"peer {peer} {precision}"]
             rows.append(f"| {precision} | {sync} | {own['median']:.3f} s | {statistics.median(own['exposed']):.1%} | "
                         f"{name} | {theirs['median']:.3f} s | {theirs['median'] / own['median']:.2f}x | "
+                        f"{figures[f'limit {precision}']['median']:.3f} s | "
                         f"{own['losses'][-1]:.3f} | {theirs['losses'][-1]:.3f} |")
     return rows
 

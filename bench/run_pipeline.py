@@ -42,7 +42,7 @@ def commands(options, data, out):
 def bubble(options, schedule, data, folder, pictures):
     """Shares of the last step that a rank waits: recorded, and simulated from the recorded passes; its picture."""
     out = folder / f"traced-{schedule}"
-    turns.run(own_command(options, schedule, data, out) + ["--trace", str(folder / "trace.json")])
+    turns.run(options, own_command(options, schedule, data, out) + ["--trace", str(folder / "trace.json")])
     pictures.append((out / "passes.svg").read_text())
     text = subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "show", "schedule", "--recorded",
                            str(out / "passes.jsonl")], capture_output=True, text=True, check=True).stdout

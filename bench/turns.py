@@ -1,23 +1,52 @@
 """What the benches of training steps share: options, this tree's command, programs that take turns, what is written.
 
-Programs take turns, round by round, so that all see the same minutes of the machine; a run's first steps do not count."""
+Programs take turns, round by round, so that all see the same minutes of the machine; a run's first steps do not count.
+All of them have the same environment and, with --priority, the same real-time priority."""
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
+# One thread a rank. Huge pages and freed memory that is kept: what `trireme train` asks the allocator for.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1",
+               "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
+                                 "glibc.malloc.trim_threshold=2147483647:glibc.malloc.top_pad=67108864"}
+# A program that has printed its last step and does not end (PyTorch's Gloo sometimes waits for itself) is killed.
+SECONDS_TO_END = 20
+# (family, lowest model) -> generation of the processor, which clouds hide in the name.
+GENERATIONS = {("AuthenticAMD", 25): [(0, "Zen 3"), (16, "Zen 4"), (32, "Zen 3"), (96, "Zen 4")],
+               ("AuthenticAMD", 26): [(0, "Zen 5")],
+               ("GenuineIntel", 6): [(85, "Skylake or Cascade Lake"), (106, "Ice Lake"), (143, "Sapphire Rapids"),
+                                     (173, "Granite Rapids"), (207, "Emerald Rapids")]}
+
+
+def machine():
+    """For example "AMD EPYC (Zen 5), 2 cores"."""
+    facts = {}
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            key, _, value = line.partition(":")
+            facts.setdefault(key.strip(), value.strip())
+    family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
+    known = [name for first, name in GENERATIONS.get((facts.get("vendor_id"), family), []) if model >= first]
+    generation = known[-1] if known else f"family {family}, model {model}"
+    return f"{facts.get('model name', 'unknown')} ({generation}), {len(os.sched_getaffinity(0))} cores"
 
 
 def parser(about, rounds=3, steps=10):
-    """Of a bench whose docstring is `about`: --build, --rounds, --steps, --json."""
+    """Of a bench whose docstring is `about`: --build, --rounds, --steps, --priority, --json."""
     found = argparse.ArgumentParser(description=about.splitlines()[0])
     found.add_argument("--build", default=str(HERE.parent / "build"))
     found.add_argument("--rounds", type=int, default=rounds)
     found.add_argument("--steps", type=int, default=steps)
+    found.add_argument("--priority", action="store_true", help="every program with real-time priority (chrt -r 10)")
     found.add_argument("--json", help="write the figures here")
     return found
 
@@ -46,15 +75,40 @@ def write_data(path):
                 out.write(file.read_bytes())
 
 
-def run(command):
+def events_of(program, steps):
+    """What a program prints, until it ends; after step number `steps` - 1 it has SECONDS_TO_END to do so."""
+    events = []
+    for line in program.stdout:
+        if not line.startswith("{"):
+            continue
+        events.append(json.loads(line))
+        if events[-1].get("event") == "step" and events[-1]["step"] == steps - 1:
+            break
+    try:
+        rest, _ = program.communicate(timeout=SECONDS_TO_END)
+        return events + [json.loads(line) for line in rest.splitlines() if line.startswith("{")], program.returncode
+    except subprocess.TimeoutExpired:
+        print(f"killed {SECONDS_TO_END} s after its last step: {' '.join(program.args)}", file=sys.stderr)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+        return events, 0
+
+
+def run(options, command):
     """The steps of one run, without the first ones, in seconds; the share of them that rank 0 was blocked on
     communication (None where the program does not say); and the last loss."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                          env=dict(os.environ, OMP_NUM_THREADS="1"))
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if options.priority:
+        command = ["chrt", "-r", "10", *command]
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | ENVIRONMENT,
+            start_new_session=True) as program:
+        events, code = events_of(program, options.steps)
+        errors.seek(0)
+        said = errors.read()
     steps = [event for event in events if event.get("event") == "step"]
-    if done.returncode != 0 or len(steps) <= WARM_UP:
-        sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    if code != 0 or len(steps) <= WARM_UP:
+        sys.exit(f"'{' '.join(command)}' ended with {code}:\n{said[-2000:]}")
     timed = steps[WARM_UP:]
     exposed = None
     if "communication_seconds" in timed[0]:
@@ -68,11 +122,12 @@ def in_turns(options, commands):
         for who, command in commands(number).items():
             name = who if isinstance(who, str) else ", ".join(str(one) for one in who)
             print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-            yield who, *run(command)
+            yield who, *run(options, command)
 
 
 def finish(options, rows, figures):
-    """Prints a table's rows, and writes the figures where --json says."""
+    """Prints the machine and a table's rows, and writes the figures where --json says."""
+    print(f"{machine()}, {options.rounds} rounds{', real-time priority' if options.priority else ''}\n")
     print("\n".join(rows))
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
+        pathlib.Path(options.json).write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")

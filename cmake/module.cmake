@@ -34,57 +34,28 @@ endif()
 # (docs/design/006-no-contraction.md).
 set(TRIREME_NUMERIC_MODULES kernel tensor optim models layers placement sync decentralised pipeline strategy)
 
-# Modules whose sources are compiled sixteen at a time: reading their headers (CLI11, gRPC,
-# LibTorch) takes longer than compiling them. `make soak` sets TRIREME_UNITY=OFF, one source at a
-# time.
+# The sources of a module are compiled sixteen at a time: reading their headers (CLI11, gRPC, LibTorch)
+# takes longer than compiling them. `make soak` sets TRIREME_UNITY=OFF, one source at a time. Not
+# kernel, whose files have flags of their own.
 option(TRIREME_UNITY "Compile several sources of a module together" ON)
 set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a module")
-set(TRIREME_UNITY_MODULES base observe plan net comm rendezvous launch job cli tensor optim models input memory
-    checkpoint layers placement sync decentralised pipeline strategy train cli_torch)
 
-# Two precompiled headers (`make soak` builds without them):
-#   tensor     at::Tensor: 0.5 s per file
-#   torch      that and ATen, torch::nn, torch::optim, autograd: 2.5 s per file, if one of the
-#              target's sources or the headers they name includes <torch/...> (otherwise 12-17 s)
-function(trireme_pch name)
-  file(WRITE ${PROJECT_BINARY_DIR}/${name}.cc "")
-  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/${name}.cc)
-  target_compile_options(${name} PRIVATE ${TRIREME_WARNINGS})
-  target_precompile_headers(${name} PRIVATE <algorithm> <chrono> <cstdint> <functional> <map> <memory>
-    <optional> <span> <string> <string_view> <vector> ${ARGN})
-  if(TRIREME_TESTS)
-    target_link_libraries(${name} PRIVATE GTest::gmock)
-    target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
-  endif()
-  target_include_directories(${name} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(${name} PUBLIC ${TORCH_LIBRARIES})
-endfunction()
+# Modules that touch every element or byte, or simulate every event, are compiled with -O2. The others
+# decide what these do; -O1 compiles them in two thirds of the time.
+set(TRIREME_FAST_MODULES base format kernel plan net comm tensor input)
 
+# One precompiled header for everything with LibTorch (`make soak` builds without it): 2 s per batch
+# instead of 12 to 17.
 if(TRIREME_PCH AND TRIREME_LIBTORCH)
-  trireme_pch(trireme_pch_tensor <ATen/core/Tensor.h> <ATen/TensorOperators.h>)
-  trireme_pch(trireme_pch_torch <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
+  file(WRITE ${PROJECT_BINARY_DIR}/trireme_pch.cc "")
+  add_library(trireme_pch OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/trireme_pch.cc)
+  target_compile_options(trireme_pch PRIVATE ${TRIREME_WARNINGS})
+  target_precompile_headers(trireme_pch PRIVATE <algorithm> <chrono> <cstdint> <functional> <map> <memory>
+    <optional> <span> <string> <string_view> <vector> <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
     <torch/csrc/autograd/function.h> <torch/nn/module.h> <torch/optim/optimizer.h>)
+  target_include_directories(trireme_pch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+  target_link_libraries(trireme_pch PUBLIC ${TORCH_LIBRARIES})
 endif()
-
-# The header that suits `target`, which uses LibTorch.
-function(trireme_choose_pch target result)
-  get_target_property(sources ${target} SOURCES)
-  set(${result} trireme_pch_tensor PARENT_SCOPE)
-  foreach(source ${sources})
-    cmake_path(ABSOLUTE_PATH source)
-    file(STRINGS ${source} includes REGEX "^#include")
-    foreach(include ${includes})
-      set(found "")
-      if(include MATCHES "\"(trireme/.*)\"" AND EXISTS ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1})
-        file(STRINGS ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1} found REGEX "^#include <torch/")
-      endif()
-      if(found OR include MATCHES "<torch/")
-        set(${result} trireme_pch_torch PARENT_SCOPE)
-        return()
-      endif()
-    endforeach()
-  endforeach()
-endfunction()
 
 # A file with its own flags (-mavx2) cannot use a header that was compiled without them.
 function(trireme_skip_pch_where_flags_differ target)
@@ -109,9 +80,7 @@ function(trireme_options target libtorch)
     target_link_libraries(${target} PUBLIC "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
   endif()
   if(TRIREME_PCH AND libtorch)
-    trireme_choose_pch(${target} pch)
-    target_precompile_headers(${target} REUSE_FROM ${pch})
-    target_compile_definitions(${target} PRIVATE $<$<BOOL:${TRIREME_TESTS}>:GTEST_HAS_PTHREAD=1>)
+    target_precompile_headers(${target} REUSE_FROM trireme_pch)
     # At the folder's end, when its files have their flags; EVAL because DEFER evaluates names late.
     cmake_language(EVAL CODE
       "cmake_language(DEFER CALL trireme_skip_pch_where_flags_differ [[${target}]])")
@@ -158,8 +127,11 @@ function(trireme_module name)
     target_link_libraries(trireme_${name} PUBLIC trireme_${dep})
   endforeach()
   target_link_libraries(trireme_${name} PUBLIC ${ARG_LIBRARIES})
-  if(name IN_LIST TRIREME_UNITY_MODULES)
+  if(NOT name STREQUAL kernel)
     trireme_unity(trireme_${name})
+  endif()
+  if(NOT name IN_LIST TRIREME_FAST_MODULES)
+    target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
   if(ARG_LIBTORCH)

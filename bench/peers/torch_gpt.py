@@ -99,12 +99,12 @@ def sharded(model, options):
 def parallelised(model, make_optimizer, options):
     if options.parallel == "fsdp2":
         return sharded(model, options), make_optimizer(model)
-    parallel = DistributedDataParallel(model)
+    parallel = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
     if options.parallel == "compiled":
         parallel = torch.compile(parallel)
     optimizer = make_optimizer(model)
     if options.parallel == "zero1":
-        numbers = ("lr", "betas", "momentum", "weight_decay")
+        numbers = ("lr", "betas", "momentum", "weight_decay", "fused")
         defaults = {key: optimizer.defaults[key] for key in numbers if key in optimizer.defaults}
         optimizer = ZeroRedundancyOptimizer(optimizer.param_groups, type(optimizer), **defaults)
     return parallel, optimizer
@@ -131,7 +131,7 @@ def train(rank, options):
                               "step_seconds": time.perf_counter() - start}), flush=True)
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
     parser.add_argument("--ranks", type=int, default=2)
@@ -142,7 +142,11 @@ def main():
     parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
     gloo_group.run(train, options.ranks, options)
 
 

@@ -61,7 +61,7 @@ def make_optimizer(model):
             own = [p for p in model.parameters() if isinstance(p, DTensor) == cut and (p.dim() >= 2) == matrix]
             if own:
                 groups.append({"params": own, "weight_decay": 0.1 if matrix else 0.0})
-    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99))
+    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
 
 
 def train(rank, options):

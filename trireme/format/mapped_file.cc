@@ -14,7 +14,7 @@
 namespace trireme::inline v0::format {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void cannot_read(const std::string& path, const std::string& reason) {
   throw ConfigError("cannot read " + path + ": " + reason,
                     {.operation = "open", .advice = "Check the path and its permissions."});
 }
@@ -29,16 +29,16 @@ struct Descriptor {
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.number < 0) refuse(path, std::strerror(errno));
+  if (file.number < 0) cannot_read(path, std::strerror(errno));
   struct stat status {};
-  if (::fstat(file.number, &status) != 0) refuse(path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) refuse(path, "not a regular file");
+  if (::fstat(file.number, &status) != 0) cannot_read(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) cannot_read(path, "not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;  // mmap refuses an empty range
   data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
-    refuse(path, std::strerror(errno));
+    cannot_read(path, std::strerror(errno));
   }
 }
 

@@ -32,8 +32,8 @@ double unit_of(const plan::Timeline& timeline) {
 }
 
 // A rank's whole line, with `width` characters per column.
-std::string line_of(const std::vector<TimedAction>& passes, double unit, std::size_t columns,
-                    std::size_t width) {
+std::string lane_text(const std::vector<TimedAction>& passes, double unit, std::size_t columns,
+                      std::size_t width) {
   std::string line;
   for (std::size_t i = 0; i < columns; ++i) line += "." + std::string(width - 1, ' ');
   const auto column = [&](double time) {
@@ -158,7 +158,7 @@ std::string grid(const DrawnSchedule& drawn) {
     for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) {
       const auto& passes = drawn.timeline.ranks[static_cast<std::size_t>(rank)];
       add("rank " + std::to_string(rank),
-          line_of(passes, unit, columns, width).substr(first * width, (end - first) * width));
+          lane_text(passes, unit, columns, width).substr(first * width, (end - first) * width));
     }
   }
   return text;

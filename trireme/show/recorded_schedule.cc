@@ -15,7 +15,6 @@
 namespace trireme::inline v0::show {
 namespace {
 
-using Json = nlohmann::json;
 using plan::ActionKind;
 
 struct Pass {
@@ -38,11 +37,13 @@ std::map<int, std::vector<Pass>> passes_of(std::string_view text, const std::str
                                    R"("begin": 0.01, "end": 0.02}.)"});
     };
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Json event = Json::parse(line, nullptr, false);
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
     if (!event.is_object()) fail("not a line of JSON");
-    if (event.value("event", Json()) != "pass") continue;
-    const Json rank = event.value("rank", Json()), name = event.value("pass", Json());
-    const Json begin = event.value("begin", Json()), end = event.value("end", Json());
+    if (event.value("event", nlohmann::json()) != "pass") continue;
+    const nlohmann::json rank = event.value("rank", nlohmann::json()),
+                         name = event.value("pass", nlohmann::json());
+    const nlohmann::json begin = event.value("begin", nlohmann::json()),
+                         end = event.value("end", nlohmann::json());
     if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > 9999 || !name.is_string() ||
         !begin.is_number() || !end.is_number() || end.get<double>() < begin.get<double>()) {
       fail("not a pass with its rank and times");

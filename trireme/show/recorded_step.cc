@@ -14,7 +14,7 @@ constexpr std::size_t kLine = 100;  // characters
 std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 2); }
 
 // "bucket 0 4.00-4.60 (74 kB)"; a span without length shows only its begin.
-std::string text_of(const StepSpan& span) {
+std::string span_text(const StepSpan& span) {
   std::string text = span.name + " " + milliseconds(span.begin);
   if (span.end > span.begin) text += "-" + milliseconds(span.end);
   if (span.bytes > 0) text += " (" + fixed(static_cast<double>(span.bytes) / 1e3, 1) + " kB)";
@@ -25,7 +25,7 @@ std::string text_of(const StepSpan& span) {
 std::string lane_text(const std::string& label, const StepLane& lane) {
   std::string text, line = label;
   for (const StepSpan& span : lane.spans) {
-    const std::string one = text_of(span);
+    const std::string one = span_text(span);
     if (line.size() + one.size() + 2 > kLine && line.size() > label.size()) {
       text += line + "\n";
       line = std::string(label.size(), ' ');

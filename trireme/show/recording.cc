@@ -13,6 +13,7 @@
 #include "trireme/comm/run_event.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/show/collective.h"
+#include "trireme/show/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -197,10 +198,6 @@ void keep_places_of_out(Recording& recording) {
   own(recording.out);
   own(recording.want);
   recording.num_chunks = n;
-}
-
-void require(bool condition, const std::string& what, const std::string& advice) {
-  if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
 }
 
 void check(const RecordOptions& options) {

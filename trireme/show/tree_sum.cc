@@ -20,15 +20,11 @@ using comm::RunEvent;
 using kernel::LeafRange;
 
 constexpr std::size_t kCount = 32;  // more than a message header holds
-constexpr int kMostRanks = 16;
+constexpr int kMostTreeRanks = 16;
 constexpr std::uint32_t kMostLeaves = 32;
 using Leaf = std::vector<float>;
 
 Leaf leaf_of(std::uint32_t number) { return Leaf(kCount, 1 / static_cast<float>(number + 3)); }
-
-void require(bool condition, const std::string& what, const std::string& advice) {
-  if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
-}
 
 LeafRange left_of(LeafRange node) { return {node.first, node.count / 2}; }
 LeafRange right_of(LeafRange node) {
@@ -133,9 +129,9 @@ int TreeSum::rank_of(LeafRange node) const {
 }
 
 TreeSum record_tree_sum(int ranks, std::uint32_t leaves) {
-  require(ranks >= 1 && ranks <= kMostRanks,
+  require(ranks >= 1 && ranks <= kMostTreeRanks,
           std::to_string(ranks) + " ranks cannot be shown adding in a tree",
-          "Give 1 to " + std::to_string(kMostRanks) + ".");
+          "Give 1 to " + std::to_string(kMostTreeRanks) + ".");
   require(leaves >= 2 && leaves <= kMostLeaves,
           "a tree of " + std::to_string(leaves) + " leaves cannot be shown",
           "Give 2 to " + std::to_string(kMostLeaves) + ".");

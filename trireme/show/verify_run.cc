@@ -18,7 +18,7 @@ namespace {
 
 using kernel::LeafRange;
 
-constexpr std::size_t kLine = 16;  // F32 in a cache line: chunks are cut at lines
+constexpr std::size_t kCacheLine = 16;  // F32 in a cache line: chunks are cut at lines
 
 // Element `index` of leaf `leaf`: random in [-1, 1), so that sums round (splitmix64).
 template <class T>
@@ -85,7 +85,7 @@ double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::v
   const auto routes =
       comm::resolve(entry.name, program, comm::layout_of(entry.kind, ranks, plain, 0));
   // One cache line per chunk; then counts that leave chunks short or empty.
-  const std::size_t even = kLine * static_cast<std::size_t>(program.num_chunks);
+  const std::size_t even = kCacheLine * static_cast<std::size_t>(program.num_chunks);
   const std::size_t odd = even + 1 + seed % even, few = 13 + seed % 7;
 
   std::vector<std::size_t> sent(static_cast<std::size_t>(ranks));

@@ -21,6 +21,10 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
+void require(bool condition, const std::string& what, const std::string& advice) {
+  if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
+}
+
 void check_range(const std::string& what, int value, int least, int most) {
   if (value >= least && value <= most) return;
   throw ConfigError(

@@ -13,6 +13,8 @@ std::string line_of(const std::string& text);
 /// "1.50": `digits` after the point.
 std::string fixed(double value, int digits);
 
+/// ConfigError unless `condition`.
+void require(bool condition, const std::string& what, const std::string& advice);
 /// ConfigError unless `value` is from `least` to `most`: "9 ranks: use 2 to 8".
 void check_range(const std::string& what, int value, int least, int most);
 

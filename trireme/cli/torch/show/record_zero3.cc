@@ -17,12 +17,12 @@ namespace trireme::inline v0::cli {
 namespace {
 
 using parallel::ShardEvent;
-using Kind = ShardEvent::Kind;
+using ShardKind = ShardEvent::Kind;
 using show::Zero3Moment;
 using show::Zero3Recording;
 
 // Wide enough that a matrix has a chunk for each of kMostRanks ranks.
-constexpr std::int64_t kWidth = 192;
+constexpr std::int64_t kZero3Width = 192;
 constexpr int kMostRanks = 8, kMostBlocks = 8, kMostRounds = 4;
 
 // Turns the events of a rank into its moments.
@@ -32,29 +32,29 @@ class Moments {
 
   void take(const ShardEvent& event) {
     switch (event.kind) {
-      case Kind::Gather:
+      case ShardKind::Gather:
         whole_.push_back(event.number);
         weights_ += event.bytes;
         break;
-      case Kind::Free:
+      case ShardKind::Free:
         whole_.erase(std::find(whole_.begin(), whole_.end(), event.number));
         weights_ -= event.bytes;
         freed_.push_back(event.number);
         break;
-      case Kind::Send:
+      case ShardKind::Send:
         buckets_ += event.bytes;
         if (!out_.empty()) out_.back().sent.push_back(event.number);
         break;
-      case Kind::Fold:
+      case ShardKind::Fold:
         buckets_ -= event.bytes;
         if (!out_.empty()) out_.back().added.push_back(event.number);
         break;
-      case Kind::Use:
+      case ShardKind::Use:
         begin(name_of(event.use), event.use.block);
     }
     if (out_.empty()) return;
     Zero3Moment& now = out_.back();
-    if (event.kind == Kind::Gather) now.whole.push_back(event.number);
+    if (event.kind == ShardKind::Gather) now.whole.push_back(event.number);
     now.weight_bytes = std::max(now.weight_bytes, weights_);
     now.bucket_bytes = std::max(now.bucket_bytes, buckets_);
   }
@@ -90,7 +90,7 @@ show::Zero3Recording record_zero3(const Zero3Options& options) {
   show::check_range("ranks", options.ranks, 2, kMostRanks);
   show::check_range("blocks", options.blocks, 2, kMostBlocks);
   show::check_range("micro-batches a rank", options.rounds, 1, kMostRounds);
-  const auto parameters = static_cast<std::size_t>(kWidth * kWidth + kWidth);
+  const auto parameters = static_cast<std::size_t>(kZero3Width * kZero3Width + kZero3Width);
   Zero3Recording recording{.ranks = options.ranks,
                            .blocks = options.blocks,
                            .rounds = options.rounds,
@@ -99,7 +99,7 @@ show::Zero3Recording record_zero3(const Zero3Options& options) {
   recording.own_bytes = recording.model_bytes / static_cast<std::size_t>(options.ranks);
   recording.moments.resize(static_cast<std::size_t>(options.ranks));
   const models::Blocks model = models::make_mlp(
-      {.widths = std::vector<std::int64_t>(static_cast<std::size_t>(options.blocks) + 1, kWidth)});
+      {.widths = std::vector<std::int64_t>(static_cast<std::size_t>(options.blocks) + 1, kZero3Width)});
   const auto total = static_cast<std::uint32_t>(options.ranks * options.rounds);
   comm::SimulationOptions simulation;
   simulation.network.seed = options.seed;
@@ -116,7 +116,7 @@ show::Zero3Recording record_zero3(const Zero3Options& options) {
     Batch batch{.total = total, .global_count = total};
     for (const std::uint32_t i : leaves_of(assignment, total, rank.rank))
       batch.micro.push_back(
-          {.index = i, .count = 1, .fields = {{"features", at::full({1, kWidth}, 0.01)}}});
+          {.index = i, .count = 1, .fields = {{"features", at::full({1, kZero3Width}, 0.01)}}});
     strategy.step(batch, [](const models::Value& output, const MicroBatch&) {
       return output.at(0).pow(2).sum();
     });

@@ -14,7 +14,7 @@
 namespace trireme::inline v0::cli {
 namespace {
 
-constexpr std::int64_t kWidth = 192, kSamples = 64;  // of a block; of a micro-batch
+constexpr std::int64_t kBlockWidth = 192, kSamples = 64;  // of a block; of a micro-batch
 constexpr int kBlocks = 4;
 
 std::string kilobytes(std::int64_t bytes) {
@@ -22,7 +22,7 @@ std::string kilobytes(std::int64_t bytes) {
 }
 
 models::Blocks four_blocks() {
-  return models::make_mlp({.widths = std::vector<std::int64_t>(kBlocks + 1, kWidth)});
+  return models::make_mlp({.widths = std::vector<std::int64_t>(kBlocks + 1, kBlockWidth)});
 }
 
 // A strategy, and this rank's share of a batch with `total` micro-batches.
@@ -34,15 +34,16 @@ class Trained {
     parallel::StrategyContext env{.world = rank.world.get()};
     env.assign = [this](const kernel::Assignment& dealt) { assignment_ = dealt; };
     env.trace = recorder.trace;
-    options.bucket_bytes = (kWidth * kWidth + kWidth) * 4;
+    options.bucket_bytes = (kBlockWidth * kBlockWidth + kBlockWidth) * 4;
     strategy_.emplace(env, timed_blocks(four_blocks(), recorder), std::move(options),
                       optim::make_optimizer(AdamW{}));
   }
   void step() {
     Batch batch{.total = total_, .global_count = total_, .step = steps_++};
     for (const std::uint32_t i : leaves_of(assignment_, total_, rank))
-      batch.micro.push_back(
-          {.index = i, .count = 1, .fields = {{"features", at::full({kSamples, kWidth}, 0.01)}}});
+      batch.micro.push_back({.index = i,
+                             .count = 1,
+                             .fields = {{"features", at::full({kSamples, kBlockWidth}, 0.01)}}});
     strategy_->step(batch, [](const models::Value& output, const MicroBatch&) {
       return output.at(0).pow(2).sum();
     });
