@@ -12,8 +12,14 @@
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/rounds/rounds_backend.h"
 #include "trireme/comm/shared/shared_backend.h"
+#include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
+namespace {
+
+constexpr int kBriefLooks = 1000;  // some 3 us
+
+}  // namespace
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -63,7 +69,7 @@ void Engine::set_up() {
     family_->add(shared_from_this());
     if (!arenas_ || broken()) return;
     const net::Region region = arenas_->allocate_board();
-    (void)announce(region, region.bytes.size());
+    announce(region);
   });
   if (!arenas_) return;
   poller_ = std::make_shared<Poller>(*this);
@@ -79,57 +85,18 @@ Arena Engine::allocate(std::size_t bytes, Device device) {
   net::Region region;
   run_and_wait([&] {
     region = arenas_->allocate(bytes);
-    (void)announce(region, region.bytes.size());
+    announce(region);
   });
   return Arena(std::move(region));
 }
 
-// A collective arena of which all ranks use only rank 0's part.
-SharedRegion Engine::allocate_shared(std::size_t bytes) {
-  SharedRegion region;
-  region.shared = can_map();
-  if (!region.shared) {
-    region.own = net::private_region(bytes);
-    region.memory = region.own.bytes;
-    return region;
-  }
-  Work mapped;
-  run_and_wait([&] {
-    region.arena = arenas_->count();
-    region.own = arenas_->allocate(rank_ == 0 ? bytes : 0);
-    mapped = announce(region.own, bytes, shared_from_this());
-  });
-  mapped.wait();
-  run_and_wait([&] {
-    std::byte* const begin = arenas_->at(0, region.arena);
-    region.memory = {begin, bytes};
-    if (begin) return;
-    throw PeerLost("rank " + std::to_string(world_rank(0)) + " left before its memory was mapped",
-                   {.rank = world_rank(rank_),
-                    .operation = "allocate",
-                    .peer = world_rank(0),
-                    .advice = "See that rank's own last lines."});
-  });
-  return region;
-}
-
-void Engine::release(const SharedRegion& region) noexcept {
-  if (!region.shared) return;
-  waiter_->run([self = shared_from_this(), arena = region.arena] { self->arenas_->unmap(arena); });
-}
-
 // Announces the region with a call, after which the peers map it. Later calls wait for this one.
-Work Engine::announce(const net::Region& region, std::size_t bytes,
-                      std::shared_ptr<WorkOwner> owner) {
+void Engine::announce(const net::Region& region) {
   Operation op;
   op.kind = OpKind::Allocate;
-  op.count = bytes;
+  op.count = region.bytes.size();
   op.region = region;
-  auto call = std::make_shared<Call>(
-      Call{std::move(op), WorkSource(waiter_, std::move(owner), "allocate")});
-  Work work = call->source.work();
-  enqueue(std::move(call));
-  return work;
+  enqueue(std::make_shared<Call>(std::move(op)));
 }
 
 // The engine may have been broken by a nested call; then there is nothing to wait for.
@@ -149,6 +116,9 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
     arenas_->announce(call->operation.region, slot.payload);
   if (call->run) call->run->announce();
   slot.ready.store(call->number, std::memory_order_release);
+  // While this rank's cache line becomes its own, those of the peers come; then the fence of
+  // notify_peers() has little to wait for.
+  headers_here(call->number);
   board().notify_peers();
   headers_seen_ = 0;
   wait_for(Waits::Headers);
@@ -156,14 +126,33 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   if (!broken()) poll_headers(call);
 }
 
+int Engine::headers_here(std::uint64_t number) noexcept {
+  int here = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    here += board().slot(peer, number).ready.load(std::memory_order_acquire) == number;
+  }
+  return here;
+}
+
 bool Engine::nothing_new() noexcept {
   const Call& call = *queue_.front();
   if (waits_ == Waits::Run) return call.run->polled()->waits();
-  int here = 0;
-  for (int peer = 0; peer < size_; ++peer) {
-    here += board().slot(peer, call.number).ready.load(std::memory_order_acquire) == call.number;
-  }
-  return here == headers_seen_;
+  return headers_here(call.number) == headers_seen_;
+}
+
+// Goes on as far as the peers' flags allow; true if it moved. Only if something is waited for.
+bool Engine::look() {
+  if (nothing_new()) return false;
+  const std::shared_ptr<Call> call = queue_.front();  // finish() may release it
+  if (waits_ == Waits::Headers) return poll_headers(call);
+  const std::shared_ptr<Run> run = call->run;
+  return run->polled()->poll();
+}
+
+// Ranks that call at the same time hear of one another within a microsecond.
+void Engine::look_briefly(const Call& call) {
+  if (!waiter_->spins()) return;
+  for (int looks = 0; looks < kBriefLooks && !call.ended && waits_ != Waits::No; ++looks) look();
 }
 
 // The number of headers that have arrived; -1 if one of them differs. A mismatch fails at once,
@@ -186,6 +175,8 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   headers_seen_ = here;
   if (here < size_) return here < 0;
   wait_for(Waits::No);
+  // All ranks have read this rank's other slot, which the next call writes.
+  kernel::prefetch_for_writing(&board().slot(rank_, number + 1), 64);
   const auto ranks = static_cast<std::size_t>(size_);
   std::array<const std::byte*, 16> few;  // saves most groups an allocation
   std::vector<const std::byte*> many(ranks > few.size() ? ranks : 0);
@@ -206,13 +197,6 @@ bool Engine::poll() {
     return gone >= 0;
   }
   const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
-  const auto look = [this] {
-    if (nothing_new()) return false;
-    const std::shared_ptr<Call> call = queue_.front();  // finish() may release it
-    if (waits_ == Waits::Headers) return poll_headers(call);
-    const std::shared_ptr<Run> run = call->run;
-    return run->polled()->poll();
-  };
   const bool moved = look();
   if (moved || waits_ == Waits::No) return moved;
   int gone = board().first_aborted(), lost = -1;
