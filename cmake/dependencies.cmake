@@ -29,5 +29,8 @@ if(TRIREME_LIBTORCH)
     message(STATUS "LibTorch was not found: only the floors without it are built "
                    "(set TORCH_DIR, or run `make setup`).")
     set(TRIREME_LIBTORCH OFF)
+  elseif(Torch_VERSION VERSION_LESS 2.9)
+    message(FATAL_ERROR "LibTorch ${Torch_VERSION} in ${Torch_DIR} is too old: Trireme needs 2.9 or later. Name "
+                        "another with TORCH_DIR, or unset it to let the set-up bring one.")
   endif()
 endif()

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_storage.h"
+#include "trireme/checkpoint/faulty_storage_test.h"
 #include "trireme/job/step_voter.h"
 
 namespace trireme {

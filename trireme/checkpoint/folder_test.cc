@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "trireme/base/check.h"
-#include "trireme/checkpoint/faulty_storage.h"
+#include "trireme/checkpoint/faulty_storage_test.h"
 
 namespace trireme::checkpoint {
 namespace {

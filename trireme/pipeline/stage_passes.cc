@@ -23,6 +23,17 @@ struct CatchGradient final : torch::autograd::Node {
   at::Tensor caught;
 };
 
+// A new node in autograd's own pointer: shared_ptr in older releases of LibTorch, intrusive_ptr in newer.
+template <class Node>
+auto make_node() {
+  using Pointer = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<Node>();
+  } else {
+    return c10::make_intrusive<Node>();
+  }
+}
+
 }  // namespace
 
 at::Tensor checked_loss(at::Tensor loss) {
@@ -34,7 +45,7 @@ at::Tensor checked_loss(at::Tensor loss) {
 
 struct StagePasses::Kept {
   struct Input {
-    c10::intrusive_ptr<CatchGradient> node;
+    decltype(make_node<CatchGradient>()) node;
     TensorLayout layout;
   };
   std::vector<Input> inputs;           // that carry a gradient
@@ -58,7 +69,7 @@ Values StagePasses::enter(Parcel in, Kept* kept) const {
     for (std::size_t left = in.counts[i]; left > 0; --left, ++at) {
       at::Tensor tensor = in.tensors[at];
       if (kept != nullptr && in.layouts[at].carries_gradient) {
-        auto node = c10::make_intrusive<CatchGradient>();
+        auto node = make_node<CatchGradient>();
         torch::autograd::set_history(tensor, node);
         kept->inputs.push_back({std::move(node), in.layouts[at]});
       }

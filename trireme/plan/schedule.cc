@@ -6,8 +6,8 @@
 namespace trireme::inline v0::plan {
 namespace {
 
-constexpr std::array<std::string_view, kActionKinds> kLetters = {
-    "F", "B", "I", "W", "F", "SA", "RA", "SG", "RG", "US", "RS", "RE", "RC", "ST", "LD"};
+constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W",  "F",
+                                                                 "SA", "RA", "SG", "RG", "RC"};
 
 std::string pass_text(std::string_view letters, int stage, int microbatch) {
   return std::string(letters) + std::to_string(stage) + "." + std::to_string(microbatch);

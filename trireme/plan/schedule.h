@@ -25,14 +25,9 @@ enum class ActionKind : std::uint8_t {
   RecvActivation,   // RA  waits for the stage's inputs
   SendGradient,     // SG  starts to send the gradient of the stage's inputs to the stage before
   RecvGradient,     // RG  waits for the gradient of the stage's outputs
-  Unshard,          // US  gathers the stage's weights
-  Reshard,          // RS  frees all but this rank's shard of them
-  ReduceGradient,   // RE  reduces the stage's weight gradients, which are complete
   Recompute,        // RC  repeats a forward pass whose activations were not kept
-  Store,            // ST  moves the activations out of the device's memory
-  Load,             // LD  fetches them
 };
-inline constexpr int kActionKinds = 15;
+inline constexpr int kActionKinds = 10;
 
 struct Action {
   ActionKind kind = ActionKind::Forward;

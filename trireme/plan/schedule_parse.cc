@@ -13,7 +13,7 @@
 namespace trireme::inline v0::plan {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ActionKind>, 14> kKinds = {
+constexpr std::array<std::pair<std::string_view, ActionKind>, 9> kKinds = {
     {{"F", ActionKind::Forward},
      {"B", ActionKind::Backward},
      {"I", ActionKind::BackwardInput},
@@ -22,12 +22,7 @@ constexpr std::array<std::pair<std::string_view, ActionKind>, 14> kKinds = {
      {"RA", ActionKind::RecvActivation},
      {"SG", ActionKind::SendGradient},
      {"RG", ActionKind::RecvGradient},
-     {"US", ActionKind::Unshard},
-     {"RS", ActionKind::Reshard},
-     {"RE", ActionKind::ReduceGradient},
-     {"RC", ActionKind::Recompute},
-     {"ST", ActionKind::Store},
-     {"LD", ActionKind::Load}}};
+     {"RC", ActionKind::Recompute}}};
 
 // The largest number in a file: a larger one is a typing error and would cost memory.
 constexpr unsigned kLargest = 9999;

@@ -23,7 +23,7 @@ std::string schedule_refusal(const std::string& text) {
 
 TEST(Schedule, EveryKindRoundTrips) {
   const std::string text =
-      "0: US0.0 F0.0 SA0.0 RS0.0 ST0.0 LD0.0 RG0.0 RC0.0 I0.0 W0.0 RE0.0\n"
+      "0: F0.0 SA0.0 RG0.0 RC0.0 I0.0 W0.0\n"
       "1: RA1.0 F1.0+B1.1 B1.0 SG1.0\n";
   const Schedule schedule = parse_schedule(text);
   EXPECT_EQ(text_of(schedule), text);

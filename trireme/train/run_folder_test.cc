@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_storage.h"
+#include "trireme/checkpoint/faulty_storage_test.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/train/run_claim.h"
 #include "trireme/train/schema.h"

@@ -98,8 +98,9 @@ show::Zero3Recording record_zero3(const Zero3Options& options) {
   recording.model_bytes = recording.block_bytes * static_cast<std::size_t>(options.blocks);
   recording.own_bytes = recording.model_bytes / static_cast<std::size_t>(options.ranks);
   recording.moments.resize(static_cast<std::size_t>(options.ranks));
-  const models::Blocks model = models::make_mlp(
-      {.widths = std::vector<std::int64_t>(static_cast<std::size_t>(options.blocks) + 1, kZero3Width)});
+  const models::Blocks model =
+      models::make_mlp({.widths = std::vector<std::int64_t>(
+                            static_cast<std::size_t>(options.blocks) + 1, kZero3Width)});
   const auto total = static_cast<std::uint32_t>(options.ranks * options.rounds);
   comm::SimulationOptions simulation;
   simulation.network.seed = options.seed;
