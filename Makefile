@@ -17,7 +17,7 @@ help:
 	@echo 'make build     build build/bin/trireme'
 	@echo 'make bench     measure against PyTorch DDP, Gloo, Open MPI, MPICH (ONECCL=1: and oneCCL)'
 	@echo 'make soak      the long tests, sanitizers, a build without precompiled headers, fuzzers'
-	@echo 'make sanitize  the floors without LibTorch under ASan+UBSan and TSan'
+	@echo 'make sanitize  ASan+UBSan on the floors without LibTorch, sync, pipeline; TSan on some'
 	@echo 'make mpi       build libtrireme_mpi.so alone, for your MPI (MPICC=/path/to/mpicc)'
 	@echo 'make install   install library, headers and command (PREFIX=/usr/local)'
 	@echo 'make format    format the sources in place'

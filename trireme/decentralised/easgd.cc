@@ -1,7 +1,5 @@
 #include "trireme/decentralised/easgd.h"
 
-#include <cstring>
-
 #include "trireme/kernel/mixing.h"
 #include "trireme/tensor/convert.h"
 
@@ -13,7 +11,7 @@ void Easgd::start(Replica& replica) { copy_into(centre_, replica.weights); }
 
 void Easgd::mix(Replica& replica, std::int64_t) {
   for (std::size_t i = 0; i < replica.weights.size(); ++i)
-    std::memcpy(replica.scratch[i].data, replica.weights[i].data, replica.weights[i].bytes());
+    copy_values(replica.weights[i], replica.scratch[i]);
   average(world_, replica.scratch, "weights");
   average(world_, replica.buffers, "buffers");
   const double alpha = beta_ / world_.size();

@@ -1,6 +1,6 @@
 #include "trireme/decentralised/local_sync.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "trireme/base/check.h"
 
@@ -67,7 +67,7 @@ std::shared_ptr<void> LocalSync::show() {
     own->emplace_back(buffer.as_bytes().begin(), buffer.as_bytes().end());
   auto put_back = std::shared_ptr<void>(nullptr, [this, shown, own](void*) {
     for (std::size_t i = 0; i < shown.size(); ++i)
-      std::memcpy(shown[i].data, (*own)[i].data(), (*own)[i].size());
+      std::ranges::copy((*own)[i], shown[i].as_bytes().data());
     refresh_();
   });
   mixer_->show(replica_);

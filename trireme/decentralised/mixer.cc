@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "trireme/decentralised/diloco.h"
 #include "trireme/decentralised/easgd.h"
@@ -27,14 +27,19 @@ std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
   return copies;
 }
 
+// Not memcpy: a buffer without an element may have no memory.
+void copy_values(const Buffer& from, const Buffer& to) {
+  std::ranges::copy(from.as_bytes(), to.as_bytes().data());
+}
+
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights) {
   for (std::size_t i = 0; i < kept.size(); ++i)
-    std::memcpy(tensor::to_buffer(kept[i].local).data, weights[i].data, weights[i].bytes());
+    copy_values(weights[i], tensor::to_buffer(kept[i].local));
 }
 
 void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights) {
   for (std::size_t i = 0; i < kept.size(); ++i)
-    std::memcpy(weights[i].data, tensor::to_buffer(kept[i].local).data, weights[i].bytes());
+    copy_values(tensor::to_buffer(kept[i].local), weights[i]);
 }
 
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,

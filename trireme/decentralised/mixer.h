@@ -56,6 +56,8 @@ void average(comm::Communicator& world, const std::vector<Buffer>& buffers, cons
 /// values.
 std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
                                   const std::string& prefix);
+/// to = from, element by element.
+void copy_values(const Buffer& from, const Buffer& to);
 /// kept = weights, and weights = kept, element by element.
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cstring>
+#include <algorithm>
 #include <set>
 
 #include "trireme/base/check.h"
@@ -79,7 +79,7 @@ Fields TensorRows::read(std::span<const std::int64_t> samples) const {
       const std::int64_t from = options_.endless ? order_.record(sample) : sample;
       TRIREME_CHECK(from >= 0);
       TRIREME_CHECK(from < rows_);
-      std::memcpy(out, whole.bytes.data() + static_cast<std::size_t>(from) * row, row);
+      std::ranges::copy(whole.bytes.subspan(static_cast<std::size_t>(from) * row, row), out);
       out += row;
     }
     fields.emplace_back(whole.name, taken);

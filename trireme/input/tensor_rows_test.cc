@@ -45,6 +45,14 @@ TEST(TensorRows, GiveTheRowsThatAreAskedFor) {
   }
 }
 
+// The sanitizers refuse a memcpy to or from null, also of no bytes.
+TEST(TensorRows, MayHaveNoColumns) {
+  const std::string bytes = pack_rows({{"none", at::zeros({4, 0})}}, "samples");
+  const TensorRows rows(bytes, nullptr, {});
+  const Fields some = rows.read(std::vector<std::int64_t>{3, 0});
+  EXPECT_EQ(some[0].second.sizes(), (std::vector<std::int64_t>{2, 0}));
+}
+
 TEST(TensorRows, EndlessAreAllRowsOnceAnEpochInANewOrder) {
   const std::string bytes = pack_rows({{"x", at::arange(20)}}, "samples");
   const TensorRows rows(bytes, nullptr, {.endless = true, .seed = 3});

@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "trireme/base/check.h"
 
@@ -36,7 +36,8 @@ void UnitMemory::keep_own(std::uint32_t unit) {
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
   own_.push_back(bytes_tensor(cuts[at + 1] - cuts[at]));
-  std::memcpy(own_.back().data_ptr(), whole_unit.data() + cuts[at], own_.back().nbytes());
+  // Not memcpy: without an element, data_ptr() is null.
+  std::ranges::copy(whole_unit.subspan(cuts[at], cuts[at + 1] - cuts[at]), own(unit).data());
   hide(unit);
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -31,7 +30,9 @@ WeightAverage::WeightAverage(double decay, std::span<const optim::OwnedSlice> sl
   for (const optim::OwnedSlice& slice : slices) {
     averages_.push_back(at::empty(
         {slice.size()}, at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype))));
-    std::memcpy(averages_.back().data_ptr(), slice.weight, averages_.back().nbytes());
+    // Not memcpy: without an element, data_ptr() is null.
+    std::copy_n(static_cast<const std::byte*>(slice.weight), averages_.back().nbytes(),
+                static_cast<std::byte*>(averages_.back().data_ptr()));
   }
 }
 
