@@ -146,7 +146,7 @@ CommandResult Command::Running::wait(double seconds) {
 
 Command trireme_command(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), TRIREME_PROGRAM);
-  return Command(std::move(arguments));
+  return Command(std::move(arguments)).with("XDG_CACHE_HOME", TRIREME_CACHE);
 }
 
 std::vector<pid_t> descendants(pid_t pid) {

@@ -65,7 +65,7 @@ class Command {
 /// to start. Reads the checkpoint that `latest` names and does not verify its manifest.
 std::string hash_of_run(const std::string& run);
 
-/// The program under test followed by `arguments`.
+/// The program under test followed by `arguments`. Its cache is in the build folder.
 Command trireme_command(std::vector<std::string> arguments);
 
 /// Direct and indirect children of `pid`, oldest first.

@@ -113,18 +113,13 @@ class Terminal(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines()[-1],
                          f'next: {TRIREME} generate runs/tiny --prompt "line"')
 
-    def test_a_long_job_tells_its_utilization(self):
-        command = [TRIREME, "train", "tiny.toml", "--json", "--set", "train.steps=10000000"]
-        with subprocess.Popen(command, cwd=self.folder.name, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True) as child:
-            shares = []
-            for line in child.stdout:
-                event = json.loads(line)
-                shares.append(event.get("model_flops_utilization"))
-                if event["event"] == "step" and event["step"] == 4:
-                    child.terminate()
-        self.assertEqual([share for share in shares[:4] if share is not None], [])
-        self.assertGreater(shares[-1], 0, shares)
+    def test_a_job_tells_its_utilization(self):
+        done = subprocess.run([TRIREME, "train", "tiny.toml", "--json"], cwd=self.folder.name,
+                              capture_output=True, text=True, check=True, timeout=100)
+        shares = [event["model_flops_utilization"] for event in map(json.loads, done.stdout.splitlines())
+                  if event["event"] == "step"]
+        self.assertEqual(len(shares), 30)
+        self.assertGreater(min(shares), 0)
 
 
 unittest.main(argv=sys.argv[:1])

@@ -215,4 +215,19 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
   return blocks;
 }
 
+std::vector<Kernel> kernels(const BertConfig& config, std::int64_t sequences) {
+  const std::int64_t tokens = sequences * config.block, width = config.width;
+  const double layers = config.layers;
+  return {{"norm", {tokens, width}, 2 * layers + 2},
+          {"add", {tokens, width}, 2 * layers},
+          {"linear bias", {tokens, width, 3 * width}, layers},
+          {"attention", {sequences, config.block, config.heads, width / config.heads}, layers},
+          {"linear bias", {tokens, width, width}, layers},
+          {"linear bias gelu", {tokens, width, 4 * width}, layers},
+          {"linear bias", {tokens, 4 * width, width}, layers},
+          {"linear bias gelu", {tokens, width, width}},
+          {"linear bias", {tokens, width, config.vocab}},
+          {"loss", {tokens, config.vocab}}};
+}
+
 }  // namespace trireme::inline v0::models

@@ -13,6 +13,7 @@
 
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
+#include "trireme/models/kernels.h"
 #include "trireme/models/layer_factory.h"
 
 namespace trireme::inline v0 {
@@ -43,6 +44,8 @@ std::int64_t feed_forward_width(const BertConfig& config);
 double training_flops(const BertConfig& config, std::int64_t tokens);
 /// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const BertConfig& config, std::int64_t sequences);
+/// Of one micro-batch.
+std::vector<Kernel> kernels(const BertConfig& config, std::int64_t sequences);
 
 }  // namespace models
 using models::BertConfig;

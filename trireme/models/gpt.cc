@@ -271,4 +271,31 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   return blocks;
 }
 
+std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences) {
+  const std::int64_t tokens = sequences * config.block, width = config.width;
+  const double layers = config.layers;
+  const FeedForwardSpec mlp = mlp_spec(config);
+  const std::string linear = config.bias ? "linear bias" : "linear";
+  std::vector<Kernel> all = {
+      {"norm", {tokens, width}, 2 * layers + 1},
+      {"add", {tokens, width}, 2 * layers},
+      {linear, {tokens, width, 3 * width}, layers},
+      {"causal attention", {sequences, config.block, config.heads, width / config.heads}, layers},
+      {linear, {tokens, width, width}, layers},
+      {"linear", {tokens, width, config.vocab}},
+      {"loss", {tokens, config.vocab}}};
+  // Choices of experts are taken for evenly spread.
+  const double mlps = layers * std::max(config.experts, 1);
+  const std::int64_t rows = config.experts > 0 ? tokens * config.top_k / config.experts : tokens;
+  if (config.experts > 0) all.push_back({"linear", {tokens, width, config.experts}, layers});
+  if (mlp.is_gated()) {
+    all.push_back({linear, {rows, width, mlp.middle()}, mlps});
+    all.push_back({"gated", {rows, mlp.hidden}, mlps});
+  } else {
+    all.push_back({linear + " gelu", {rows, width, mlp.hidden}, mlps});
+  }
+  all.push_back({linear, {rows, mlp.hidden, width}, mlps});
+  return all;
+}
+
 }  // namespace trireme::inline v0::models

@@ -13,6 +13,7 @@
 
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
+#include "trireme/models/kernels.h"
 #include "trireme/models/layer_factory.h"
 
 namespace trireme::inline v0 {
@@ -57,6 +58,8 @@ int largest_neighbouring_layers(const GptConfig& config);
 double training_flops(const GptConfig& config, std::int64_t tokens);
 /// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const GptConfig& config, std::int64_t sequences);
+/// Of one micro-batch.
+std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences);
 
 }  // namespace models
 using models::GptConfig;

@@ -233,4 +233,13 @@ std::vector<BlockActivations> block_activations(const ResnetConfig& config, std:
   return blocks;
 }
 
+std::vector<Kernel> kernels(const ResnetConfig& config, std::int64_t images) {
+  std::vector<Kernel> all;
+  for (const BlockShape& block : shapes(config))
+    for (const ConvShape& conv : block.convs)
+      all.push_back(
+          {"convolution", {images, conv.in, conv.out, conv.kernel, conv.stride, conv.side}});
+  return all;
+}
+
 }  // namespace trireme::inline v0::models

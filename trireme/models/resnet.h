@@ -14,6 +14,7 @@
 
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
+#include "trireme/models/kernels.h"
 
 namespace trireme::inline v0 {
 namespace models {
@@ -38,6 +39,8 @@ std::int64_t largest_neighbours(const ResnetConfig& config);
 double training_flops(const ResnetConfig& config, std::int64_t images);
 /// Per block, for a micro-batch of `images`.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images);
+/// Of one micro-batch.
+std::vector<Kernel> kernels(const ResnetConfig& config, std::int64_t images);
 
 }  // namespace models
 using models::ResnetConfig;

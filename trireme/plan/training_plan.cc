@@ -217,15 +217,31 @@ Communication layer_communication_of(const TrainingPlan& plan) {
   return sum;
 }
 
-// Micro-batches go through the lanes in rounds; threads that share a core take turns.
+// Threads that share a core take turns.
+double turns(const Job& job, int lanes) {
+  return std::max(1.0, double(job.ranks * lanes * job.kernel_threads) / job.usable_cores);
+}
+
+// Micro-batches go through the lanes in rounds.
 double compute_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  if (job.simulated || job.flop_rate <= 0) return 0;
+  if (job.simulated) return 0;
   const std::int64_t rounds = (plan.micro_per_rank + plan.lanes - 1) / plan.lanes;
-  const double seconds = static_cast<double>(rounds) * job.flops_per_micro * (1 + job.share_again) /
-                         job.flop_rate / job.model_ranks() / (1 - plan.bubble);
-  const double threads = job.ranks * plan.lanes * job.kernel_threads;
-  return seconds * std::max(1.0, threads / job.usable_cores);
+  return static_cast<double>(rounds) * job.kernel_seconds * (1 + job.share_again) /
+         job.model_ranks() / (1 - plan.bubble) * turns(job, plan.lanes);
+}
+
+// Each micro-batch's gradient is added to a sum: two numbers are read and one is written. Then the
+// owner reads the sum for its norm, and the update reads it, reads and writes the weights and
+// moments.
+double update_seconds_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (job.simulated || job.memory_rate <= 0) return 0;
+  const double adding = 3.0 * static_cast<double>(plan.micro_per_rank);
+  const double updating = (4.0 + 2 * job.optimizer_moments) / job.owners;
+  const double bytes = static_cast<double>(job.held_parameters()) *
+                       (job.precision == "fp64" ? 8 : 4) * (adding + updating);
+  return bytes / job.memory_rate * turns(job, 1);
 }
 
 // More lanes than micro-batches would idle; simulated ranks have none.
@@ -260,6 +276,18 @@ std::string core_line(const TrainingPlan& plan) {
                           : "; of " + decimal(job.lanes) + " lanes " + decimal(plan.lanes) +
                                 " have a micro-batch";
   return line;
+}
+
+std::string time_line(const TrainingPlan& plan) {
+  const double step = plan.step_seconds();
+  if (step <= 0) return {};
+  const double waits = plan.communication.seconds + plan.layers.seconds;
+  return "  time     " + duration_text(step) + " a step, predicted: forward and backward " +
+         duration_text(plan.compute_seconds) + " + gradients and update " +
+         duration_text(plan.update_seconds) +
+         (waits > 0 ? " + communication " + duration_text(waits) : "") + "; " +
+         duration_text(step * static_cast<double>(plan.job.steps)) +
+         " in all, without validation\n" + "           (" + plan.job.speed_source + ")\n";
 }
 
 std::string items_line(const TrainingPlan& plan) {
@@ -349,6 +377,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.layers = layer_communication_of(plan);
   if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
   plan.compute_seconds = compute_seconds_of(plan);
+  plan.update_seconds = update_seconds_of(plan);
   return plan;
 }
 
@@ -417,7 +446,7 @@ std::string explain(const TrainingPlan& plan) {
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
         << "           (" << plan.communication.source << ")\n";
   }
-  out << "  cores    " << core_line(plan) << "\n";
+  out << time_line(plan) << "  cores    " << core_line(plan) << "\n";
   return out.str();
 }
 

@@ -59,13 +59,16 @@ struct Job {
   // memory.offload_activations. Then file_per_micro is in a file, and activations_per_micro is in
   // the memory of each lane or rank, whatever the number of live micro-batches.
   bool offloads_activations = false;
-  std::int64_t file_per_micro = 0;   // bytes
-  std::string recompute = "none";    // memory.recompute; for "auto", the choice made
-  std::string recompute_table = {};  // for "auto": the table for people; ends with a newline
-  double flops_per_micro = 0;        // of forward and backward; 0: not known
-  double share_again = 0;            // share of them that `recompute` repeats
-  double flop_rate = 0;       // operations per second of kernel_threads threads; 0: not measured
-  double temporaries = 0.31;  // memory of both passes relative to activations; measured
+  std::int64_t file_per_micro = 0;     // bytes
+  std::string recompute = "none";      // memory.recompute; for "auto", the choice made
+  std::string recompute_table = {};    // for "auto": the table for people; ends with a newline
+  double flops_per_micro = 0;          // of forward and backward; 0: not known
+  double share_again = 0;              // share of forward and backward that `recompute` repeats
+  double kernel_seconds = 0;           // of a micro-batch, forward and backward; 0: not known
+  double memory_rate = 0;              // bytes per second of a rank that adds its gradients
+  double product_rate = 0;             // operations per second of a large product; 0: not known
+  std::string speed_source = {};       // where these three come from, for people
+  double temporaries = 0.31;           // memory of both passes relative to activations; measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
   std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
   int owners = 1;                      // ranks that share one copy
@@ -125,13 +128,15 @@ struct TrainingPlan {
   Communication communication;
   /// Per step, of tensor-parallel ranks; nothing hides it.
   Communication layers;
-  /// Time of the matrix products of the rank with most, at job.flop_rate; includes a pipeline's
-  /// wait and the turns of threads that share cores. 0: not known.
+  /// Forward and backward of the rank with most; includes a pipeline's wait and the turns of
+  /// threads that share cores. 0: not known.
   double compute_seconds = 0;
-  /// Products, then communication, nothing hidden: the cost of other kernels and the gain of
-  /// overlap are not known beforehand. 0: not known.
+  /// Adding gradients, their norm and the update; 0: not known.
+  double update_seconds = 0;
+  /// One after the other: the gain of overlap is not known beforehand. 0: not known.
   double step_seconds() const noexcept {
-    return compute_seconds > 0 ? compute_seconds + communication.seconds + layers.seconds : 0;
+    if (compute_seconds <= 0) return 0;
+    return compute_seconds + update_seconds + communication.seconds + layers.seconds;
   }
   /// Memory that the ranks of one host share: the text. Simulated ranks, which are threads, share
   /// all runtime memory.

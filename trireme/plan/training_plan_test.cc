@@ -256,12 +256,12 @@ TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 1, 1))), Not(HasSubstr("all-reduce a step")));
 }
 
-// Products in rounds of lanes, on the available cores, then communication.
-TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
+// Kernels in rounds of lanes, on the available cores, then the update and communication.
+TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereThatOfItsKernelsIs) {
   plan::Job one = job(8, 2, 1);
-  one.flops_per_micro = 3e9;
   EXPECT_EQ(plan::make_plan(one).step_seconds(), 0);
-  one.flop_rate = 1e9;
+  EXPECT_THAT(plan::explain(plan::make_plan(one)), Not(HasSubstr("  time ")));
+  one.kernel_seconds = 3;
   EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3);
   one.share_again = 0.25;
   EXPECT_DOUBLE_EQ(plan::make_plan(one).step_seconds(), 4 * 3 * 1.25);
@@ -275,6 +275,29 @@ TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereTheRateIs) {
   one.pipeline = 2;
   const plan::TrainingPlan pipeline = plan::make_plan(one);
   EXPECT_NEAR(pipeline.compute_seconds * (1 - pipeline.bubble), 2 * 3 * 1.25, 1e-9);
+}
+
+TEST(TrainingPlan, TheUpdateMovesGradientsWeightsAndMoments) {
+  plan::Job one = job(8, 2, 1);
+  one.parameters = 1000;
+  one.kernel_seconds = 0.5;
+  one.memory_rate = 1e4;
+  one.speed_source = "a test";
+  // Four micro-batches of 12 bytes a parameter; AdamW with two moments moves 32.
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (4 * 12 + 32));
+  EXPECT_THAT(plan::explain(plan::make_plan(one)),
+              HasSubstr("  time     10 s a step, predicted: forward and backward 2 s + gradients "
+                        "and update 8 s; "));
+  one.ranks = 2;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (2 * 12 + 32));
+  EXPECT_THAT(plan::explain(plan::make_plan(one)),
+              AllOf(HasSubstr(" + communication "), HasSubstr("           (a test)\n")));
+  one.sync = "zero1";
+  one.owners = 2;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (2 * 12 + 16));
+  one.ranks = 4;  // two on a core
+  one.owners = 4;
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 2 * 0.1 * (12 + 8));
 }
 
 TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {

@@ -37,12 +37,11 @@ at::Tensor matrix(std::int64_t rows, std::int64_t columns,
   return at::ones({rows, columns}, at::TensorOptions().dtype(type));
 }
 
-Tasks linear_tasks(Library KernelTable::*column, at::ScalarType type = at::kFloat) {
+Tasks linear_tasks(Library KernelTable::*column) {
   Tasks tasks;
   for (const ProductShape& shape : kLinear) {
-    const at::Tensor x = matrix(shape.rows, shape.in, type);
-    const at::Tensor dy = matrix(shape.rows, shape.out, type);
-    const at::Tensor weight = matrix(shape.out, shape.in, type);
+    const at::Tensor x = matrix(shape.rows, shape.in), dy = matrix(shape.rows, shape.out);
+    const at::Tensor weight = matrix(shape.out, shape.in);
     if (column == &KernelTable::forward)
       tasks.push_back({flops(shape), [=] { linear_forward(x, weight, {}); }});
     if (column == &KernelTable::input_gradient)
@@ -137,19 +136,6 @@ KernelTable fastest(const std::vector<MeasuredProduct>& measured) {
     }
   }
   return table;
-}
-
-double linear_rate(const std::string& precision, Duration each) {
-  const auto clock = RealWaiter::make();
-  double operations = 0, seconds = 0;
-  for (const auto column :
-       {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient}) {
-    for (const Task& task : linear_tasks(column, compute_type(precision))) {
-      operations += task.flops;
-      seconds += best_seconds(task, each, *clock);
-    }
-  }
-  return operations / seconds;
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -1,6 +1,5 @@
-// Measures this processor's matrix products: library by library for a kernel table (`trireme doctor
-// --tune`), and with the table in use for predictions. During a run only linear_rate() may be
-// called; it uses the table as it is (kernel_table.h).
+// Measures this processor's matrix products, library by library, for a kernel table (`trireme doctor
+// --tune`). Never during a run (kernel_table.h).
 #pragma once
 
 #include <string>
@@ -25,10 +24,5 @@ std::vector<MeasuredProduct> measure_products(Duration each);
 /// The fastest library of each column. The process's own choice stays unless another is faster by
 /// at least 3 %, so that noise does not change bits between measurements.
 KernelTable fastest(const std::vector<MeasuredProduct>& measured);
-
-/// Operations per second of a linear layer's three products together, with this process's kernel
-/// table and kernel threads, over the shapes above. `precision`: fp64 | fp32 | bf16 | fp16. Each
-/// product of each shape runs for `each`; the best run counts.
-double linear_rate(const std::string& precision, Duration each);
 
 }  // namespace trireme::inline v0::tensor

@@ -8,6 +8,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/auto_recompute.h"
+#include "trireme/train/kernel_runs.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -46,6 +47,16 @@ void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning->links["sim"] = settings.link;
   job.tuning->machine = "simulated";
   job.tuning_path = "--link";
+}
+
+// With a large product's rate, that of the model's operations is a share that can be compared.
+void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speeds) {
+  if (figures.kernels.empty() || job.simulated) return;
+  job.kernel_seconds = speeds.seconds(figures.kernels);
+  const models::Kernel sums{"memory", {job.held_parameters()}}, product{"linear", {512, 768, 768}};
+  job.memory_rate = 12 * work_of(sums) / speeds.seconds({sums});
+  job.product_rate = 6 * work_of(product) / speeds.seconds({product});
+  job.speed_source = speeds.source();
 }
 
 // The activations of one of the ranks that compute a layer together.
@@ -149,7 +160,7 @@ std::int64_t program_bytes(const input::Corpus& corpus) {
 }
 
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks, double flop_rate) {
+                                 const std::string& name, int ranks, KernelSpeeds* speeds) {
   const observe::Cores cores = observe::usable_cores();
   plan::Job job;
   job.name = name;
@@ -175,7 +186,6 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sample = words.sample;
   job.steps = settings.steps;
   job.flops_per_micro = figures.flops;
-  job.flop_rate = figures.flops > 0 ? flop_rate : 0;
   job.temporaries = figures.temporaries;
   job.ranks = ranks;
   job.pipeline = settings.strategy.pipeline;
@@ -208,6 +218,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_tuning(job, settings);
   set_recompute(job, settings, figures);
+  if (speeds != nullptr) set_speeds(job, figures, *speeds);
   return plan::make_plan(job);
 }
 
@@ -238,6 +249,11 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("fits", plan.fits())
       .set("predicted_communication_seconds", plan.communication.seconds)
       .set("communication_source", plan.communication.source);
+  if (plan.step_seconds() > 0)
+    event.set("predicted_step_seconds", plan.step_seconds())
+        .set("predicted_compute_seconds", plan.compute_seconds)
+        .set("predicted_update_seconds", plan.update_seconds)
+        .set("speed_source", plan.job.speed_source);
   return event;
 }
 

@@ -8,14 +8,15 @@
 #include "trireme/input/corpus.h"
 #include "trireme/observe/events.h"
 #include "trireme/plan/training_plan.h"
+#include "trireme/train/kernel_speeds.h"
 #include "trireme/train/schema.h"
 
 namespace trireme::inline v0::train {
 
-/// `flop_rate`: operations a second of this machine's matrix products (tensor::linear_rate); with
-/// it, the plan predicts the time of a step. 0 = not measured.
+/// With `speeds`, the plan predicts the time of a step.
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks, double flop_rate = 0);
+                                 const std::string& name, int ranks,
+                                 KernelSpeeds* speeds = nullptr);
 
 /// Memory of this program without data, before it computes: mostly LibTorch, which every rank loads
 /// too. Measured in the first call, so call it before this process computes.

@@ -16,6 +16,7 @@
 #include "trireme/base/config.h"
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
+#include "trireme/models/kernels.h"
 #include "trireme/strategy/model_shape.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/data_family.h"
@@ -29,6 +30,7 @@ struct ModelFigures {
   std::vector<models::BlockActivations> activations = {};  // of one micro-batch, block by block
   double temporaries = 0.31;  // other memory of forward and backward, as a share of activations
   double flops = 0;           // of a training step over one micro-batch; 0 = not known
+  std::vector<models::Kernel> kernels = {};  // of one micro-batch; empty = not known
   /// All-reduces of tensor-parallel ranks per micro-batch, forward and backward: number, bytes
   /// each.
   int layer_sums = 0;

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/module_block.h"
+#include "trireme/train/kernel_runs.h"
 #include "trireme/train/model_size.h"
 #include "trireme/train/own_families.h"
 #include "trireme/train/schema.h"
@@ -97,6 +98,30 @@ TEST(ModelFigures, TheWorkOfAllBlocksIsTheModels) {
     }
     EXPECT_NEAR(3 * forward, figures.flops, 1e-9 * figures.flops) << model;
     EXPECT_EQ(scores > 0, std::string(model) != "resnet18") << model;
+  }
+}
+
+// The products among the kernels are the model's operations.
+TEST(ModelFigures, TheKernelsAreTheModels) {
+  for (const std::vector<std::string>& assignments :
+       {std::vector<std::string>{"model.name=gpt"},
+        {"model.activation=swiglu", "model.bias=true"},
+        {"model.experts=8", "model.top_k=2"},
+        {"model.name=bert"},
+        {"model.name=resnet18", "model.width=16"}}) {
+    const train::ModelFigures figures = train::Settings(read(assignments)).model.figures(4, {});
+    double operations = 0;
+    for (const v0::models::Kernel& kernel : figures.kernels) {
+      double each = 0;  // per loop: a multiplication and an addition, three times
+      if (kernel.name.starts_with("linear") || kernel.name == "convolution") each = 6;
+      if (kernel.name == "attention") each = 12;  // scores and values
+      if (kernel.name == "causal attention") each = 6;
+      operations += each * kernel.calls * train::work_of(kernel);
+      const v0::models::Kernel sample = train::sample_of(kernel);
+      EXPECT_LE(train::work_of(sample), train::work_of(kernel));
+    }
+    // The formula leaves the pooled head of a ResNet to no convolution.
+    EXPECT_NEAR(operations, figures.flops, 1e-3 * figures.flops) << assignments.front();
   }
 }
 

@@ -111,7 +111,7 @@ void Report::trigram(double loss) {
 
 void Report::expected(double seconds) {
   if (options_.silent) return;
-  events_.write(observe::Event("plan").set("predicted_seconds", seconds));
+  events_.write(observe::Event("expected").set("seconds", seconds));
   progress_.line("expected time: " + duration_text(seconds) + " more");
 }
 
@@ -151,7 +151,8 @@ void Report::finish(const Outcome& outcome) {
   observe::Event event("plan");
   event.set("predicted_memory_bytes", outcome.predicted_bytes)
       .set("measured_memory_bytes", outcome.measured_bytes);
-  if (outcome.predicted_seconds) event.set("predicted_seconds", *outcome.predicted_seconds);
+  if (outcome.predicted_step > 0) event.set("predicted_step_seconds", outcome.predicted_step);
+  if (outcome.measured_step > 0) event.set("measured_step_seconds", outcome.measured_step);
   event.set("measured_seconds", outcome.measured_seconds);
   if (!options_.unit.empty()) event.set("loss_unit", options_.unit);
   events_.write(event);
@@ -175,8 +176,10 @@ void Report::finish(const Outcome& outcome) {
       bytes_text(outcome.measured_bytes) +
           (outcome.one_process ? " (the process of all ranks" : " (the rank with most") +
           ", at its highest)");
-  row("time", outcome.predicted_seconds ? duration_text(*outcome.predicted_seconds) : "-",
-      duration_text(outcome.measured_seconds));
+  const auto time = [](double seconds) { return seconds > 0 ? duration_text(seconds) : "-"; };
+  if (outcome.measured_step > 0)
+    row("step", time(outcome.predicted_step), time(outcome.measured_step) + " (the median)");
+  row("in all", "-", duration_text(outcome.measured_seconds));
   progress_.line("\nthe run is in " + folder_.path() +
                  " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }

@@ -25,8 +25,8 @@ struct ReportOptions {
 /// The figures of the whole run, for the closing table.
 struct Outcome {
   double first_validation = 0, last_validation = 0;
-  std::optional<double> predicted_seconds;
-  double measured_seconds = 0;
+  double predicted_step = 0, measured_step = 0;    // seconds; measured: the median; 0: not known
+  double measured_seconds = 0;                     // of the whole run
   double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
   bool one_process = false;                        // ranks are threads; measured is their total
   std::string sample;
@@ -47,7 +47,7 @@ class Report {
   void skipped(long step, const std::string& why);
   /// Training ends after `step`, since the validation loss has not fallen since `best_step`.
   void early_stop(long step, double best_loss, long best_step);
-  /// The predicted time of the remaining steps.
+  /// The time of the remaining steps at the pace of the first ones.
   void expected(double seconds);
   /// Redraws loss.svg from the events so far.
   void plot();

@@ -34,6 +34,7 @@ TrainingModel make_resnet_model(const config::Config& config) {
                                     .activations = models::block_activations(resnet, images),
                                     .temporaries = 0.6,  // measured (docs/design/007)
                                     .flops = models::training_flops(resnet, images),
+                                    .kernels = models::kernels(resnet, images),
                                     .shape = parallel::ModelShape{}};
               },
           .names = models::make_resnet(small)};

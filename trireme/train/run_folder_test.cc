@@ -316,6 +316,7 @@ TEST(WorkerSpec, CrossesAsText) {
                                .resume = true,
                                .terminal = true,
                                .predicted_bytes = 12345,
+                               .predicted_step = 0.25,
                                .corpus = 7,
                                .lock = 9};
   const train::WorkerSpec again = train::WorkerSpec::from_text(spec.to_text());
@@ -324,6 +325,7 @@ TEST(WorkerSpec, CrossesAsText) {
   EXPECT_EQ(again.json, false);
   EXPECT_EQ(again.terminal, true);
   EXPECT_EQ(again.predicted_bytes, 12345);
+  EXPECT_EQ(again.predicted_step, 0.25);
   EXPECT_EQ(again.trace, spec.trace);
   EXPECT_EQ(again.corpus, 7);
   EXPECT_EQ(again.lock, 9);

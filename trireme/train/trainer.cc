@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -21,7 +22,6 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
-#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/changed_input.h"
 #include "trireme/train/early_stop.h"
@@ -38,10 +38,15 @@ namespace trireme::inline v0::train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
-// If less time remains, measuring the processor is not worth its cost.
-constexpr double kWorthMeasuring = 20;  // seconds
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 // If the launcher passed no bytes, the rank reads them itself.
 SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
@@ -219,7 +224,7 @@ class Trainer {
     const double took = seconds(job_.waiter()->now() - start);
     // Not result.count: with masked text, the loss counts only the targets.
     const std::int64_t items = settings_.batches.batch * words().items_per_sample;
-    if (step_seconds_.size() < kTimedSteps) step_seconds_.push_back(took);
+    step_seconds_.push_back(took);
     report.step({.step = step + 1,
                  .loss = result.loss,
                  .step_seconds = took,
@@ -238,8 +243,8 @@ class Trainer {
   }
 
   std::optional<double> utilization(double step_seconds) const {
-    if (flop_rate_ <= 0 || step_seconds <= 0) return std::nullopt;
-    return spec_.flops / flop_rate_ / step_seconds;
+    if (spec_.product_seconds <= 0 || step_seconds <= 0) return std::nullopt;
+    return spec_.product_seconds / step_seconds;
   }
 
   std::optional<long> skipped_steps(const StepResult& result) const {
@@ -294,10 +299,7 @@ class Trainer {
     const auto every = static_cast<double>(settings_.validate_every);
     const double validations = every > 0 ? std::floor(left / every) + 1 : 1;
     const double rest = pace * left + validations * validation_seconds_;
-    outcome_.predicted_seconds = seconds(job_.waiter()->now() - began_) + rest;
     report.expected(rest);
-    if (job_.rank() == 0 && spec_.flops > 0 && rest >= kWorthMeasuring)
-      flop_rate_ = tensor::linear_rate(settings_.strategy.precision, Duration::zero());
   }
 
   int stop(Report& report, long steps_done, int signal) {
@@ -315,6 +317,8 @@ class Trainer {
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
+    outcome_.predicted_step = spec_.predicted_step;
+    outcome_.measured_step = median(step_seconds_);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
     strategy_.use_average(true);  // on all ranks
     // If weights are sharded, all ranks take part and generate the same text.
@@ -374,7 +378,6 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
-  double flop_rate_ = 0;                 // operations a second of one product; 0 = not measured
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 

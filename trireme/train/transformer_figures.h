@@ -71,6 +71,7 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
       .largest_neighbours = largest_neighbours(config),
       .activations = block_activations(config, samples),
       .flops = training_flops(config, tokens),
+      .kernels = kernels(config, samples),
       // Two per layer in forward and in backward; one for the embedding, one for the head's input.
       .layer_sums = 4 * config.layers + 2,
       .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4),

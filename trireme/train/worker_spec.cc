@@ -9,7 +9,8 @@ namespace trireme::inline v0::train {
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << trial << ' ' << json << ' ' << terminal << ' ' << predicted_bytes << ' '
-      << flops << ' ' << corpus << ' ' << lock << ' ' << began << ' ' << folder << '\n'
+      << predicted_step << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
+      << ' ' << folder << '\n'
       << trace << '\n'
       << recompute;
   return out.str();
@@ -19,7 +20,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
   in >> spec.resume >> spec.trial >> spec.json >> spec.terminal >> spec.predicted_bytes >>
-      spec.flops >> spec.corpus >> spec.lock >> spec.began;
+      spec.predicted_step >> spec.product_seconds >> spec.corpus >> spec.lock >> spec.began;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);

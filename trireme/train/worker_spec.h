@@ -15,8 +15,9 @@ struct WorkerSpec {
   bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)
   bool terminal = false;             // output is a terminal: show a progress line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
-  /// Operations of a step per matrix product that the job runs at a time; 0 = not known.
-  double flops = 0;
+  double predicted_step = 0;         // seconds, from the plan; 0 = not known
+  /// Seconds of a step if the job's cores did nothing but large products; 0 = not known.
+  double product_seconds = 0;
   /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.
   int corpus = -1;
   int lock = -1;  // descriptor of the run folder's lock, kept open by this rank; -1: none

@@ -48,8 +48,11 @@ int plan_command(const PlanOptions& options) {
 
 void declare_plan(Command& command) {
   auto& options = command.keep<PlanOptions>();
-  command.about("Say what a training job takes; starts nothing")
-      .footer("Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
+  command.about("Say what memory and time a training job takes; starts nothing")
+      .footer(
+          "The time of a step comes from the model's kernels, which are measured here for a second "
+          "and\nkept in $XDG_CACHE_HOME/trireme or ~/.cache/trireme.\n\n"
+          "Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
   add_training_options(command, options.job);
   command.flag("--fit", options.fit,
                "As train --fit, by prediction alone: what fits into the memory that is there");

@@ -121,15 +121,16 @@ void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& 
                     {.operation = "config", .advice = "Start it without " + place.launcher + "."});
 }
 
-// Operations of a step per matrix product that the job runs at a time. Ranks that `train` starts
+// The time of a step if the job's cores did nothing but large products. Ranks that `train` starts
 // share this process's cores; each rank of a launcher is assumed to have as many.
-double flops_of(const plan::TrainingPlan& plan, bool own_ranks) {
+double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
   const plan::Job& job = plan.job;
-  if (job.simulated) return 0;
+  if (job.product_rate <= 0) return 0;
   const int cores = std::max(1, job.usable_cores / job.kernel_threads);
   const int products =
       own_ranks ? std::min(job.ranks * plan.lanes, cores) : job.ranks * std::min(plan.lanes, cores);
-  return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products;
+  return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products /
+         job.product_rate;
 }
 
 // Refuses a job that needs more than memory.limit or than this host has, and shows what would fit.
@@ -210,6 +211,7 @@ int train_command(TrainOptions options, const Program& program) {
       return run_under_launcher(*launcher, program.argc(), program.argv(), {});
   }
   options.job.under_mpirun = launcher && !launcher->meeting;
+  options.job.predicts_time = !options.trial;
   train::RunClaim claim({.out = options.out, .resume = options.resume});
   if (!options.trace.empty()) check_writable(options.trace);
   if (claim.resumes() && options.job.config.empty()) {
@@ -240,7 +242,8 @@ int train_command(TrainOptions options, const Program& program) {
       .trial = options.trial,
       .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
       .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
-      .flops = flops_of(job.plan, !launcher.has_value()),
+      .predicted_step = job.plan.step_seconds(),
+      .product_seconds = product_seconds(job.plan, !launcher.has_value()),
       .corpus = job.corpus->descriptor(),
       .lock = claim.lock_descriptor(),
       .began = began.time_since_epoch().count()};

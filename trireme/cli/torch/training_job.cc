@@ -54,7 +54,22 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
     if (!folder.empty()) memory::check_offload_folder(key, folder);
 }
 
+plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus& corpus,
+                           const std::string& name, const TrainingJobOptions& options) {
+  if (!options.predicts_time || settings.job.transport == "sim")
+    return train::plan_training(settings, corpus, name, options.ranks);
+  train::program_bytes(corpus);  // before kernels are measured
+  const int here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  train::KernelSpeeds speeds =
+      train::speeds_here(settings, here * settings.strategy.lanes, say_calibrating);
+  plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks, &speeds);
+  speeds.save();
+  return plan;
+}
+
 }  // namespace
+
+void say_calibrating() { say(true, "calibrating this machine (about 1 s)"); }
 
 TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   if (options.config.empty()) {
@@ -109,7 +124,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
     refine(config, settings, corpus);
     settings = train::Settings(config);
   }
-  plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks);
+  plan::TrainingPlan plan = planned(settings, corpus, name, options);
   plan.job.ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();

@@ -20,6 +20,7 @@ struct TrainingJobOptions {
   bool ranks_given = false;  // --ranks; the caller sets it
   int ranks_here = 0;        // ranks on this host; 0 = all
   bool under_mpirun = true;  // `plan` does not know how `train` will be started
+  bool predicts_time = true;
   std::string transport, algorithm, link, data;
   std::vector<std::string> set;
 };
@@ -32,6 +33,8 @@ struct TrainingJob {
   bool writes_text = false;
   std::string device_note;  // to print; empty = nothing
 };
+/// Says on standard error that kernels are measured now.
+void say_calibrating();
 /// May change the configuration after the data has been read (--fit).
 using Refine = std::function<void(config::Config& config, const train::Settings& settings,
                                   const input::Corpus& corpus)>;

@@ -70,8 +70,8 @@ FitCandidate candidate(const Search& search, FitCandidate one) {
   varied.batches.micro = one.micro;
   varied.memory_limit = search.place.limit;  // "auto" uses it
   try {
-    const plan::TrainingPlan plan = train::plan_training(
-        varied, search.corpus, "fit", search.place.ranks, search.place.flop_rate);
+    const plan::TrainingPlan plan =
+        train::plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.speeds);
     one.predicted_bytes = plan.memory.total();
     one.predicted_seconds = plan.step_seconds();
     one.recompute = plan.job.recompute;  // the policy that "auto" chose

@@ -8,16 +8,17 @@
 #include "trireme/base/config.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/input/corpus.h"
+#include "trireme/train/kernel_speeds.h"
 #include "trireme/train/schema.h"
 
 namespace trireme::inline v0::cli {
 
-/// The machine: `ranks` ranks of at most `limit` bytes each. Its matrix products run at `flop_rate`
-/// operations a second (tensor::linear_rate); 0 = not measured, so no times are predicted.
+/// The machine: `ranks` ranks of at most `limit` bytes each. Without `speeds`, no times are
+/// predicted.
 struct FitPlace {
   int ranks = 1;
   std::int64_t limit = 0;
-  double flop_rate = 0;
+  train::KernelSpeeds* speeds = nullptr;
 };
 
 /// Varies the keys that do not change the identity: parallel.sync (with parallel.shard for hybrid),

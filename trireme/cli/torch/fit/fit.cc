@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,9 +16,9 @@
 #include "trireme/cli/own_run.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/cli/torch/fit/choice.h"
+#include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/tensor/kernel_tuning.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/trainer.h"
 
@@ -108,14 +109,13 @@ observe::Event event_of(const FitCandidate& candidate, std::int64_t limit, bool 
 }
 
 void print(const std::vector<FitCandidate>& candidates, const MemoryLeft& memory,
-           std::optional<std::size_t> chosen, const std::string& note, bool json) {
+           std::optional<std::size_t> chosen, bool json) {
   if (json) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
       std::printf("%s\n", event_of(candidates[i], memory.bytes, chosen == i).line().c_str());
     std::fflush(stdout);
   }
-  say(json,
-      "What fits (" + memory.reason + "):\n" + fit_table(candidates, memory.bytes, chosen) + note);
+  say(json, "What fits (" + memory.reason + "):\n" + fit_table(candidates, memory.bytes, chosen));
 }
 
 void take(config::Config& config, const FitCandidate& chosen, const train::Settings& before) {
@@ -129,26 +129,6 @@ void take(config::Config& config, const FitCandidate& chosen, const train::Setti
   set("batch.micro", chosen.micro);
   if (chosen.micro == before.batches.micro)
     TRIREME_CHECK(train::Settings(config).job.identity == before.job.identity);
-}
-
-// Operations a second with the same kernels as the ranks; 0 if times are not predicted.
-double measured_rate(const train::Settings& settings, const input::Corpus& corpus) {
-  const auto held_out = settings.model.data->validation(corpus.validation, {});
-  const auto figures = settings.model.figures(1, train::examples_of(held_out));
-  if (figures.flops <= 0 || settings.job.transport == "sim") return 0;
-  train::set_up_process(settings);
-  return tensor::linear_rate(settings.strategy.precision, std::chrono::milliseconds(20));
-}
-
-std::string rate_note(double flop_rate, int threads) {
-  if (flop_rate <= 0) return {};
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "Times are predicted from the model's matrix products at %.0f GFLOP/s (measured, %s), plus "
-      "communication.\n",
-      flop_rate * 1e-9, counted(threads, "thread").c_str());
-  return text;
 }
 
 // Tries values of batch.micro until a layout fits. Runs `trials` if not null.
@@ -180,17 +160,18 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
-  train::program_bytes(corpus);  // before measured_rate computes products
+  train::program_bytes(corpus);  // before kernels are measured
   const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
-  const FitPlace place{
-      .ranks = options.ranks, .limit = memory.bytes, .flop_rate = measured_rate(settings, corpus)};
+  constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
+  train::KernelSpeeds speeds = train::speeds_here(settings, kAllCores, say_calibrating);
+  const FitPlace place{.ranks = options.ranks, .limit = memory.bytes, .speeds = &speeds};
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
   const std::vector<FitCandidate> candidates =
       considered(config, settings, corpus, options, place, trials ? &*trials : nullptr);
+  speeds.save();
   const std::optional<std::size_t> chosen = choose_fit(candidates, memory.bytes);
-  print(candidates, memory, chosen, rate_note(place.flop_rate, settings.kernel_threads),
-        options.json);
+  print(candidates, memory, chosen, options.json);
   if (!chosen)
     throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
                           " bytes a rank (" + memory.reason + ")",
@@ -216,7 +197,7 @@ bool show_what_fits(const config::Config& config, const FitOptions& options) {
   const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
   const std::vector<FitCandidate> candidates =
       considered(config, settings, corpus, options, place, nullptr);
-  print(candidates, memory, std::nullopt, "", options.json);
+  print(candidates, memory, std::nullopt, options.json);
   return choose_fit(candidates, memory.bytes).has_value();
 }
 

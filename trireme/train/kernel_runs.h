@@ -1,0 +1,23 @@
+// Runs the kernels of models/kernels.h on this machine and takes their times. Internal to train.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/models/kernels.h"
+
+namespace trireme::inline v0::train {
+
+/// The kernel with sizes that take at most some 50 ms: the times of larger ones are in proportion to
+/// work_of(). Throws CheckFailure for a name that is not known.
+models::Kernel sample_of(models::Kernel kernel);
+/// The product of its loops' lengths.
+double work_of(const models::Kernel& kernel);
+
+/// Seconds of a call of each, forward and backward, with this process's kernel table and threads,
+/// while `at_once` threads do the same: cores that compute together share memory and clock. Medians
+/// of the runs that fit into 0.3 s, of at least four. `precision`: train.precision.
+std::vector<double> run_kernels(const std::vector<models::Kernel>& kernels,
+                                const std::string& precision, int at_once);
+
+}  // namespace trireme::inline v0::train
