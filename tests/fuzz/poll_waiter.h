@@ -15,6 +15,7 @@ namespace trireme::fuzz {
 class PollWaiter final : public Waiter {
  public:
   TimePoint now() const noexcept override { return time_; }
+  bool spins() const noexcept override { return false; }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
     while (!ready()) {
       bool moved = false;
@@ -27,6 +28,7 @@ class PollWaiter final : public Waiter {
   }
   void wake() noexcept override {}
   void run(std::function<void()> task) override { task(); }
+  bool try_run(const std::function<void()>& task) override { return task(), true; }
   void run_at(TimePoint, std::function<void()>) override {}
   void add(std::shared_ptr<ProgressSource> source) override { sources_.push_back(source); }
   void remove(const ProgressSource* source) override {

@@ -135,7 +135,7 @@ RealWaiter::~RealWaiter() {
 
 bool RealWaiter::try_take() noexcept {
   if (driver_.load(std::memory_order_relaxed) || driver_.exchange(true)) return false;
-  driver_id_.store(std::this_thread::get_id());
+  driver_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (armed_) arm(false);
   return true;
 }
@@ -150,7 +150,7 @@ void RealWaiter::give_up() {
       arm(true);
       for (int round = 0; (busy = step()) && round < 3;) ++round;
     }
-    driver_id_.store(std::thread::id());
+    driver_id_.store(std::thread::id(), std::memory_order_relaxed);
     driver_.store(false);
     if (busy) kick();  // too much left for a thread that wants to leave
   } while (num_tasks_.load() > 0 && try_take() && (step(), true));
@@ -279,11 +279,7 @@ void RealWaiter::wake() noexcept {
 
 void RealWaiter::run(std::function<void()> task) {
   if (in_context()) return task();
-  if (num_tasks_.load() == 0 && try_take()) {
-    task();
-    linger();
-    return give_up();
-  }
+  if (try_run(task)) return;
   {
     std::lock_guard lock(tasks_mutex_);
     tasks_.push_back(std::move(task));
@@ -295,6 +291,15 @@ void RealWaiter::run(std::function<void()> task) {
   } else {
     wake();
   }
+}
+
+bool RealWaiter::try_run(const std::function<void()>& task) {
+  if (num_tasks_.load() > 0 || !try_take()) return false;
+  task();
+  if (any_pending()) linger();
+  if (!removed_.empty()) compact();  // its sockets close now
+  give_up();
+  return true;
 }
 
 void RealWaiter::run_at(TimePoint time, std::function<void()> task) {

@@ -31,9 +31,11 @@ class RealWaiter final : public Waiter {
   static std::shared_ptr<RealWaiter> make(Duration spin = std::chrono::microseconds(20));
 
   TimePoint now() const noexcept override { return steady_now(); }
+  bool spins() const noexcept override { return spin_ > Duration::zero(); }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override;
   void wake() noexcept override;
   void run(std::function<void()> task) override;
+  bool try_run(const std::function<void()>& task) override;
   void run_at(TimePoint time, std::function<void()> task) override;
   void add(std::shared_ptr<ProgressSource> source) override;
   void remove(const ProgressSource* source) override;
@@ -50,7 +52,9 @@ class RealWaiter final : public Waiter {
   void sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline, std::uint32_t seen);
   bool any_pending() const;
   void arm(bool sleeping) noexcept;
-  bool in_context() const noexcept { return driver_id_.load() == std::this_thread::get_id(); }
+  bool in_context() const noexcept {  // a thread sees its own last write
+    return driver_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
   TimePoint next_timer() const noexcept { return TimePoint(Duration(next_timer_.load())); }
   void kick() noexcept;  // wakes the background thread in rest_epoll_
   void background();

@@ -32,6 +32,9 @@ class Waiter {
  public:
   virtual ~Waiter() = default;
   virtual TimePoint now() const noexcept = 0;
+  /// True if it pays to look for a peer's answer for a few microseconds before anything else. False
+  /// if ranks share cores.
+  virtual bool spins() const noexcept = 0;
   /// Blocks the calling thread until ready() or `deadline`, driving progress meanwhile; returns
   /// ready(). `ready` must be cheap, must not block and must have no side effects: it may be called
   /// again after it has returned true. Only this thread calls it. Throws CheckFailure inside the
@@ -42,6 +45,9 @@ class Waiter {
   /// Runs `task` in the progress context: at once if the context is free or is the caller's,
   /// otherwise queued in order. `task` must not block or throw.
   virtual void run(std::function<void()> task) = 0;
+  /// As run(), but only if it can run `task` before it returns; otherwise false, without effect.
+  /// So `task` may refer to the caller's variables. False inside the context.
+  virtual bool try_run(const std::function<void()>& task) = 0;
   virtual void run_at(TimePoint time, std::function<void()> task) = 0;
   virtual void add(std::shared_ptr<ProgressSource> source) = 0;
   /// When this returns, `source` is not polled any more.

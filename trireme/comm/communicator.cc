@@ -55,13 +55,13 @@ void Communicator::refuse(std::string_view operation, const std::string& what) c
       what, {.rank = rank(), .operation = std::string(operation), .advice = "Correct the call."});
 }
 
-Work Communicator::submit(Operation operation, const OpOptions& options) {
+Work Communicator::submit(Operation&& operation, const OpOptions& options) {
   place(operation, *engine_, options.algorithm);
   return engine_->submit(std::move(operation), options.deadline);
 }
 
 // Of a collective with one algorithm that is usual.
-Work Communicator::run(Operation operation, Buffer in, Buffer out, std::string_view usual,
+Work Communicator::run(Operation&& operation, Buffer in, Buffer out, std::string_view usual,
                        const OpOptions& options) {
   operation.algorithm = selection_->pick(operation.kind, options.algorithm, usual);
   operation.may_be_direct = selection_->may_be_direct(operation.kind, options.algorithm);
@@ -77,7 +77,7 @@ Work Communicator::all_reduce(Buffer inout, ReduceOp op, const OpOptions& option
   operation.total = static_cast<std::uint32_t>(size());
   operation.algorithm =
       selection_->all_reduce(options.algorithm, {op, inout.dtype, inout.bytes(), operation.total});
-  operation.terms = {{inout, static_cast<std::uint32_t>(rank()), 1}};
+  operation.terms.push_back({inout, static_cast<std::uint32_t>(rank()), 1});
   operation.out = std::move(inout);
   return submit(std::move(operation), options);
 }

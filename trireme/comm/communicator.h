@@ -225,8 +225,8 @@ class Communicator final {
  private:
   friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
-  Work submit(Operation operation, const OpOptions& options);
-  Work run(Operation operation, Buffer in, Buffer out, std::string_view usual,
+  Work submit(Operation&& operation, const OpOptions& options);
+  Work run(Operation&& operation, Buffer in, Buffer out, std::string_view usual,
            const OpOptions& options);
   Operation message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
                     const OpOptions& options) const;

@@ -51,6 +51,11 @@ std::vector<int> numbered(const std::vector<std::string>& names) {
   return numbers;
 }
 
+// Not in the order of the collectives.
+bool is_aside(const Operation& operation) {
+  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device;
+}
+
 }  // namespace
 
 net::Tag tag_of(Channel channel) noexcept {
@@ -72,24 +77,40 @@ Engine::Engine(std::shared_ptr<net::Transport> transport, CommunicatorOptions op
   if (options_.trace) trace_ = std::make_unique<CallTrace>(options_.trace, waiter_, options_.name);
 }
 
-Work Engine::submit(Operation operation, Deadline deadline) {
+Work Engine::submit(Operation&& operation, Deadline deadline) {
   if (const auto error = failure()) return Work::failed(error);
+  const auto call = std::make_shared<Call>(std::move(operation));
+  if (trace_) trace_->submitted(call->times);
+  Work work;
+  // A call that ends at once is spared its Work, and the wake-ups that come with it.
+  const auto begin = [&] {
+    enqueue(call);
+    look_briefly(*call);
+    if (call->failure) work = Work::failed(call->failure);
+    if (!call->ended) work = call->source.emplace(source_of(call->operation, deadline)).work();
+  };
+  if (!is_aside(call->operation) && waiter_->try_run(std::ref(begin))) return work;
+  work = call->source.emplace(source_of(call->operation, deadline)).work();
+  waiter_->run([self = shared_from_this(), call] { self->enqueue(call); });
+  return work;
+}
+
+WorkSource Engine::source_of(const Operation& operation, Deadline deadline) {
   std::shared_ptr<WorkOwner> owner = shared_from_this();
-  const bool aside =
-      operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device;
+  const bool aside = is_aside(operation);
   if (aside || !deadline.is_job()) {
     owner = std::make_shared<OwnDeadline>(shared_from_this(), deadline.or_else(timeout()),
                                           aside ? title_of(operation) : std::string());
   }
   WorkSource source(waiter_, std::move(owner), title_of(operation));
   if (operation.device) source.set_device(operation.device);
-  auto call = std::make_shared<Call>(std::move(operation), std::move(source));
-  if (trace_) trace_->submitted(call->times);
-  Work work = call->source.work();
-  waiter_->run([self = shared_from_this(), call = std::move(call)]() mutable {
-    self->enqueue(std::move(call));
-  });
-  return work;
+  return source;
+}
+
+void Call::end(const std::exception_ptr& error) {
+  ended = true;
+  failure = error;
+  if (source) error ? source->fail(error) : source->complete();
 }
 
 const FoldPlan& Engine::fold_plan(std::uint32_t total) {
@@ -122,7 +143,7 @@ std::exception_ptr Engine::failure() const noexcept {
 }
 
 void Engine::enqueue(std::shared_ptr<Call> call) {
-  if (broken()) return call->source.fail(failure());
+  if (broken()) return call->end(failure());
   const OpKind kind = call->operation.kind;
   if (kind == OpKind::Send || kind == OpKind::Recv) return run_point_to_point(call);
   call->operation.sequence = kind == OpKind::Allocate ? ++allocations_ : ++calls_;
@@ -296,7 +317,7 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   if (broken()) return;
   queue_.pop_front();
   scratch_.trim(kScratchKept);
-  call->source.complete();
+  call->end();
   pump();
   if (leaving_ && queue_.empty()) retire();
 }
@@ -336,7 +357,7 @@ void Engine::break_with(const std::exception_ptr& error) noexcept {
     if (device_ && device_->holds(*call)) continue;  // it ends the call when the device is done
     if (call->run) call->run->cancel();
     call->run = nullptr;  // if it is running, its caller holds another reference
-    call->source.fail(error);
+    call->end(error);
   }
   if (device_) device_->abort(error);
   leaving_ ? retire() : family_->fail(error);

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -53,8 +54,14 @@ struct SharedRegion {
 };
 
 struct Call {
+  explicit Call(Operation&& called) : operation(std::move(called)) {}
+  /// Ends the Work, or what submit() will return if it has not made the Work yet.
+  void end(const std::exception_ptr& error = nullptr);
+
   Operation operation;
-  WorkSource source;
+  std::optional<WorkSource> source = std::nullopt;
+  bool ended = false;
+  std::exception_ptr failure = nullptr;  // if it has ended
   Envelope own = {};
   std::vector<Envelope> envelopes = {};  // the peers' envelopes, if sent as messages
   std::vector<bool> heard = {};          // per rank: its envelope has arrived
@@ -81,7 +88,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   /// A new id for such a group, the same on all its members. Any thread.
   std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
 
-  Work submit(Operation operation, Deadline deadline);
+  Work submit(Operation&& operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
   /// Collective; waits for the peers.
   SharedRegion allocate_shared(std::size_t bytes);
@@ -151,6 +158,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void run_and_wait(const std::function<void()>& task);
   Work announce(const net::Region& region, std::size_t bytes,
                 std::shared_ptr<WorkOwner> owner = nullptr);
+  WorkSource source_of(const Operation& operation, Deadline deadline);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);
@@ -158,6 +166,9 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
   void exchange_headers(const std::shared_ptr<Call>& call);
   void post_header(const std::shared_ptr<Call>& call);
   bool nothing_new() noexcept;
+  int headers_here(std::uint64_t number) noexcept;
+  bool look();
+  void look_briefly(const Call& call);
   bool poll_headers(const std::shared_ptr<Call>& call);
   int check_headers_here(const Call& call);
   void wait_for(Waits what) noexcept;

@@ -12,8 +12,14 @@
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/rounds/rounds_backend.h"
 #include "trireme/comm/shared/shared_backend.h"
+#include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
+namespace {
+
+constexpr int kBriefLooks = 1000;  // some 3 us
+
+}  // namespace
 
 // Polls the board while a call waits for it.
 class Engine::Poller final : public ProgressSource {
@@ -125,9 +131,8 @@ Work Engine::announce(const net::Region& region, std::size_t bytes,
   op.kind = OpKind::Allocate;
   op.count = bytes;
   op.region = region;
-  auto call = std::make_shared<Call>(
-      Call{std::move(op), WorkSource(waiter_, std::move(owner), "allocate")});
-  Work work = call->source.work();
+  auto call = std::make_shared<Call>(std::move(op));
+  Work work = call->source.emplace(waiter_, std::move(owner), "allocate").work();
   enqueue(std::move(call));
   return work;
 }
@@ -149,6 +154,9 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
     arenas_->announce(call->operation.region, slot.payload);
   if (call->run) call->run->announce();
   slot.ready.store(call->number, std::memory_order_release);
+  // While this rank's cache line becomes its own, those of the peers come; then the fence of
+  // notify_peers() has little to wait for.
+  headers_here(call->number);
   board().notify_peers();
   headers_seen_ = 0;
   wait_for(Waits::Headers);
@@ -156,14 +164,33 @@ void Engine::post_header(const std::shared_ptr<Call>& call) {
   if (!broken()) poll_headers(call);
 }
 
+int Engine::headers_here(std::uint64_t number) noexcept {
+  int here = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    here += board().slot(peer, number).ready.load(std::memory_order_acquire) == number;
+  }
+  return here;
+}
+
 bool Engine::nothing_new() noexcept {
   const Call& call = *queue_.front();
   if (waits_ == Waits::Run) return call.run->polled()->waits();
-  int here = 0;
-  for (int peer = 0; peer < size_; ++peer) {
-    here += board().slot(peer, call.number).ready.load(std::memory_order_acquire) == call.number;
-  }
-  return here == headers_seen_;
+  return headers_here(call.number) == headers_seen_;
+}
+
+// Goes on as far as the peers' flags allow; true if it moved. Only if something is waited for.
+bool Engine::look() {
+  if (nothing_new()) return false;
+  const std::shared_ptr<Call> call = queue_.front();  // finish() may release it
+  if (waits_ == Waits::Headers) return poll_headers(call);
+  const std::shared_ptr<Run> run = call->run;
+  return run->polled()->poll();
+}
+
+// Ranks that call at the same time hear of one another within a microsecond.
+void Engine::look_briefly(const Call& call) {
+  if (!waiter_->spins()) return;
+  for (int looks = 0; looks < kBriefLooks && !call.ended && waits_ != Waits::No; ++looks) look();
 }
 
 // The number of headers that have arrived; -1 if one of them differs. A mismatch fails at once,
@@ -186,6 +213,8 @@ bool Engine::poll_headers(const std::shared_ptr<Call>& call) {
   headers_seen_ = here;
   if (here < size_) return here < 0;
   wait_for(Waits::No);
+  // All ranks have read this rank's other slot, which the next call writes.
+  kernel::prefetch_for_writing(&board().slot(rank_, number + 1), 64);
   const auto ranks = static_cast<std::size_t>(size_);
   std::array<const std::byte*, 16> few;  // saves most groups an allocation
   std::vector<const std::byte*> many(ranks > few.size() ? ranks : 0);
@@ -206,13 +235,6 @@ bool Engine::poll() {
     return gone >= 0;
   }
   const std::shared_ptr<Engine> keep = leaving_ ? shared_from_this() : nullptr;
-  const auto look = [this] {
-    if (nothing_new()) return false;
-    const std::shared_ptr<Call> call = queue_.front();  // finish() may release it
-    if (waits_ == Waits::Headers) return poll_headers(call);
-    const std::shared_ptr<Run> run = call->run;
-    return run->polled()->poll();
-  };
   const bool moved = look();
   if (moved || waits_ == Waits::No) return moved;
   int gone = board().first_aborted(), lost = -1;

@@ -34,11 +34,11 @@ void Engine::run_point_to_point(const std::shared_ptr<Call>& call) {
   if (op.on_device) return device_->run_message(call, peer, head);
   const auto end = [self = shared_from_this(), call, peer] {
     self->message_ended(call, peer);
-    call->source.complete();
+    call->end();
   };
   const auto guard = [self = shared_from_this(), call](const std::exception_ptr& error) {
     if (error) self->fail(error);
-    if (self->broken()) call->source.fail(self->failure());
+    if (self->broken()) call->end(self->failure());
     return !self->broken();
   };
   if (sends) {

@@ -140,6 +140,7 @@ TEST_F(LanesTest, AnExceptionOfTheSinkComesOutAndTheLanesStayUsable) {
 class AsksTwice final : public Waiter {
  public:
   TimePoint now() const noexcept override { return real_->now(); }
+  bool spins() const noexcept override { return real_->spins(); }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
     bool result = false;
     do {
@@ -149,6 +150,7 @@ class AsksTwice final : public Waiter {
   }
   void wake() noexcept override { real_->wake(); }
   void run(std::function<void()> task) override { real_->run(std::move(task)); }
+  bool try_run(const std::function<void()>& task) override { return real_->try_run(task); }
   void run_at(TimePoint time, std::function<void()> task) override {
     real_->run_at(time, std::move(task));
   }

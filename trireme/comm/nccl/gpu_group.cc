@@ -154,7 +154,7 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
   mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
     self->let_go(call);
     if (self->engine_ && !error) self->engine_->ended_on_device(call);
-    error ? call->source.fail(error) : call->source.complete();
+    call->end(error);
   };
   try {
     start_lane();

@@ -37,7 +37,7 @@ void GpuGroup::run_message(const std::shared_ptr<Call>& call, int peer, net::Tag
 bool GpuGroup::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
   if (error && engine_) engine_->fail(error);
   if (engine_ && !engine_->broken()) return true;
-  call->source.fail(engine_ ? engine_->failure() : error);
+  call->end(engine_ ? engine_->failure() : error);
   return false;
 }
 
@@ -106,7 +106,7 @@ void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& p
   mine->on_end = [self = shared_from_this(), call, peer](const std::exception_ptr& error) {
     self->let_go(call);
     if (self->engine_ && !error) self->engine_->message_ended(call, peer);
-    error ? call->source.fail(error) : call->source.complete();
+    call->end(error);
   };
   try {
     if (!pair.lane) {

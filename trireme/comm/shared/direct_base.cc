@@ -14,6 +14,7 @@ DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call, DirectPointer
 
 void DirectBase::declare_done() {
   engine_.board().own().done.store(call_->number, std::memory_order_release);
+  (void)DirectBase::waits();  // see Engine::post_header
   engine_.board().notify_peers();
 }
 

@@ -103,6 +103,7 @@ bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
 void DirectRun::reduce_in_place() {
   const Slice slice = result_slice(rank_);
   const std::size_t skip = slice.begin * width_;
+  kernel::prefetch_for_writing(&engine_.board().own().done, 64);  // for declare_done()
   pointers_.in.clear();
   pointers_.out.clear();
   for (int rank = 0; rank < size_; ++rank) {

@@ -313,12 +313,16 @@ void Scheduler::run_task(int rank, Task task) {
     foreign_.emplace_back(rank, std::move(task));
     return;
   }
-  Rank& one = *ranks_[rank];
-  if (one.in_context) return task();
+  ranks_[rank]->in_context ? task() : void(try_run(rank, task));
+}
+
+bool Scheduler::try_run(int rank, const Task& task) {
+  if (holder_.load() != std::this_thread::get_id() || ranks_[rank]->in_context) return false;
   const Inside inside(*this, rank);
   // Other ranks may overtake a rank's thread that is about to start something.
   if (rank == current_ && depth_ == 0 && draw(2) == 0) pass_baton(rank);
   run_in_context(rank, task);
+  return true;
 }
 
 void Scheduler::at(int rank, TimePoint time, Task task, bool delivery) {
@@ -347,11 +351,15 @@ class SimWaiter final : public Waiter {
   SimWaiter(std::shared_ptr<Scheduler> scheduler, int rank)
       : scheduler_(std::move(scheduler)), rank_(rank) {}
   TimePoint now() const noexcept override { return scheduler_->now_of(rank_); }
+  bool spins() const noexcept override { return false; }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
     return scheduler_->wait_until(rank_, ready, deadline);
   }
   void wake() noexcept override { scheduler_->wake(rank_); }
   void run(std::function<void()> task) override { scheduler_->run_task(rank_, std::move(task)); }
+  bool try_run(const std::function<void()>& task) override {
+    return scheduler_->try_run(rank_, task);
+  }
   void run_at(TimePoint time, std::function<void()> task) override {
     scheduler_->at(rank_, time, std::move(task), false);
   }

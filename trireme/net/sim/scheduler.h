@@ -70,6 +70,7 @@ class Scheduler {
   bool wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline);
   void wake(int rank) noexcept;
   void run_task(int rank, Task task);
+  bool try_run(int rank, const Task& task);
   void add(int rank, std::shared_ptr<ProgressSource> source);
   void remove(int rank, const ProgressSource* source);
 
