@@ -13,11 +13,11 @@ import re
 import plot
 from plot import text_of
 
-TITLES = {"arena": "arena", "heap": "heap", "shared": "shared", "over_openmpi": "Trireme over Open MPI",
-          "over_mpich": "Trireme over MPICH", "yard": "yard", "stream": "W", "stream_shared": "W once",
+TITLES = {"arena": "arena", "heap": "heap", "over_openmpi": "Trireme over Open MPI",
+          "over_mpich": "Trireme over MPICH", "yard": "yard", "stream": "W",
           "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo", "oneccl": "oneCCL"}
-OURS = ("arena", "heap", "shared", "over_openmpi", "over_mpich")
-BOUNDS = {"yard": "arena", "stream": "arena", "stream_shared": "shared"}  # each of which column
+OURS = ("arena", "heap", "over_openmpi", "over_mpich")
+BOUNDS = {"yard": "arena", "stream": "arena"}  # each of which column
 PEERS = ("openmpi", "mpich", "gloo", "oneccl")
 KIB64, MIB = 64 << 10, 1 << 20
 
@@ -62,7 +62,7 @@ def rivals_of(figures, peer):
     """Which of our columns a peer stands against."""
     if f"over_{peer}" in figures:
         return [f"over_{peer}"]
-    return [name for name in ("arena", "heap", "shared") if name in figures]
+    return [name for name in ("arena", "heap") if name in figures]
 
 
 def peer_table(figures):
@@ -138,8 +138,6 @@ class Figures:
         rows = [
             target("arena: 90 % of the yardstick", .9, of(two, "yard", "arena", KIB64)),
             target("arena: 70 % of the memory bound W", .7, of(two, "stream", "arena", (128 * MIB,))),
-            target("shared result: 70 % of its bound", .7,
-                   of(two, "stream_shared", "shared", (128 * MIB,))),
             target("arena: 4x Open MPI", 4, of(two, "openmpi", "arena", KIB64)),
             target("arena, small: within 2.5x of Open MPI", .4, of(two, "openmpi", "arena", (8, 1024))),
             target("heap: 1.5x Open MPI", 1.5, of(two, "openmpi", "heap", KIB64)),
@@ -149,9 +147,6 @@ class Figures:
         for what in ("all_gather", "reduce_scatter", "broadcast", "all_to_all"):
             rows.append(target(f"{what} in arenas: 2x Open MPI", 2,
                                of((what, 2, "shm"), "openmpi", "arena", KIB64)))
-            if "shared" in self.runs.get((what, 2, "shm"), {}):
-                rows.append(target(f"{what}, one result a host: 2x Open MPI", 2,
-                                   of((what, 2, "shm"), "openmpi", "shared", KIB64)))
         rows.append(target("TCP on loopback: 2x Gloo", 2, of(tcp, "gloo", "arena", KIB64)))
         rows.append(target("TCP on loopback: the yardstick", .9, of(tcp, "yard", "arena", KIB64)))
         for name in ("openmpi", "mpich"):

@@ -10,7 +10,7 @@ In every round each program runs once on each size, one program after the other,
 same minute of the machine; figures are medians over the rounds (--best: the least, for a machine
 that others use too). --priority: the programs go before other work, for such a machine. `yard` is
 bench/comm/yardstick.c or tcp_yardstick.c, `W` the time of the same reads and writes when nobody
-waits; `shared` is a result that lives once per host, `W once` its reads and writes."""
+waits."""
 import argparse
 import contextlib
 import datetime
@@ -122,10 +122,9 @@ def measure(options, what, ranks, transport, all_sizes):
                       file=sys.stderr)
                 for line in run(command([str(size) for size in sizes]), prefix):
                     runs.setdefault(name, {}).setdefault(line["bytes"], []).append(line["seconds"])
-                    for key in ("stream", "stream_shared"):
-                        if key + "_seconds" in line:
-                            runs.setdefault(key, {}).setdefault(line["bytes"], []).append(
-                                line[key + "_seconds"])
+                    if "stream_seconds" in line:
+                        runs.setdefault("stream", {}).setdefault(line["bytes"], []).append(
+                            line["stream_seconds"])
     choose = min if options.best else statistics.median
     return {name: {size: choose(many) for size, many in one.items()} for name, one in runs.items()}
 

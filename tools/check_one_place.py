@@ -20,7 +20,6 @@ ALLOWED = {
     ("communicator_calls.cc", "naive"): "the all-to-all of that name",
     ("communicator_calls.cc", "tree"): "the reduce of that name",
     ("communicator_calls.cc", "central"): "the gather and the scatter of that name",
-    ("shared_result.cc", "central"): "the scatter of that name",
     ("pairwise.cc", "naive"): "the all-to-all of that name",
     ("hierarchical.cc", "halving_doubling"): "its middle part",
     ("mixing.cc", "ring"): "the gossip graph of that name",

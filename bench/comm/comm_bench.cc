@@ -1,11 +1,11 @@
 // A collective between processes of this host: one JSON line per size.
 //
 //     bench.comm [--collective all_reduce] [--ranks 2] [--transport shm|tcp] [--algorithm auto]
-//                [--heap] [--shared] [--trace] [--seconds 0.05] BYTES...
+//                [--heap] [--trace] [--seconds 0.05] BYTES...
 //
 // The program starts the other ranks itself (execve of itself, one socket pair per pair of ranks)
-// and pins each to a core. --heap: ordinary memory instead of an arena. --shared: a result that
-// exists once. --trace: records spans, to measure their cost.
+// and pins each to a core. --heap: ordinary memory instead of an arena. --trace: records spans, to
+// measure their cost.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -51,8 +51,6 @@ Options parse(int argc, char** argv) {
       options.measure.algorithm = value();
     else if (key == "--heap")
       options.measure.arena = false;
-    else if (key == "--shared")
-      options.measure.shared = true;
     else if (key == "--trace")
       options.trace = true;
     else if (key == "--seconds")

@@ -1,8 +1,7 @@
 /* The limit of shared memory: a minimal all-reduce without a library. N forked processes share N
    arenas (memfd pages). Rank r adds slice r of all arenas and stores the sum into all of them,
    between two barriers. The second column is the memory bandwidth W alone: every process reads N
-   streams and writes N streams of its own without waiting. The third is W if the sum is written
-   once, to memory that all processes map.
+   streams and writes N streams of its own without waiting.
    Run by bench/run_comm.py:  bench.yardstick RANKS SECONDS BYTES... */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -22,7 +21,7 @@ static struct shared {
   _Alignas(64) double slowest[kMostRanks];
 } * shared;
 static long barriers;
-static float *arenas[kMostRanks], *result;
+static float* arenas[kMostRanks];
 
 static void barrier(void) {
   const long all = ++barriers * ranks;
@@ -63,15 +62,6 @@ static void stream(size_t count) {
     lanes sum = *(lanes*)(arenas[0] + i);
     for (int r = 1; r < ranks; ++r) sum += *(lanes*)(arenas[r] + i);
     for (int r = 0; r < ranks; ++r) *(lanes*)(arenas[r] + i) = sum;
-  }
-}
-
-static void stream_shared(size_t count) {
-  const size_t part = count / ranks / 16 * 16;
-  for (size_t i = part * rank; i < part * (rank + 1); i += 16) {
-    lanes sum = *(lanes*)(arenas[0] + i);
-    for (int r = 1; r < ranks; ++r) sum += *(lanes*)(arenas[r] + i);
-    *(lanes*)(result + i) = sum;
   }
 }
 
@@ -135,7 +125,6 @@ int main(int argc, char** argv) {
   }
   shared = map_shared(sizeof *shared);
   for (int r = 0; r < ranks; ++r) arenas[r] = map_shared(most);
-  result = map_shared(most);
   for (int r = 1; r < ranks && rank == 0; ++r) {
     if (fork() == 0) rank = r;
   }
@@ -145,11 +134,9 @@ int main(int argc, char** argv) {
     const size_t bytes = strtoull(argv[i], NULL, 10);
     const double seconds = measure(all_reduce, bytes / 4, budget);
     const double alone = measure(stream, bytes / 4, budget);
-    const double once = measure(stream_shared, bytes / 4, budget);
     if (rank == 0) {
-      printf("{\"bytes\": %zu, \"seconds\": %.9f, \"stream_seconds\": %.9f, "
-             "\"stream_shared_seconds\": %.9f}\n",
-             bytes, seconds, alone, once);
+      printf("{\"bytes\": %zu, \"seconds\": %.9f, \"stream_seconds\": %.9f}\n", bytes, seconds,
+             alone);
       fflush(stdout);
     }
   }

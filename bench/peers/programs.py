@@ -11,7 +11,6 @@ from peers import oneccl
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 PEERS = ("openmpi", "mpich", "gloo", "oneccl")
-SHARED = ("all_reduce", "broadcast", "all_gather")
 # All sizes in one start, since a start takes seconds.
 SLOW_STARTERS = ("gloo",)
 
@@ -64,8 +63,6 @@ class Programs:
         self.found["arena"] = lambda sizes: own + sizes
         yardstick = "bench.yardstick" if self.transport == "shm" else "bench.tcp_yardstick"
         if self.transport == "shm":
-            if self.what in SHARED:
-                self.found["shared"] = lambda sizes: own + ["--shared"] + sizes
             self.found["heap"] = lambda sizes: own + ["--heap"] + sizes
         elif self.ranks != 2:
             return  # that yardstick is two processes

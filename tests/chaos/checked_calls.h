@@ -13,7 +13,6 @@
 #include "trireme/base/check.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/rounds/registry.h"
-#include "trireme/comm/shared/shared_result.h"
 
 namespace trireme::test {
 
@@ -30,7 +29,6 @@ class CheckedCalls {
     const std::size_t most = kMost * ranks_;
     for (auto* arena : {&arena_in_, &arena_out_}) *arena = group.allocate(most * sizeof(float));
     for (auto* own : {&own_in_, &own_out_}) own->resize(most);
-    if (what.ends_with("_shared")) result_ = group.allocate_shared(most * sizeof(float));
   }
 
   /// Returns false if the call succeeded with a wrong result.
@@ -66,11 +64,7 @@ class CheckedCalls {
         {"reduce_scatter", &CheckedCalls::reduce_scatter},
         {"reduce", &CheckedCalls::reduce},
         {"all_reduce_many", &CheckedCalls::all_reduce_many},
-        {"send_recv", &CheckedCalls::send_recv},
-        {"allocate_shared", &CheckedCalls::allocate_shared},
-        {"all_reduce_shared", &CheckedCalls::all_reduce_shared},
-        {"broadcast_shared", &CheckedCalls::broadcast_shared},
-        {"all_gather_shared", &CheckedCalls::all_gather_shared}};
+        {"send_recv", &CheckedCalls::send_recv}};
     return all;
   }
   static constexpr std::size_t kMost = 23'334;  // elements of a piece
@@ -99,10 +93,6 @@ class CheckedCalls {
   template <class Expected>
   static bool all_are(const Buffer& buffer, const Expected& expected) {
     return all_are(floats(buffer), buffer.count, expected);
-  }
-  template <class Expected>
-  bool result_is(std::size_t count, const Expected& expected) const {
-    return all_are(result_.values<float>().data(), count, expected);
   }
   comm::OpOptions options() const { return {.algorithm = algorithm_}; }
 
@@ -164,29 +154,12 @@ class CheckedCalls {
     sent.wait();
     return all_are(out_, [&](std::size_t i) { return value(before, i); });
   }
-  bool allocate_shared() {
-    result_ = group_.allocate_shared(whole_ * sizeof(float));
-    return all_gather_shared();
-  }
-  bool all_reduce_shared() {
-    group_.all_reduce_shared(in_, result_, ReduceOp::Sum).wait();
-    return result_is(whole_, [this](std::size_t i) { return sum(i); });
-  }
-  bool broadcast_shared() {
-    group_.broadcast_shared(in_, result_, root_).wait();
-    return result_is(whole_, [this](std::size_t i) { return value(root_, i); });
-  }
-  bool all_gather_shared() {
-    group_.all_gather_shared(in_piece_, result_).wait();
-    return result_is(whole_, [this](std::size_t i) { return gathered(i); });
-  }
 
   comm::Communicator& group_;
   const std::size_t ranks_;
   Call call_;
   std::string algorithm_;
   comm::Arena arena_in_, arena_out_;
-  comm::SharedResult result_;
   std::vector<float> own_in_, own_out_;
   Buffer in_, out_, in_piece_, out_piece_;
   int step_ = 0, root_ = 0;
@@ -219,10 +192,6 @@ inline std::vector<std::string> other_rounds() {
       names.push_back(std::string(comm::name_of(one)) + "." + entry->name);
   }
   return names;
-}
-
-inline std::vector<std::string> shared_results() {
-  return {"allocate_shared", "all_reduce_shared", "broadcast_shared", "all_gather_shared"};
 }
 
 }  // namespace trireme::test

@@ -62,12 +62,10 @@ std::vector<Killing> plans() {
     for (const auto& what : of) all.push_back({transport, way, what, within_host});
   };
   for (const char* transport : {"shm", "tcp", "mixed"}) {
-    for (const auto& some :
-         {test::all_reduces(), test::movers(), test::other_rounds(), test::shared_results()}) {
+    for (const auto& some : {test::all_reduces(), test::movers(), test::other_rounds()}) {
       add(transport, "messages", some);
     }
     add(transport, "peer", test::all_reduces());
-    add(transport, "peer", test::shared_results());
   }
   add("tcp-sockets", "messages", {"ring", "broadcast.binomial"});
   add("tcp-sockets", "peer", {"ring", "broadcast.binomial"});
@@ -77,10 +75,9 @@ std::vector<Killing> plans() {
       if (way != std::string("messages")) add(transport, way, test::movers(), within_host);
     }
     add(transport, "read", test::readers(), within_host);
-    add(transport, "touch", {"direct", "all_reduce_shared"}, within_host);
+    add(transport, "touch", {"direct"}, within_host);
     add(transport, "touch", test::movers(), within_host);
   }
-  add("mixed", "messages", test::shared_results(), true);
   return all;
 }
 

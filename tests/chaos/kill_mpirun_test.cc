@@ -113,12 +113,11 @@ std::vector<Killing> plans() {
     return {{"mpi", "messages", "ring", false, 7, 1},
             {"mpi", "peer", "all_gather", false, 3, 0},
             {"mixed-mpi", "messages", "hierarchical", false, 5, 2},
-            {"mixed-mpi", "messages", "all_reduce_shared", true, 4, 1}};
+            {"mixed-mpi", "messages", "all_gather", true, 4, 1}};
   }
   std::vector<Killing> all;
   for (const char* transport : {"mpi", "mixed-mpi"}) {
-    for (const auto& some :
-         {test::all_reduces(), test::movers(), test::other_rounds(), test::shared_results()}) {
+    for (const auto& some : {test::all_reduces(), test::movers(), test::other_rounds()}) {
       for (const auto& what : some) all.push_back({transport, "messages", what});
     }
   }

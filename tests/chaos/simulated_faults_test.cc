@@ -104,8 +104,7 @@ TEST_P(SimulatedFaults, AreNoticedByAll) {
 
 std::vector<std::string> everything() {
   std::vector<std::string> all;
-  for (const auto& some :
-       {test::all_reduces(), test::movers(), test::other_rounds(), test::shared_results()}) {
+  for (const auto& some : {test::all_reduces(), test::movers(), test::other_rounds()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -118,7 +118,6 @@ struct CommunicatorOptions {
 
 class Negotiator;
 class Selection;
-class SharedResult;
 struct Operation;
 struct SparseRows;
 struct SparseOptions;
@@ -184,17 +183,6 @@ class Communicator final {
   /// (on a device, each buffer is its own call). The bits are those of separate calls. All ranks
   /// must give the same counts and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
-  /// Collective; waits for the other ranks. Allocates memory for results that exist once per host
-  /// (shared_result.h). All ranks must give the same number of bytes.
-  SharedResult allocate_shared(std::size_t bytes);
-  /// As all_reduce, into `out`, which all ranks of the host read; `in` keeps its values.
-  Work all_reduce_shared(Buffer in, const SharedResult& out, ReduceOp op,
-                         const OpOptions& options = {});
-  /// As broadcast, from rank `root`'s `in`; of the other ranks' `in`, only count and type are used.
-  Work broadcast_shared(Buffer in, const SharedResult& out, int root,
-                        const OpOptions& options = {});
-  /// As all_gather: every rank's `in`, in rank order.
-  Work all_gather_shared(Buffer in, const SharedResult& out, const OpOptions& options = {});
   /// Adds up rows of a large matrix, of which every rank brings some (sparse.h).
   Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
                          const SparseOptions& options);
@@ -233,10 +221,6 @@ class Communicator final {
   void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
   void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
   void require_root(int root, std::string_view operation) const;
-  void require_on_cpu(const Buffer& buffer, std::string_view operation) const;
-  void require_room(const SharedResult& out, std::size_t bytes, std::string_view operation) const;
-  Operation shared_step(OpKind kind, OpKind called, const Buffer& in, const SharedResult& out,
-                        std::vector<std::size_t> counts, const OpOptions& options) const;
   /// `what`: the error text, or a function that returns it, called only if the call is refused.
   template <class What>
   void require(bool condition, std::string_view operation, const What& what) const {

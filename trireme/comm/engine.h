@@ -44,15 +44,6 @@ struct FoldPlan {
 
 FoldPlan make_fold_plan(std::uint32_t total, int size);
 
-/// Memory for results that exist once per host (shared_result.h). If ranks cannot map one another's
-/// arenas, `shared` is false and the memory is this rank's own.
-struct SharedRegion {
-  bool shared = false;
-  std::span<std::byte> memory;
-  std::uint32_t arena = 0;  // if shared
-  net::Region own;          // if shared, only rank 0's is used
-};
-
 struct Call {
   explicit Call(Operation&& called) : operation(std::move(called)) {}
   /// Ends the Work, or what submit() will return if it has not made the Work yet.
@@ -90,9 +81,6 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
 
   Work submit(Operation&& operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
-  /// Collective; waits for the peers.
-  SharedRegion allocate_shared(std::size_t bytes);
-  void release(const SharedRegion& region) noexcept;
   void abort(std::exception_ptr error) noexcept;
   /// Detaches from the Waiter. If this engine heads the family, all open calls of the family fail.
   /// If it is a group's, they fail only if the user has open calls on this engine.
@@ -156,8 +144,7 @@ class Engine final : public WorkOwner, public std::enable_shared_from_this<Engin
 
   void set_up();
   void run_and_wait(const std::function<void()>& task);
-  Work announce(const net::Region& region, std::size_t bytes,
-                std::shared_ptr<WorkOwner> owner = nullptr);
+  void announce(const net::Region& region);
   WorkSource source_of(const Operation& operation, Deadline deadline);
   void enqueue(std::shared_ptr<Call> call);
   void pump();

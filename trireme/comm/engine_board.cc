@@ -69,7 +69,7 @@ void Engine::set_up() {
     family_->add(shared_from_this());
     if (!arenas_ || broken()) return;
     const net::Region region = arenas_->allocate_board();
-    (void)announce(region, region.bytes.size());
+    announce(region);
   });
   if (!arenas_) return;
   poller_ = std::make_shared<Poller>(*this);
@@ -85,56 +85,18 @@ Arena Engine::allocate(std::size_t bytes, Device device) {
   net::Region region;
   run_and_wait([&] {
     region = arenas_->allocate(bytes);
-    (void)announce(region, region.bytes.size());
+    announce(region);
   });
   return Arena(std::move(region));
 }
 
-// A collective arena of which all ranks use only rank 0's part.
-SharedRegion Engine::allocate_shared(std::size_t bytes) {
-  SharedRegion region;
-  region.shared = can_map();
-  if (!region.shared) {
-    region.own = net::private_region(bytes);
-    region.memory = region.own.bytes;
-    return region;
-  }
-  Work mapped;
-  run_and_wait([&] {
-    region.arena = arenas_->count();
-    region.own = arenas_->allocate(rank_ == 0 ? bytes : 0);
-    mapped = announce(region.own, bytes, shared_from_this());
-  });
-  mapped.wait();
-  run_and_wait([&] {
-    std::byte* const begin = arenas_->at(0, region.arena);
-    region.memory = {begin, bytes};
-    if (begin) return;
-    throw PeerLost("rank " + std::to_string(world_rank(0)) + " left before its memory was mapped",
-                   {.rank = world_rank(rank_),
-                    .operation = "allocate",
-                    .peer = world_rank(0),
-                    .advice = "See that rank's own last lines."});
-  });
-  return region;
-}
-
-void Engine::release(const SharedRegion& region) noexcept {
-  if (!region.shared) return;
-  waiter_->run([self = shared_from_this(), arena = region.arena] { self->arenas_->unmap(arena); });
-}
-
 // Announces the region with a call, after which the peers map it. Later calls wait for this one.
-Work Engine::announce(const net::Region& region, std::size_t bytes,
-                      std::shared_ptr<WorkOwner> owner) {
+void Engine::announce(const net::Region& region) {
   Operation op;
   op.kind = OpKind::Allocate;
-  op.count = bytes;
+  op.count = region.bytes.size();
   op.region = region;
-  auto call = std::make_shared<Call>(std::move(op));
-  Work work = call->source.emplace(waiter_, std::move(owner), "allocate").work();
-  enqueue(std::move(call));
-  return work;
+  enqueue(std::make_shared<Call>(std::move(op)));
 }
 
 // The engine may have been broken by a nested call; then there is nothing to wait for.

@@ -47,7 +47,6 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 bool fits_header(const Operation& op, const FoldPlan& plan) {
   const std::size_t width = size_of(op.dtype);
-  if (op.shared) return false;  // ranks would not know when the others have written their parts
   switch (op.kind) {
     case OpKind::Barrier:
       return true;

@@ -40,7 +40,6 @@ struct Operation {
   bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
   bool leaving = false;        // OpOptions
   bool on_device = false;      // its buffers lie on this rank's device
-  bool shared = false;         // `out` is this rank's part of memory that all ranks read
 
   /// State of the call on the device, shared by all its steps; null if it runs on the CPU.
   std::shared_ptr<DeviceSide> device;

@@ -6,7 +6,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/shared/shared_result.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -84,25 +83,6 @@ Step step_of(Communicator& world, const Memory& memory, std::size_t bytes,
   }
 }
 
-Step shared_step_of(Communicator& world, const Memory& memory, const SharedResult& out,
-                    std::size_t bytes, OpKind kind) {
-  const std::size_t count = bytes / sizeof(float);
-  const Buffer in = memory.in(count), part = memory.in(count / std::size_t(world.size()));
-  Communicator* const group = &world;
-  switch (kind) {
-    case OpKind::AllReduce:
-      return [=] { group->all_reduce_shared(in, out, Sum).wait(); };
-    case OpKind::Broadcast:
-      return [=] { group->broadcast_shared(in, out, 0).wait(); };
-    case OpKind::AllGather:
-      return [=] { group->all_gather_shared(part, out).wait(); };
-    default:
-      throw ConfigError(
-          std::string(name_of(kind)) + " has no shared result",
-          {.operation = "bench", .advice = "Take all_reduce, broadcast or all_gather."});
-  }
-}
-
 double slowest(Communicator& group, double seconds) {
   trireme::all_reduce(group, std::span(&seconds, 1), ReduceOp::Max, {.label = "measure"});
   return seconds;
@@ -151,14 +131,11 @@ std::vector<std::size_t> usual_sizes(std::size_t most) {
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options) {
   const std::size_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   const Memory memory(world, most, options.arena);
-  const SharedResult once = options.shared ? world.allocate_shared(most) : SharedResult();
   const auto budget =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.seconds));
   std::vector<Measured> result;
   for (const std::size_t bytes : options.sizes) {
-    const Step step = options.shared ? shared_step_of(world, memory, once, bytes, options.kind)
-                                     : step_of(world, memory, bytes, options);
-    result.push_back({bytes, measure(world, budget, step)});
+    result.push_back({bytes, measure(world, budget, step_of(world, memory, bytes, options))});
   }
   return result;
 }

@@ -23,7 +23,6 @@ struct MeasureOptions {
   OpKind kind = OpKind::AllReduce;
   std::vector<std::size_t> sizes;  // bytes
   std::string algorithm;           // empty: the communicator's
-  bool shared = false;             // a SharedResult (all_reduce, broadcast, all_gather)
   bool arena = true;               // buffers from Communicator::allocate; else ordinary memory
   double seconds = 0.05;           // about how long to measure each size
 };

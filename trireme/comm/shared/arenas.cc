@@ -32,7 +32,9 @@ Arenas::Arenas(net::HostMemory& memory, int rank, int size, std::vector<int> nam
     : memory_(memory), rank_(rank), size_(size), names_(std::move(names)) {}
 
 void Arenas::unmap_all() noexcept {
-  for (std::uint32_t arena = 0; arena < ids_.size(); ++arena) unmap(arena);
+  for (const auto& ids : ids_) {
+    for (int peer = 0; peer < size_; ++peer) memory_.unmap(peer, ids[peer]);
+  }
 }
 
 net::Region Arenas::allocate(std::size_t bytes) {
@@ -82,11 +84,6 @@ void Arenas::make_board() {
   std::vector<BoardMemory*> boards;  // zeroed memory is a valid empty board
   for (std::byte* start : starts) boards.push_back(reinterpret_cast<BoardMemory*>(start));
   board_ = std::make_unique<Board>(memory_, rank_, std::move(boards), names_);
-}
-
-void Arenas::unmap(std::uint32_t arena) noexcept {
-  for (int peer = 0; peer < size_; ++peer) memory_.unmap(peer, ids_[arena][peer]);
-  mapped_[arena].assign(static_cast<std::size_t>(size_), nullptr);
 }
 
 bool Arenas::locate(const void* data, std::size_t bytes, Location& location) const {

@@ -37,12 +37,8 @@ class Arenas {
   void announce(const net::Region& region, std::byte* payload) const;
   /// Maps the next arena; `announced`: every rank's. PeerLost if a peer has left, ResourceError.
   void map(const net::Region& own, std::span<const std::byte* const> announced);
-  /// Ends the mapping of an arena; its id is forgotten.
-  void unmap(std::uint32_t arena) noexcept;
   void unmap_all() noexcept;
 
-  /// The number of the next arena to be allocated.
-  std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(known_.size()); }
   /// Null until the first arena is mapped.
   Board* board() noexcept { return board_.get(); }
   /// True if every rank can read every other's memory (HostMemory::read). The same on all ranks.

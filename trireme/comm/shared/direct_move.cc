@@ -54,8 +54,7 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
 void DirectMove::announce() {
   Operation& op = call_->operation;
   memory_.add(op.in);
-  if ((op.kind == OpKind::AllGather && !op.shared) ||
-      (op.kind == OpKind::Gather && rank_ == op.root)) {
+  if (op.kind == OpKind::AllGather || (op.kind == OpKind::Gather && rank_ == op.root)) {
     memory_.add(op.out);
   }
   if (!op.recv_counts.empty())
@@ -87,7 +86,7 @@ bool DirectMove::pushes() const {
     case OpKind::Broadcast:
       return all(0);
     case OpKind::AllGather:
-      return op.shared || all(1);
+      return all(1);
     case OpKind::Gather:
       return memory_.mapped(op.root, 1);
     default:
@@ -104,8 +103,7 @@ bool DirectMove::push() {
   const std::byte* from =
       cast ? memory_.at(op.root, 0) + piece.begin : static_cast<const std::byte*>(op.in.data);
   std::vector<std::byte*> targets;
-  if (op.shared) targets.push_back(static_cast<std::byte*>(op.out.data));
-  for (int step = 0; step < size_ && !op.shared; ++step) {
+  for (int step = 0; step < size_; ++step) {
     // Every rank begins with itself, so that not all write to the same rank at once.
     const int to = (rank_ + step) % size_;
     if (op.kind == OpKind::Gather && to != op.root) continue;

@@ -31,8 +31,6 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
       alike_(all_take_the_same(call.operation.kind)),
       quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
   plan_parts();
-  // A shared result must be complete before this rank's last mark, with which the others end.
-  if (call.operation.shared) copy_own();
   BoardMemory& own = engine_.board().own();
   if (incoming_.empty()) {
     taken_ = num_pieces_;
@@ -44,7 +42,7 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
   }
   while (may_stage()) stage();
   engine_.board().notify_peers();
-  if (!call.operation.shared) copy_own();  // while the others take
+  copy_own();  // while the others take
 }
 
 void MoveStaging::plan_parts() {
