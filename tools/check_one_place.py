@@ -17,9 +17,9 @@ REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedules")
 ALLOWED = {
     ("selection.cc", "naive"): "what a group of one rank runs: nothing",
     ("pipeline_plan.h", "1f1b"): "what a pipeline of one rank runs: each micro-batch forward, then back",
-    ("communicator_calls.cc", "naive"): "the all-to-all of that name",
-    ("communicator_calls.cc", "tree"): "the reduce of that name",
-    ("communicator_calls.cc", "central"): "the gather and the scatter of that name",
+    ("calls.cc", "naive"): "the all-to-all of that name",
+    ("calls.cc", "tree"): "the reduce of that name",
+    ("calls.cc", "central"): "the gather and the scatter of that name",
     ("pairwise.cc", "naive"): "the all-to-all of that name",
     ("hierarchical.cc", "halving_doubling"): "its middle part",
     ("mixing.cc", "ring"): "the gossip graph of that name",

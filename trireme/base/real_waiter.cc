@@ -297,6 +297,7 @@ bool RealWaiter::try_run(const std::function<void()>& task) {
   if (num_tasks_.load() > 0 || !try_take()) return false;
   task();
   if (any_pending()) linger();
+  if (!removed_.empty()) compact();  // its sockets close now
   give_up();
   return true;
 }

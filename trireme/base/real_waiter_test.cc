@@ -252,5 +252,16 @@ TEST(RealWaiter, BlockingCallsSwitchNoThread) {
   waiter.remove(box.get());
 }
 
+// Its sockets close then, by which its peers notice that it has left.
+TEST(RealWaiter, DestroysARemovedSourceBeforeItReturns) {
+  RealWaiter waiter;
+  auto box = std::make_shared<Mailbox>();
+  const std::weak_ptr<Mailbox> seen = box;
+  waiter.add(box);
+  const ProgressSource* const source = std::exchange(box, nullptr).get();
+  waiter.remove(source);
+  EXPECT_TRUE(seen.expired());
+}
+
 }  // namespace
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/bench_report.h"
 #include "trireme/cli/cluster.h"
@@ -164,10 +165,9 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
     }
     return;
   }
-  const std::vector<std::string> names{"auto", "shm", "tcp", "mixed", "mpi"};
+  const std::vector<std::string> names = transport_choices({"sim"});
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
-    refuse_bench("unknown transport '" + options.transport + "'",
-                 "Use auto, shm, tcp, mixed, mpi or sim.");
+    refuse_bench("unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
   }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
     refuse_bench("transport mpi needs ranks that mpirun started",
@@ -255,9 +255,9 @@ void declare_bench_comm(Command& command) {
   command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
       .between(1, 4096)
       .shows_default();
-  command.option("--transport", options.transport, "shm, tcp, mixed, mpi (under mpirun) or sim")
+  command.option("--transport", options.transport, one_of(transport_choices({"sim"})))
       .shows_default()
-      .completes({"auto", "shm", "tcp", "mixed", "mpi", "sim"});
+      .completes(transport_choices({"sim"}));
   command.option("--link", options.link,
                  "A simulated network of such links: 25us,1GB/s (and --transport sim)");
   command.option("--algorithm", options.algorithm, "Default: its own choice")

@@ -1,35 +1,24 @@
-// Communicator: one epoch of a fixed group of ranks, and the collectives over it.
-//
-// Each typed method fills in an Operation and submits it. Methods may be called from any thread of
-// the rank, but all ranks must call the same operations in the same order; a mismatch fails with a
-// MismatchError that prints both calls. Buffers must stay valid until the Work is done. A failure
-// breaks the communicator: every later call fails with the first error.
+// Communicator: one epoch of a fixed group of ranks, the collectives over it (calls.h) and the
+// groups made from it. Methods may be called from any thread of the rank. A failure breaks the
+// communicator: every later call fails with the first error.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "trireme/base/buffer.h"
-#include "trireme/base/work.h"
-#include "trireme/comm/op_kind.h"
+#include "trireme/comm/calls.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0 {
-
-enum class ReduceOp : std::uint8_t { Sum, Mean, Min, Max, Product };
-inline constexpr ReduceOp Sum = ReduceOp::Sum;
-inline constexpr ReduceOp Mean = ReduceOp::Mean;
-inline constexpr ReduceOp Min = ReduceOp::Min;
-inline constexpr ReduceOp Max = ReduceOp::Max;
-inline constexpr ReduceOp Product = ReduceOp::Product;
 
 namespace plan {
 class Tuning;
@@ -39,21 +28,6 @@ namespace observe {
 class Trace;
 }
 namespace comm {
-
-/// The sum of leaves first ... first+count-1 of the tree sum (docs/numerics.md).
-struct Term {
-  Buffer value;
-  std::uint32_t first = 0, count = 1;
-};
-
-struct OpOptions {
-  std::string_view label = {};  // "bucket 2": printed in errors and traces
-  Deadline deadline = Deadline::job();
-  std::string_view algorithm = {};  // overrides the communicator's choice
-  /// This is the rank's last call, since its loop has ended. Peers that make a different call fail
-  /// at once with UnevenInput, which names this rank.
-  bool leaving = false;
-};
 
 /// Memory that this group reduces without a copy. All ranks must allocate in the same order.
 class Arena {
@@ -117,12 +91,8 @@ struct CommunicatorOptions {
 };
 
 class Negotiator;
-class Selection;
-struct Operation;
-struct SparseRows;
-struct SparseOptions;
 
-class Communicator final {
+class Communicator final : public Calls {
  public:
   Communicator(std::shared_ptr<net::Transport> transport, CommunicatorOptions options);
   ~Communicator();
@@ -144,54 +114,8 @@ class Communicator final {
   /// reduced in place without a copy where the transport can map it.
   Arena allocate(std::size_t bytes, Device device = {});
 
-  /// Reduces in place. Each rank brings one leaf; every rank ends with the same bits.
-  Work all_reduce(Buffer inout, ReduceOp op, const OpOptions& options = {});
-  /// The tree sum over `total` leaves. This rank's terms must be the maximal nodes of
-  /// contiguous_share(total, size, rank), ascending (none if its share is empty). `out` may be the
-  /// first term's buffer. Overwrites the term buffers.
-  Work all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
-                  const OpOptions& options = {});
-  Work broadcast(Buffer inout, int root, const OpOptions& options = {});
-  /// out.count == size * in.count, in rank order.
-  Work all_gather(Buffer in, Buffer out, const OpOptions& options = {});
-  /// As all_gather, with counts[r] elements from rank r, back to back in `out`.
-  Work all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
-                    const OpOptions& options = {});
-  /// in.count == size * out.count; rank r gets the reduction of piece r over all ranks.
-  Work reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options = {});
-  /// As reduce_scatter, with pieces of counts[r] elements, back to back in `in`.
-  Work reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, ReduceOp op,
-                        const OpOptions& options = {});
-  /// Reduces into rank `root`'s `out`; the other ranks' `out` is ignored. `in` keeps its values.
-  Work reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options = {});
-  /// Rank `root`'s `out` receives every rank's `in`, in rank order; other ranks' `out` is ignored.
-  Work gather(Buffer in, Buffer out, int root, const OpOptions& options = {});
-  Work gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
-                const OpOptions& options = {});
-  /// Rank r's `out` receives piece r of rank `root`'s `in`; other ranks' `in` is ignored.
-  Work scatter(Buffer in, Buffer out, int root, const OpOptions& options = {});
-  Work scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
-                 const OpOptions& options = {});
-  /// Sends piece r of `in` to rank r; `out` receives one piece from each rank, in rank order. `in`
-  /// and `out` must not overlap. all_to_all cuts equal pieces. all_to_all_v sends send_counts[r]
-  /// elements to rank r and receives recv_counts[r]; if the counts of a pair of ranks disagree, it
-  /// fails with MismatchError before any data moves.
-  Work all_to_all(Buffer in, Buffer out, const OpOptions& options = {});
-  Work all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
-                    std::span<const std::size_t> recv_counts, const OpOptions& options = {});
-  /// All-reduces each buffer in place, as one call. Small buffers of one type are packed together
-  /// (on a device, each buffer is its own call). The bits are those of separate calls. All ranks
-  /// must give the same counts and types in the same order.
-  Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
-  /// Adds up rows of a large matrix, of which every rank brings some (sparse.h).
-  Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
-                         const SparseOptions& options);
-  Work barrier(const OpOptions& options = {});
   /// Says which algorithm `auto` chooses for an all_reduce of `bytes`, and why.
   std::string explain_all_reduce(std::size_t bytes) const;
-  Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
-  Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
-
   /// Groups of some of the ranks. Collectives of different groups may run at the same time. Groups
   /// share the transport of the communicator they were made from, and the first failure breaks them
   /// all with the same error. The original communicator must outlive all groups made from it,
@@ -213,27 +137,6 @@ class Communicator final {
  private:
   friend class Negotiator;
   explicit Communicator(std::shared_ptr<Engine> engine);
-  Work submit(Operation&& operation, const OpOptions& options);
-  Work run(Operation&& operation, Buffer in, Buffer out, std::string_view usual,
-           const OpOptions& options);
-  Operation message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
-                    const OpOptions& options) const;
-  void require_reducible(DType dtype, ReduceOp op, std::string_view operation) const;
-  void require_counts(std::span<const std::size_t> counts, std::string_view operation) const;
-  void require_root(int root, std::string_view operation) const;
-  /// `what`: the error text, or a function that returns it, called only if the call is refused.
-  template <class What>
-  void require(bool condition, std::string_view operation, const What& what) const {
-    if (condition) return;
-    if constexpr (std::is_invocable_v<What>) {
-      refuse(operation, what());
-    } else {
-      refuse(operation, what);
-    }
-  }
-  [[noreturn]] void refuse(std::string_view operation, const std::string& what) const;
-  std::shared_ptr<Engine> engine_;
-  std::shared_ptr<const Selection> selection_;
 };
 
 }  // namespace comm

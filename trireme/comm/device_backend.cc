@@ -25,16 +25,16 @@ Device device_of(const Operation& operation) {
 }
 
 void place(Operation& operation, Engine& engine, std::string_view named) {
-  const std::string& usual = engine.options().algorithm;
+  const std::string& usual = engine.facts.options.algorithm;
   if (!operation.device && device_of(operation).kind != DeviceKind::Cpu) {
-    if (!engine.device())
+    if (!engine.device)
       throw ConfigError(
-          "a buffer lies on a GPU, and " + engine.options().name + " moves CPU memory only",
-          {.rank = engine.world_rank(engine.rank()),
+          "a buffer lies on a GPU, and " + engine.facts.options.name + " moves CPU memory only",
+          {.rank = engine.facts.world_rank(engine.facts.rank),
            .operation = title_of(operation),
            .label = operation.label,
            .advice = "Use comm.transport nccl."});
-    engine.device()->prepare(operation, named == nccl::kNative ? named : usual);
+    engine.device->prepare(operation, named == nccl::kNative ? named : usual);
   }
   const bool fits = operation.on_device ? named.empty() || named == "auto" || named == nccl::kNative
                                         : named != nccl::kNative;
@@ -45,7 +45,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
                 " is for CPU memory, and this buffer lies on a GPU, where there are auto and "
                 "nccl-native"
           : "algorithm nccl-native is for GPU memory, and this buffer lies in the host's",
-      {.rank = engine.rank(),
+      {.rank = engine.facts.rank,
        .operation = std::string(name_of(operation.called())),
        .advice = "Correct the call."});
 }

@@ -34,14 +34,14 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> ranks,
                                                      std::string_view group) {
   std::vector<bool> seen(static_cast<std::size_t>(size()));
   for (const int member : ranks) {
-    require(member >= 0 && member < size(), "subgroup",
-            "rank " + std::to_string(member) + " of " + std::to_string(size()) + " ranks");
-    require(!seen[static_cast<std::size_t>(member)], "subgroup",
-            "rank " + std::to_string(member) + " is named twice");
+    checks_.require(member >= 0 && member < size(), "subgroup",
+                    "rank " + std::to_string(member) + " of " + std::to_string(size()) + " ranks");
+    checks_.require(!seen[static_cast<std::size_t>(member)], "subgroup",
+                    "rank " + std::to_string(member) + " is named twice");
     seen[static_cast<std::size_t>(member)] = true;
   }
-  require(seen[static_cast<std::size_t>(rank())], "subgroup",
-          "rank " + std::to_string(rank()) + " makes a group that it is no member of");
+  checks_.require(seen[static_cast<std::size_t>(rank())], "subgroup",
+                  "rank " + std::to_string(rank()) + " makes a group that it is no member of");
   const std::uint64_t id = engine_->group_id(ranks, group);
   return std::shared_ptr<Communicator>(
       new Communicator(engine_->group({ranks.begin(), ranks.end()}, std::string(group), id)));
@@ -54,40 +54,25 @@ std::uint64_t Engine::group_id(std::span<const int> ranks, std::string_view name
 }
 
 std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, std::uint64_t id) {
-  CommunicatorOptions options = options_;
-  options.name = std::move(name);
-  options.algorithm = algorithm_of_groups(options.algorithm);
-  options.host_of_rank.clear();
-  options.world_ranks.clear();
-  for (const int rank : ranks) {
-    options.world_ranks.push_back(world_rank(rank));
-    if (options_.host_of_rank.empty()) continue;
-    options.host_of_rank.push_back(options_.host_of_rank[static_cast<std::size_t>(rank)]);
-  }
-  std::shared_ptr<net::Transport> transport;
+  CommunicatorOptions options = facts.options_of(ranks, std::move(name));
+  std::shared_ptr<net::Transport> theirs;
   if (ranks.size() == 1) {
-    transport = std::make_shared<net::AloneTransport>(waiter_);
+    theirs = std::make_shared<net::AloneTransport>(waiter);
   } else {
-    transport = net::make_sub_transport(transport_, std::move(ranks), id);
+    theirs = net::make_sub_transport(transport, std::move(ranks), id);
   }
-  auto engine = create(std::move(transport), std::move(options), family_);
+  auto engine = create(std::move(theirs), std::move(options), family_);
   engine->id_ = id;
   return engine;
 }
 
-int Engine::world_rank(int rank) const noexcept {
-  return options_.world_ranks.empty() ? rank : options_.world_ranks[static_cast<std::size_t>(rank)];
-}
-
-std::string Engine::group_text() const { return head_ ? "" : " in group " + options_.name; }
-
 // Waits for the device, which may still write to buffers of broken calls.
 void Engine::close() noexcept {
-  waiter_->run([self = shared_from_this()] { self->leave(); });
-  if (!head_ || !device_) return;
+  waiter->run([engine = shared_from_this()] { engine->leave(); });
+  if (!facts.head || !device) return;
   try {
-    const TimePoint end = waiter_->now() + options_.timeout + std::chrono::seconds(1);
-    waiter_->wait_until([this] { return device_->gone(); }, end);
+    const TimePoint end = waiter->now() + facts.options.timeout + std::chrono::seconds(1);
+    waiter->wait_until([this] { return device->gone(); }, end);
   } catch (const std::exception&) {  // called in the progress context, which must not wait
   }
 }
@@ -95,34 +80,35 @@ void Engine::close() noexcept {
 // A group may be destroyed before its set-up has ended. Since the peers need its messages, the
 // engine then keeps itself alive until its queue is empty.
 void Engine::leave() noexcept {
-  const bool working = device_ && device_->busy();
-  if (device_ && !working && !broken()) device_->detach();
-  const bool complete = !first_user_call() && open_messages_ == 0 && !working && !broken();
-  if (complete && !head_) {
+  const bool working = device && device->busy();
+  if (device && !working && !failure.broken()) device->detach();
+  const bool complete =
+      !queue.first_user_call() && !messages.any_open() && !working && !failure.broken();
+  if (complete && !facts.head) {
     leaving_ = true;
-    self_ = shared_from_this();
-    if (queue_.empty()) retire();
+    self = shared_from_this();
+    if (queue.empty()) retire();
     return;
   }
-  if (complete && arenas_ && arenas_->board())
+  if (complete && has_board())
     board().own().complete = 1;  // peers need not fail: nothing is missing
-  fail(std::make_exception_ptr(
-      PeerLost("rank " + std::to_string(world_rank(rank_)) + " has left " + options_.name,
-               {.rank = world_rank(rank_), .advice = "Wait for all Works before the Job ends."})));
+  fail(std::make_exception_ptr(PeerLost(
+      "rank " + std::to_string(facts.world_rank(facts.rank)) + " has left " + facts.options.name,
+      {.rank = facts.world_rank(facts.rank),
+       .advice = "Wait for all Works before the Job ends."})));
   retire();
 }
 
 void Engine::retire() noexcept {
-  const std::shared_ptr<Engine> last = std::exchange(self_, nullptr);
-  if (device_) device_->detach();
-  if (const auto poller = std::exchange(poller_, nullptr)) waiter_->remove(poller.get());
+  const std::shared_ptr<Engine> last = std::exchange(self, nullptr);
+  if (device) device->detach();
+  if (std::exchange(watching_, false)) waiter->remove(board_watch.get());
 }
 
 Engine::~Engine() {
-  if (!arenas_) return;
-  waiter_->run([transport = transport_, arenas = std::shared_ptr<Arenas>(std::move(arenas_))] {
-    arenas->unmap_all();
-  });
+  if (!arenas) return;
+  waiter->run(
+      [kept = transport, all = std::shared_ptr<Arenas>(std::move(arenas))] { all->unmap_all(); });
 }
 
 }  // namespace trireme::inline v0::comm

@@ -2,7 +2,8 @@
 // depend on the algorithm, since the tree sum has the same bits in all of them. Pure functions.
 #pragma once
 
-#include "trireme/comm/engine.h"
+#include "trireme/comm/fold_plan.h"
+#include "trireme/comm/operation.h"
 
 namespace trireme::inline v0::comm {
 

@@ -250,25 +250,20 @@ class SparseCall {
   int step_ = 0;
 };
 
-void check(const Communicator& communicator, const SparseRows& in, ReduceOp op) {
+void check(const CallChecks& checks, const SparseRows& in, ReduceOp op) {
   const auto require = [&](bool condition, const std::string& what) {
-    if (condition) return;
-    throw ConfigError(what, {.rank = communicator.rank(),
-                             .operation = "sparse_all_reduce",
-                             .advice = "Correct the call."});
+    checks.require(condition, "sparse_all_reduce", what);
   };
-  const std::string type(trireme::name_of(in.dtype));
   require(op == ReduceOp::Sum || op == ReduceOp::Mean, "a row that is not there has no " +
                                                            std::string(comm::name_of(op)) +
                                                            "; Sum and Mean are defined");
-  require(kernel::can_combine(in.dtype), type + " cannot be reduced");
-  require(op != ReduceOp::Mean || kernel::can_divide(in.dtype),
-          "the Mean of integers is not defined");
+  checks.reducible(in.dtype, op, "sparse_all_reduce");
   require(in.width > 0, "rows of 0 elements");
   require(in.values.size() == in.indices.size() * in.row_bytes(),
           std::to_string(in.values.size()) + " bytes of values, must be " +
               std::to_string(in.indices.size()) + " rows * " + std::to_string(in.width) + " of " +
-              type + " = " + std::to_string(in.indices.size() * in.row_bytes()));
+              std::string(trireme::name_of(in.dtype)) + " = " +
+              std::to_string(in.indices.size() * in.row_bytes()));
   for (const std::int64_t index : in.indices) {
     require(index >= 0 && index < in.num_rows,
             "row " + std::to_string(index) + " of a matrix of " + std::to_string(in.num_rows));
@@ -277,17 +272,17 @@ void check(const Communicator& communicator, const SparseRows& in, ReduceOp op) 
 
 }  // namespace
 
-Work Communicator::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
-                                     const SparseOptions& options) {
-  check(*this, in, op);
+Work Calls::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
+                              const SparseOptions& options) {
+  check(checks_, in, op);
   const auto algorithm = [selection = selection_, wanted = std::string(options.op.algorithm), op,
                           dtype = in.dtype,
-                          ranks = static_cast<std::uint32_t>(size())](std::size_t bytes) {
+                          ranks = static_cast<std::uint32_t>(size_)](std::size_t bytes) {
     return selection->all_reduce(wanted, {op, dtype, bytes, ranks});
   };
   algorithm(0);  // refuses now what is impossible
   auto call =
-      std::make_shared<SparseCall>(coalesced(in), out, op, rank(), size(), options.way, algorithm);
+      std::make_shared<SparseCall>(coalesced(in), out, op, rank_, size_, options.way, algorithm);
   Operation first;
   first.label = options.op.label;
   first.leaving = options.op.leaving;

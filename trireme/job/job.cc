@@ -294,16 +294,12 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
   };
-  const std::string chosen = options.transport == "nccl" ? "auto" : options.transport;
-  if (chosen == "tcp") return net::connect_tcp(waiter, connect_options, gather);
-  const auto over_mpi = [&](auto&&...) { return meeting->connect(waiter); };
-  if (chosen == "mpi" && meeting) return over_mpi();
+  std::string chosen = options.transport;
+  if (chosen == "auto" || chosen == "nccl") chosen = places.num_hosts > 1 ? "mixed" : "shm";
   job::check_mpi(chosen, meeting != nullptr, env.rank);
-  if (chosen == "mixed" || (chosen == "auto" && places.num_hosts > 1)) {
-    return meeting ? net::connect_mixed(waiter, connect_options, gather, hosts, over_mpi)
-                   : net::connect_mixed(waiter, connect_options, gather, hosts);
-  }
-  return net::connect_shm(waiter, connect_options, gather);
+  net::Connect over_mpi = nullptr;
+  if (meeting) over_mpi = [this](auto&&...) { return meeting->connect(waiter); };
+  return net::connect(chosen, {waiter, connect_options, gather, hosts, over_mpi});
 }
 
 void Job::Impl::on_news(const rendezvous::News& news) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/transports.h"
 #include "trireme/observe/machine.h"
 
 namespace trireme::inline v0::job {
@@ -81,13 +82,11 @@ JobOptions resolve_options(JobOptions options, const rendezvous::Getenv& get) {
                options.timeout_user_code);
   take_sockets(get, options.sockets);
   take_rate(get, options.rate);
-  const std::initializer_list<std::string_view> known = {"auto",  "shm", "tcp",
-                                                         "mixed", "mpi", "nccl"};
+  const std::vector<std::string> known = transport_choices({"nccl"});
   if (std::find(known.begin(), known.end(), options.transport) == known.end()) {
-    throw ConfigError("unknown transport '" + options.transport + "'",
-                      {.operation = "config",
-                       .label = "comm.transport",
-                       .advice = "Use auto, shm, tcp, mixed, mpi or nccl."});
+    throw ConfigError(
+        "unknown transport '" + options.transport + "'",
+        {.operation = "config", .label = "comm.transport", .advice = "Use " + one_of(known) + "."});
   }
   return options;
 }

@@ -1,6 +1,7 @@
 #include "trireme/job/transport_check.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/transports.h"
 #include "trireme/comm/choice/all_reduce_check.h"
 
 namespace trireme::inline v0::job {
@@ -16,10 +17,9 @@ void check_mpi(const std::string& transport, bool under_mpirun, int rank) {
 
 void check_transport(const JobOptions& options, int ranks, bool under_mpirun) {
   check_mpi(options.transport, under_mpirun);
-  const bool shared =
-      options.transport == "auto" || options.transport == "shm" || options.transport == "mixed";
-  comm::check_all_reduce(options.algorithm,
-                         {.ranks = ranks, .transport = options.transport, .can_map = shared});
+  comm::check_all_reduce(options.algorithm, {.ranks = ranks,
+                                             .transport = options.transport,
+                                             .can_map = maps_within_host(options.transport)});
 }
 
 }  // namespace trireme::inline v0::job

@@ -1,4 +1,5 @@
-// How a group of ranks gets its Transport: one function for each kind, all based on an Exchange.
+// How a group of ranks gets its Transport: by name, or one function for each kind, all based on an
+// Exchange.
 //
 // An Exchange all-gathers one short string per rank (the launch module's coordinator provides it).
 // The functions are collective and block, through the waiter, for at most `timeout`. They throw
@@ -9,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/base/clock.h"
@@ -53,5 +55,16 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
                                          const ConnectOptions& options, const Exchange& exchange,
                                          const std::vector<std::string>& hosts,
                                          const Connect& between = connect_tcp);
+
+/// What the ranks of a job bring to their meeting.
+struct Meeting {
+  std::shared_ptr<Waiter> waiter;
+  ConnectOptions options;
+  Exchange exchange;
+  std::vector<std::string> hosts;  // of each rank
+  Connect over_mpi;                // null if mpirun did not start the ranks
+};
+/// The transport that base/transports.inc names so, by the function join_NAME() of its folder.
+std::shared_ptr<Transport> connect(std::string_view name, const Meeting& meeting);
 
 }  // namespace trireme::inline v0::net

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
+#include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/open_sums.h"
 #include "trireme/plan/partition.h"
@@ -58,7 +59,7 @@ constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' hea
 // Direct all-reduce reads and writes this rank's share of every peer's arena in place.
 std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   if (job.ranks == 1) return 0;
-  const bool shares = job.transport == "auto" || job.transport == "shm";
+  const bool shares = maps_within_host(job.transport);
   return kOwnProcess +
          (shares ? gradients - (gradients + job.data_ranks() - 1) / job.data_ranks() : 0);
 }

@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/toml_nesting.h"
+#include "trireme/base/transports.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -166,10 +167,9 @@ std::string Tuning::to_toml() const {
 }
 
 LinkCost typical_link(std::string_view transport) noexcept {
-  if (transport == "shm") return {1e-6, 1 / 6e9, 1 / 10e9};
-  if (transport == "tcp") return {20e-6, 1 / 2e9, 1 / 10e9};
-  if (transport == "mpi") return {2e-6, 1 / 5e9, 1 / 10e9};
-  return {25e-6, 1 / 1e9, 1 / 10e9};
+  const TransportFacts* const known = find_transport(transport);
+  if (!known) return {25e-6, 1 / 1e9, 1 / 10e9};
+  return {known->latency, known->byte_time, 1 / 10e9};
 }
 
 std::string tuning_path() {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/transports.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/optim/optimizer.h"
@@ -318,12 +319,8 @@ void add_memory_keys(config::Schema& schema) {
 }
 
 void add_comm_keys(config::Schema& schema) {
-  schema.add({"comm.transport",
-              text("auto"),
-              "How bytes move between ranks.",
-              0,
-              0,
-              {"auto", "shm", "tcp", "mixed", "mpi", "sim"}});
+  schema.add({"comm.transport", text("auto"), "How bytes move between ranks.", 0, 0,
+              transport_choices({"sim"})});
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});

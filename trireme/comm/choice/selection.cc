@@ -14,18 +14,19 @@ namespace trireme::inline v0::comm {
 
 Selection::Selection(Engine& engine)
     : engine_(engine),
-      chooser_(Chooser::Group{engine.size(), std::string(engine.transport().name()),
-                              engine.can_map(), engine.hosts(), engine.options().tuning}) {
+      chooser_(Chooser::Group{engine.facts.size, std::string(engine.transport->name()),
+                              engine.arenas != nullptr, engine.facts.hosts,
+                              engine.facts.options.tuning}) {
   // Refuses an impossible algorithm now. F32 stands for what the job will reduce.
-  const std::string& usual = engine.options().algorithm;
+  const std::string& usual = engine.facts.options.algorithm;
   all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
 
 // Why the network itself cannot reduce this; empty if it can.
 std::string Selection::why_not_native(const Reduced& what) const {
-  const net::Reducer* const reducer = engine_.transport().capabilities().reducer;
-  const std::string& group = engine_.options().name;
-  const std::string transport(engine_.transport().name());
+  const net::Reducer* const reducer = engine_.transport->capabilities().reducer;
+  const std::string& group = engine_.facts.options.name;
+  const std::string transport(engine_.transport->name());
   const bool exact = what.op == ReduceOp::Min || what.op == ReduceOp::Max ||
                      !kernel::can_divide(what.dtype);  // integers
   if (!reducer) {
@@ -34,29 +35,29 @@ std::string Selection::why_not_native(const Reduced& what) const {
   }
   if (!reducer->can_reduce(what.dtype))
     return "MPI cannot reduce " + std::string(trireme::name_of(what.dtype));
-  if (!exact && engine_.options().reproducible)
+  if (!exact && engine_.facts.options.reproducible)
     return "MPI adds floats in an order of its own, and this job is reproducible";
   return {};
 }
 
 std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) const {
-  const bool alone = engine_.size() == 1;
+  const bool alone = engine_.facts.size == 1;
   const bool named = !wanted.empty();
-  if (!named) wanted = engine_.options().algorithm;
+  if (!named) wanted = engine_.facts.options.algorithm;
   if (wanted == kMpiNative) {
     const std::string reason = alone ? std::string() : why_not_native(what);
     if (reason.empty()) return alone ? "naive" : std::string(kMpiNative);
     if (named)
       throw ConfigError(
           "algorithm mpi-native cannot be used here: " + reason,
-          {.rank = engine_.rank(), .operation = "all_reduce", .advice = "Correct the call."});
+          {.rank = engine_.facts.rank, .operation = "all_reduce", .advice = "Correct the call."});
     wanted = "auto";
   }
-  if (wanted == nccl::kNative && engine_.options().device) wanted = "auto";  // on the CPU
-  check_all_reduce(wanted, {.ranks = engine_.size(),
-                            .transport = engine_.transport().name(),
-                            .can_map = engine_.can_map(),
-                            .rank = engine_.rank()});
+  if (wanted == nccl::kNative && engine_.facts.options.device) wanted = "auto";  // on the CPU
+  check_all_reduce(wanted, {.ranks = engine_.facts.size,
+                            .transport = engine_.transport->name(),
+                            .can_map = engine_.arenas != nullptr,
+                            .rank = engine_.facts.rank});
   if (alone) return "naive";
   if (wanted != "auto") return std::string(wanted);
   const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
@@ -72,13 +73,13 @@ std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_vi
     names += (names.empty() ? "" : ", ") + entry->name;
   }
   throw ConfigError("unknown algorithm " + std::string(wanted),
-                    {.rank = engine_.rank(),
+                    {.rank = engine_.facts.rank,
                      .operation = std::string(name_of(kind)),
                      .advice = "Choose one of " + names + "."});
 }
 
 bool Selection::may_be_direct(OpKind kind, std::string_view wanted) const {
-  if (wanted.empty()) wanted = engine_.options().algorithm;
+  if (wanted.empty()) wanted = engine_.facts.options.algorithm;
   return has_direct_form(kind) && (wanted == "auto" || wanted == "direct");
 }
 

@@ -74,7 +74,7 @@ class NativeBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_native_backend(Engine& engine) {
-  net::Reducer* const reducer = engine.transport().capabilities().reducer;
+  net::Reducer* const reducer = engine.transport->capabilities().reducer;
   return reducer ? std::make_unique<NativeBackend>(engine, *reducer) : nullptr;
 }
 

@@ -44,11 +44,11 @@ MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu) {
 
 GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
     : engine_(&engine),
-      waiter_(engine.transport().waiter()),
+      waiter_(engine.transport->waiter()),
       gpu_(std::move(gpu)),
-      rank_(engine.rank()),
-      size_(engine.size()),
-      timeout_(engine.options().timeout) {}
+      rank_(engine.facts.rank),
+      size_(engine.facts.size),
+      timeout_(engine.facts.options.timeout) {}
 
 GpuGroup::~GpuGroup() = default;
 
@@ -80,7 +80,7 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.on_device = true;
   operation.may_be_direct = false;
   operation.algorithm =
-      gpu_algorithm(operation, wanted == kNative, engine_->options().reproducible);
+      gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
   const auto plan = fold_plan(operation.total);
   require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
           "this build has no CUDA kernels for the reproducible sum",
@@ -113,7 +113,7 @@ void GpuGroup::let_go(const std::shared_ptr<Call>& call) {
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
-  if (device.index != gpu_->index()) refuse_device(device, engine_->world_rank(rank_));
+  if (device.index != gpu_->index()) refuse_device(device, engine_->facts.world_rank(rank_));
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
   gpu_->clear(memory.get(), bytes, nullptr);
   return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
@@ -153,7 +153,8 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
   };
   mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
     self->let_go(call);
-    if (self->engine_ && !error) self->engine_->ended_on_device(call);
+    if (self->engine_ && self->engine_->trace && !error)
+      self->engine_->trace->finished(call->operation, call->times);
     call->end(error);
   };
   try {
@@ -261,8 +262,8 @@ std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operati
   std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(waited).count());
   return std::make_exception_ptr(TimeoutError(
       std::string("waited ") + text + " for GPU " + std::to_string(gpu_->index()) +
-          " to end what all ranks have begun over NCCL" + engine_->group_text(),
-      {.rank = engine_->world_rank(rank_),
+          " to end what all ranks have begun over NCCL" + engine_->facts.text(),
+      {.rank = engine_->facts.world_rank(rank_),
        .operation = operation,
        .label = label,
        .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
@@ -272,22 +273,22 @@ std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operati
 void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
   int lost = -1;
   for (int peer = 0; peer < size_ && lost < 0; ++peer) {
-    if (peer != rank_ && engine_->transport().lost(peer)) lost = peer;
+    if (peer != rank_ && engine_->transport->lost(peer)) lost = peer;
   }
   if (lost < 0) return;
   if (lost_since_ == TimePoint::max()) lost_since_ = now;
   if (now - lost_since_ < kGrace) return;
   fail(about(lane.at(),
              std::make_exception_ptr(PeerLost(
-                 "rank " + std::to_string(engine_->world_rank(lost)) + " is lost",
-                 {.peer = engine_->world_rank(lost),
+                 "rank " + std::to_string(engine_->facts.world_rank(lost)) + " is lost",
+                 {.peer = engine_->facts.world_rank(lost),
                   .advice = "See that rank's own last lines; resume from the last checkpoint."}))));
 }
 
 // If a thread waits on the host, the deadline of that wait decides instead.
 void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
   const GpuCall* const call = lane.running();
-  if (!call || call->begun_at == TimePoint::max() || engine_->waits() > 0) return;
+  if (!call || call->begun_at == TimePoint::max() || engine_->waits.blocked() > 0) return;
   if (now - call->begun_at < timeout_) return;
   fail(about(call, timeout(now - call->begun_at, call->operation, call->label)));
 }
@@ -299,15 +300,15 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
   } catch (const Error& known) {
     ErrorContext context = known.context();
     std::string message = known.message();
-    context.rank = engine_ ? engine_->world_rank(rank_) : rank_;
+    context.rank = engine_ ? engine_->facts.world_rank(rank_) : rank_;
     if (call && context.operation != call->operation) {
       if (!context.operation.empty()) message += " in " + context.operation;
       context.operation = call->operation;
       context.label = call->label;
     }
     for (int peer = 0; engine_ && peer < size_ && context.peer < 0; ++peer) {
-      if (peer != rank_ && engine_->transport().lost(peer))
-        context.peer = engine_->world_rank(peer);
+      if (peer != rank_ && engine_->transport->lost(peer))
+        context.peer = engine_->facts.world_rank(peer);
     }
     try {
       throw_error(known.code(), std::move(message), std::move(context));

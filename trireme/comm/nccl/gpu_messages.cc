@@ -36,21 +36,21 @@ void GpuGroup::run_message(const std::shared_ptr<Call>& call, int peer, net::Tag
 // If the transfer failed, fails the call and returns false.
 bool GpuGroup::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
   if (error && engine_) engine_->fail(error);
-  if (engine_ && !engine_->broken()) return true;
-  call->end(engine_ ? engine_->failure() : error);
+  if (engine_ && !engine_->failure.broken()) return true;
+  call->end(engine_ ? engine_->failure.error() : error);
   return false;
 }
 
 void GpuGroup::send_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
   const auto answer = std::make_shared<Answer>();
-  net::Transport& transport = engine_->transport();
-  engine_->expect(peer, 1);
+  net::Transport& transport = *engine_->transport;
+  engine_->transfers.expect(peer, 1);
   const Work works[] = {
       transport.send(peer, tag, std::as_bytes(std::span(&call->own.header, 1))),
       transport.recv(peer, answer_tag(tag), std::as_writable_bytes(std::span(answer.get(), 1)))};
   Work::all(works).on_settled([self = shared_from_this(), call, peer, answer](const auto& error) {
     if (!self->went_well(call, error)) return;
-    self->engine_->expect(peer, -1);
+    self->engine_->transfers.expect(peer, -1);
     Pair& pair = self->pairs_[{peer, true}];
     pair.id = answer->id;
     pair.early[answer->number] = call;
@@ -62,15 +62,14 @@ void GpuGroup::send_message(const std::shared_ptr<Call>& call, int peer, net::Ta
 }
 
 void GpuGroup::receive_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-  engine_->expect(peer, 1);
+  engine_->transfers.expect(peer, 1);
   call->envelopes.resize(1);
   const auto bytes = std::as_writable_bytes(std::span(&call->envelopes[0].header, 1));
-  engine_->transport()
-      .recv(peer, tag, bytes)
+  engine_->transport->recv(peer, tag, bytes)
       .on_settled([self = shared_from_this(), call, peer, tag](const std::exception_ptr& error) {
         if (!self->went_well(call, error)) return;
-        self->engine_->expect(peer, -1);
-        const auto differs = self->engine_->message_mismatch(*call, peer);
+        self->engine_->transfers.expect(peer, -1);
+        const auto differs = self->engine_->messages.mismatch(*call, peer);
         if (!self->went_well(call, differs)) return;
         self->answer(call, peer, tag);
       });
@@ -86,12 +85,11 @@ void GpuGroup::answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag)
     return;
   }
   const auto answer = std::make_shared<Answer>(Answer{pair.next++, pair.id});
-  engine_->transport()
-      .send(peer, answer_tag(tag), std::as_bytes(std::span(answer.get(), 1)))
+  engine_->transport->send(peer, answer_tag(tag), std::as_bytes(std::span(answer.get(), 1)))
       .on_settled([self = shared_from_this(), answer](const std::exception_ptr& error) {
         if (error && self->engine_) self->engine_->fail(error);
       });
-  if (engine_ && !engine_->broken()) give_message(call, peer, pair, kReceiver);
+  if (engine_ && !engine_->failure.broken()) give_message(call, peer, pair, kReceiver);
 }
 
 void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own) {
@@ -105,7 +103,7 @@ void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& p
   mine->on_enqueued = [] {};
   mine->on_end = [self = shared_from_this(), call, peer](const std::exception_ptr& error) {
     self->let_go(call);
-    if (self->engine_ && !error) self->engine_->message_ended(call, peer);
+    if (self->engine_ && !error) self->engine_->messages.ended(call, peer);
     call->end(error);
   };
   try {

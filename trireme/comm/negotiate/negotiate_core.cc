@@ -36,18 +36,18 @@ class Negotiator::Core::Submission final : public WorkOwner {
  public:
   Submission(std::shared_ptr<Core> core, std::string name)
       : core_(std::move(core)), name_(std::move(name)) {}
-  Deadline timeout() const noexcept override { return core_->engine_->timeout(); }
+  Deadline timeout() const noexcept override { return core_->engine_->waits.timeout(); }
   TimePoint on_deadline(TimePoint now, Duration waited) override {
     return core_->on_deadline(name_, asked_, now, waited);
   }
   void on_unseen_failure(std::exception_ptr error) noexcept override {
-    core_->engine_->on_unseen_failure(std::move(error));
+    core_->engine_->waits.on_unseen_failure(std::move(error));
   }
   void on_wait_begin(std::string_view text) noexcept override {
-    core_->engine_->on_wait_begin(text);
+    core_->engine_->waits.on_wait_begin(text);
   }
   void on_wait_end(std::string_view text, Duration waited) noexcept override {
-    core_->engine_->on_wait_end(text, waited);
+    core_->engine_->waits.on_wait_end(text, waited);
   }
 
  private:
@@ -275,10 +275,10 @@ TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<boo
   in_context([&] {
     if (pending_.count(name) == 0 && data_) runs = data_->engine_;
   });
-  if (runs) return runs->on_deadline(now, waited);
-  if (const auto& watch = engine_->options().watch;
+  if (runs) return runs->waits.on_deadline(now, waited);
+  if (const auto& watch = engine_->facts.options.watch;
       !asked && watch && watch->ask("negotiate " + name, waited).keep_waiting) {
-    return now + engine_->options().timeout;
+    return now + engine_->facts.options.timeout;
   }
   const bool asked_before = asked.exchange(true);
   waiter_->run([self = shared_from_this(), name, asked_before] {
@@ -307,10 +307,10 @@ void Negotiator::Core::close() {
     self->tell_rank_0({.kind = RecordKind::Bye});
   });
   waiter_->wait_until([this] { return closed_.load(); },
-                      waiter_->now() + engine_->options().timeout);
+                      waiter_->now() + engine_->facts.options.timeout);
   // The last parcels may still be under way.
   waiter_->wait_until([this] { return under_way_.load() == 0; },
-                      waiter_->now() + engine_->options().timeout);
+                      waiter_->now() + engine_->facts.options.timeout);
   std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
   in_context([&] {
     fail(std::make_exception_ptr(

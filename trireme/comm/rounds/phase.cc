@@ -9,23 +9,24 @@ std::shared_ptr<Phase> Phase::open(Engine& engine, std::function<void()> next) {
 }
 
 void Phase::send(int peer, net::Tag tag, std::span<const std::byte> bytes) {
-  const Work work = engine_->transport().send(peer, tag, bytes);
+  const Work work = engine_->transport->send(peer, tag, bytes);
   ++open_;
-  engine_->expect(peer, 1);
+  engine_->transfers.expect(peer, 1);
   work.on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
-    if (!error) self->engine_->expect(peer, -1);
+    if (!error) self->engine_->transfers.expect(peer, -1);
     self->settle(peer, error);
   });
 }
 
 void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,
                  std::function<void()> arrived) {
-  const Work work = engine_->transport().recv(peer, tag, bytes);
+  const Work work = engine_->transport->recv(peer, tag, bytes);
   ++open_;
-  engine_->expect(peer, 1);
+  engine_->transfers.expect(peer, 1);
   work.on_settled([self = shared_from_this(), peer,
                    arrived = std::move(arrived)](const std::exception_ptr& error) {
-    if (!error) self->engine_->expect(peer, -1);  // kept after a failure: errors name the peer
+    if (!error)
+      self->engine_->transfers.expect(peer, -1);  // kept after a failure: errors name the peer
     if (!error && arrived) arrived();
     self->settle(peer, error);
   });
@@ -34,7 +35,7 @@ void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,
 void Phase::settle(int peer, const std::exception_ptr& error) {
   if (error) engine_->transfer_failed(peer, error);
   if (--open_ > 0) return;
-  if (engine_->broken()) return;
+  if (engine_->failure.broken()) return;
   const auto next = std::exchange(next_, nullptr);
   next();
 }

@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/comm/combine.h"
-#include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -21,6 +20,12 @@ std::byte* address_in(const Buffer& buffer, std::size_t element) {
   return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
 }
 
+// The elements of a segment. An observer of rounds sees each round once.
+std::size_t segment_of(const Operation& op, const Route& route, bool watched) {
+  const bool adds = op.kind == OpKind::AllReduce || op.kind == OpKind::Reduce;
+  return !adds || route.pipelined || watched ? op.count : kSegmentBytes / size_of(op.dtype);
+}
+
 }  // namespace
 
 ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& route)
@@ -28,11 +33,11 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       call_(std::move(call)),
       route_(route),
       width_(size_of(call_->operation.dtype)),
-      segment_(segment_count()),
+      segment_(segment_of(call_->operation, route, watched())),
       held_(route.num_chunks) {
   const Operation& op = call_->operation;
   if (op.total > 1 && kernel::accumulates_wide(combine_of(op.op), op.dtype)) {
-    for (const auto& nodes : engine_.fold_plan(op.total).nodes_of) {
+    for (const auto& nodes : engine_.fold_plans.of(op.total).nodes_of) {
       leaves_.insert(leaves_.end(), nodes.begin(), nodes.end());
     }
   }
@@ -43,74 +48,17 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
   tell({.kind = RunEvent::Kind::RoundEnd});
 }
 
-std::size_t ProgramRun::segment_count() const {
-  const Operation& op = call_->operation;
-  const bool adds = op.kind == OpKind::AllReduce || op.kind == OpKind::Reduce;
-  return !adds || route_.pipelined || watched() ? op.count : kSegmentBytes / width_;
-}
-
 void ProgramRun::cut_segment() {
-  extents_.clear();
+  const Operation& op = call_->operation;
+  extents_ = extents_of(op, route_.num_chunks, engine_.facts.rank, engine_.facts.size,
+                        {segment_begin_, std::min(segment_, op.count - segment_begin_)});
   held_.assign(held_.size(), {});
-  cut_chunks();
   place_inputs();
 }
 
 bool ProgramRun::is_wide(kernel::LeafRange node) const {
   return !leaves_.empty() && node.count != call_->operation.total &&
          !std::binary_search(leaves_.begin(), leaves_.end(), node);
-}
-
-void ProgramRun::cut_chunks() {
-  switch (call_->operation.kind) {
-    case OpKind::AllGather:
-    case OpKind::Gather:
-    case OpKind::ReduceScatter:
-    case OpKind::Scatter:
-      return cut_pieces();
-    case OpKind::AllToAll:
-      return cut_all_to_all();
-    default:
-      break;
-  }
-  const std::size_t chunks = route_.num_chunks;
-  const std::size_t count = std::min(segment_, call_->operation.count - segment_begin_);
-  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    const Slice slice = slice_of(count, width_, chunk, chunks);
-    const std::size_t at = segment_begin_ + slice.begin;
-    extents_.push_back({at, at, slice.count});
-  }
-}
-
-// One chunk per rank. One of `in` and `out` holds all chunks, the other only this rank's.
-void ProgramRun::cut_pieces() {
-  const Operation& op = call_->operation;
-  const bool gathers = op.kind == OpKind::AllGather || op.kind == OpKind::Gather;
-  std::size_t begin = 0;
-  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
-    const std::size_t count = op.counts.empty() ? op.count / engine_.size() : op.counts[chunk];
-    extents_.push_back({gathers ? 0 : begin, gathers ? begin : 0, count});
-    begin += count;
-  }
-}
-
-// Chunk i*size + j goes from rank i to rank j. This rank's row lies in `in`, its column in `out`.
-void ProgramRun::cut_all_to_all() {
-  const Operation& op = call_->operation;
-  const int size = engine_.size(), rank = engine_.rank();
-  extents_.resize(route_.num_chunks);
-  std::size_t in = 0, out = 0;
-  for (int peer = 0; peer < size; ++peer) {
-    const std::size_t equal = op.count / size;
-    Extent& goes = extents_[rank * size + peer];
-    Extent& comes = extents_[peer * size + rank];
-    goes.in = in;
-    goes.count = op.counts.empty() ? equal : op.counts[peer];
-    comes.out = out;
-    comes.count = op.recv_counts.empty() ? equal : op.recv_counts[peer];
-    in += goes.count;
-    out += comes.count;
-  }
 }
 
 void ProgramRun::place_inputs() {
@@ -132,11 +80,11 @@ std::byte* ProgramRun::out_of(int chunk) const {
 
 ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {
   const bool wide = is_wide(node);
-  return {node, engine_.scratch().take(bytes_of(chunk, wide)), true, true, wide};
+  return {node, engine_.scratch.take(bytes_of(chunk, wide)), true, true, wide};
 }
 
 void ProgramRun::release(const Place& place) {
-  if (place.scratch) engine_.scratch().give_back(place.data);
+  if (place.scratch) engine_.scratch.give_back(place.data);
 }
 
 ProgramRun::Place& ProgramRun::find(int chunk, kernel::LeafRange node) {
@@ -260,7 +208,7 @@ bool ProgramRun::next_round_needs_merges() const {
 
 void ProgramRun::merge_all() {
   if (!unmerged_ || unmerged_->empty()) return;
-  const CallTrace::Reducing traced(engine_.trace());
+  const CallTrace::Reducing traced(engine_.trace.get());
   for (const auto& [chunk, merges] : *std::exchange(unmerged_, nullptr)) {
     for (const kernel::Merge& one : merges) merge(chunk, one);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/comm/engine.h"
+#include "trireme/comm/rounds/extents.h"
 #include "trireme/comm/rounds/phase.h"
 #include "trireme/comm/rounds/route.h"
 #include "trireme/comm/run_event.h"
@@ -29,14 +30,7 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
     bool scratch = false;
     bool wide = false;  // fp32, though the call's type has 16 bits
   };
-  struct Extent {
-    std::size_t in = 0, out = 0, count = 0;  // offsets in the call's buffers, and length: elements
-  };
-  std::size_t segment_count() const;
   void cut_segment();
-  void cut_chunks();
-  void cut_pieces();
-  void cut_all_to_all();
   void place_inputs();
   void post_sends(Phase& phase);
   void post_receives(Phase& phase);
@@ -47,8 +41,8 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   void drop(int chunk);
   void merge(int chunk, const kernel::Merge& merge);
   void end();
-  bool watched() const noexcept { return static_cast<bool>(engine_.options().on_run); }
-  void tell(const RunEvent& event) const { engine_.options().on_run(event); }
+  bool watched() const noexcept { return static_cast<bool>(engine_.facts.options.on_run); }
+  void tell(const RunEvent& event) const { engine_.facts.options.on_run(event); }
   void tell_held() const;
   void tell_received(const Movement& receive, const std::vector<Place>& places) const;
   Place take(int chunk, kernel::LeafRange node);

@@ -12,7 +12,7 @@ std::shared_ptr<Run> RoundsBackend::begin(const std::shared_ptr<Call>& call) {
 
 const Route& RoundsBackend::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
-  const int size = engine_.size();
+  const int size = engine_.facts.size;
   const int pieces = pieces_for(op.count * size_of(op.dtype), size);
   for (const std::size_t part :
        {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
@@ -23,11 +23,11 @@ const Route& RoundsBackend::route_of(const Operation& op) {
   if (route) return *route;
   const auto recorded = [&](int count) {
     return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size, op.root,
-                  engine_.hosts(), count);
+                  engine_.facts.hosts, count);
   };
   const Program program = recorded(pieces);
   const Layout layout = layout_of(op.kind, size, op.total, op.root);
-  route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[engine_.rank()]);
+  route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[engine_.facts.rank]);
   route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;
 }

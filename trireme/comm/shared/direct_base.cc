@@ -7,8 +7,8 @@ namespace trireme::inline v0::comm {
 DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : engine_(engine),
       call_(std::move(call)),
-      rank_(engine.rank()),
-      size_(engine.size()),
+      rank_(engine.facts.rank),
+      size_(engine.facts.size),
       pointers_(pointers),
       memory_(engine, pointers.locations) {}
 

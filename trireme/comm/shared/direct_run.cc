@@ -22,11 +22,8 @@ constexpr std::size_t kPullBytes = 64u << 10;
 DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : DirectBase(engine, std::move(call), pointers),
       width_(size_of(call_->operation.dtype)),
-      plan_(engine.fold_plan(call_->operation.total)) {
-  const std::size_t per_piece = kStagingBytes / 2 / (plan_.most_terms + 1) / 4096 * 4096 / width_;
-  piece_count_ = std::max<std::size_t>(per_piece, 1);
-  num_pieces_ = (call_->operation.count + piece_count_ - 1) / piece_count_;
-}
+      plan_(engine.fold_plans.of(call_->operation.total)),
+      staging_(engine, *call_, plan_, pointers) {}
 
 // Announces the terms (all_reduce) or the input, then the output if peers write to it.
 void DirectRun::announce() {
@@ -37,8 +34,7 @@ void DirectRun::announce() {
   if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
   if (writes_to(rank_)) mapped &= memory_.add(op.out);
   memory_.announce(own_slot());
-  if (mapped || kind() != OpKind::AllReduce) return;
-  for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
+  if (!mapped && kind() == OpKind::AllReduce) staging_.stage_first();
 }
 
 // True if every rank writes its slice to `rank`'s output.
@@ -61,7 +57,7 @@ void DirectRun::run() {
   way_ = choose_way();
   if (way_ == Way::InPlace) reduce_in_place();
   if (way_ == Way::Pulled) reduce_pulled();
-  if (!engine_.broken()) poll();
+  if (!engine_.failure.broken()) poll();
 }
 
 // The elements that `rank` computes.
@@ -89,7 +85,7 @@ void DirectRun::fold(std::size_t begin, std::size_t count) {
 // read; the lines of the next block are prefetched while this one is computed.
 bool DirectRun::fold_blocks(std::size_t count, const std::byte* shared) {
   const std::size_t block = (shared ? kSharedBytes : kBlockBytes) / width_;
-  const CallTrace::Reducing traced(engine_.trace());
+  const CallTrace::Reducing traced(engine_.trace.get());
   if (shared) kernel::prefetch_for_writing(shared, std::min(block, count) * width_);
   return write_blocks(count, block, [&](std::size_t begin, std::size_t length) {
     const std::size_t next = begin + length;
@@ -143,29 +139,34 @@ bool DirectRun::fold_block(Slice block, std::byte* scratch) {
 }
 
 void DirectRun::reduce_pulled() {
-  const CallTrace::Reducing traced(engine_.trace());
+  const CallTrace::Reducing traced(engine_.trace.get());
   const Slice slice = result_slice(rank_);
   auto* const out = static_cast<std::byte*>(call_->operation.out.data);
   const std::size_t block = kPullBytes / width_;
-  std::byte* const scratch = engine_.scratch().take((plan_.steps.size() + 1) * kPullBytes);
+  std::byte* const scratch = engine_.scratch.take((plan_.steps.size() + 1) * kPullBytes);
   bool going = true;
   for (std::size_t begin = 0; begin < slice.count && going; begin += block) {
     pointers_.out.assign(1, out + begin * width_);
     going = fold_block({slice.begin + begin, std::min(block, slice.count - begin)}, scratch);
   }
-  engine_.scratch().give_back(scratch);
+  engine_.scratch.give_back(scratch);
   if (going) declare_done();
 }
 
 bool DirectRun::owes(int peer) const {
-  if (way_ != Way::Staged) return DirectBase::owes(peer);
-  const BoardMemory& board = engine_.board().of(peer);
-  if (reduced_ < staged_ && board.staged.load() < mark(reduced_)) return true;
-  return unstaged_ < reduced_ && board.reduced.load() < mark(unstaged_);
+  return way_ == Way::Staged ? staging_.owes(peer) : DirectBase::owes(peer);
 }
 
 bool DirectRun::waits() const { return way_ != Way::Staged && DirectBase::waits(); }
 
-bool DirectRun::poll() { return way_ == Way::Staged ? poll_staged() : DirectBase::poll(); }
+bool DirectRun::poll() {
+  if (way_ != Way::Staged) return DirectBase::poll();
+  const bool moved = staging_.poll(
+      [this](std::size_t count, const std::byte* shared) { return fold_blocks(count, shared); });
+  if (!staging_.finished()) return moved;
+  ended();
+  engine_.finish(call_);
+  return true;
+}
 
 }  // namespace trireme::inline v0::comm

@@ -6,15 +6,15 @@
 // traffic for an all_reduce of S bytes.
 // Pulled: otherwise, for reduce and reduce_scatter. A rank reads the peers' terms block by block
 // (Transport::read) and folds them into its own `out`; in a reduce, the root folds everything.
-// Staged: otherwise, for all_reduce, piece by piece through the ranks' staging areas. A rank copies
-// in what the others fold, folds its own slice, and copies theirs out. Pieces are copied in and out
-// while peers still reduce. Each rank copies 2S(n-1)/n bytes.
+// Staged: otherwise, for all_reduce, through the ranks' staging areas (sum_staging.h). Each rank
+// copies 2S(n-1)/n bytes.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "trireme/comm/shared/direct_base.h"
+#include "trireme/comm/shared/sum_staging.h"
 #include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 
@@ -48,19 +48,9 @@ class DirectRun final : public DirectBase {
   // Pulled:
   void reduce_pulled();
   bool fold_block(Slice block, std::byte* scratch);
-  // Staged:
-  Slice piece(std::size_t index) const;
-  std::byte* staged_term(int rank, std::size_t index, std::size_t term) const;
-  std::byte* staged_result(int rank, std::size_t index) const;
-  void stage(std::size_t index);
-  bool reduce_staged(std::size_t index);
-  void unstage(std::size_t index);
-  bool poll_staged();
-  std::uint64_t mark(std::size_t index) const;
-
   // For CommunicatorOptions::on_run; all_reduce only:
   bool watched() const noexcept {
-    return kind() == OpKind::AllReduce && engine_.options().on_run != nullptr;
+    return kind() == OpKind::AllReduce && engine_.facts.options.on_run != nullptr;
   }
   void tell_start() const;
   void tell_reads() const;
@@ -73,9 +63,7 @@ class DirectRun final : public DirectBase {
   const std::size_t width_;
   const FoldPlan& plan_;
   Way way_ = Way::Staged;
-  // Staged only:
-  std::size_t piece_count_ = 0, num_pieces_ = 0;         // elements of a piece; pieces
-  std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces
+  SumStaging staging_;
 };
 
 }  // namespace trireme::inline v0::comm

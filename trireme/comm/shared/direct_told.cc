@@ -15,7 +15,7 @@ const std::byte* at(const Buffer& buffer, std::size_t byte) {
 }  // namespace
 
 void DirectRun::tell_start() const {
-  const auto& tell = engine_.options().on_run;
+  const auto& tell = engine_.facts.options.on_run;
   const Operation& op = call_->operation;
   tell({.kind = Kind::Begin, .chunk = size_});
   for (int chunk = 0; chunk < size_; ++chunk) {
@@ -37,18 +37,18 @@ void DirectRun::tell_reads() const {
     for (const kernel::LeafRange& node : plan_.nodes_of[rank]) {
       const std::byte* data = pointers_.in[operand++];
       if (rank == rank_ || slice.count == 0) continue;
-      engine_.options().on_run({.kind = Kind::Receive,
-                                .chunk = rank_,
-                                .peer = rank,
-                                .node = node,
-                                .data = {data, slice.count * width_},
-                                .read = true});
+      engine_.facts.options.on_run({.kind = Kind::Receive,
+                                    .chunk = rank_,
+                                    .peer = rank,
+                                    .node = node,
+                                    .data = {data, slice.count * width_},
+                                    .read = true});
     }
   }
 }
 
 void DirectRun::tell_reduced() const {
-  const auto& tell = engine_.options().on_run;
+  const auto& tell = engine_.facts.options.on_run;
   const Operation& op = call_->operation;
   const Slice own = result_slice(rank_);
   const kernel::LeafRange all{0, op.total};
@@ -74,7 +74,7 @@ void DirectRun::tell_reduced() const {
 }
 
 void DirectRun::tell_end() const {
-  const auto& tell = engine_.options().on_run;
+  const auto& tell = engine_.facts.options.on_run;
   const Operation& op = call_->operation;
   const kernel::LeafRange all{0, op.total};
   for (const Kind kind : {Kind::Receive, Kind::Hold, Kind::Out}) {

@@ -26,8 +26,8 @@ std::size_t pieces_of(std::size_t bytes, std::size_t quantum) {
 MoveStaging::MoveStaging(Engine& engine, const Call& call)
     : engine_(engine),
       call_(call),
-      rank_(engine.rank()),
-      size_(engine.size()),
+      rank_(engine.facts.rank),
+      size_(engine.facts.size),
       alike_(all_take_the_same(call.operation.kind)),
       quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
   plan_parts();
@@ -72,10 +72,10 @@ void MoveStaging::copy_own() const {
 }
 
 std::byte* MoveStaging::slot(int rank, std::size_t index, std::size_t lane) const {
-  return engine_.arenas().staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
+  return engine_.arenas->staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
 }
 
-// As DirectRun::mark.
+// As SumStaging::mark.
 std::uint64_t MoveStaging::mark(std::size_t index) const {
   return call_.number << 24 | (index + 1);
 }

@@ -21,7 +21,7 @@ PeerMemory::PeerMemory(Engine& engine, std::vector<Location>& locations)
 
 bool PeerMemory::add(const Buffer& buffer) {
   Location location{Location::kOwnAddress, reinterpret_cast<std::uintptr_t>(buffer.data)};
-  const bool mapped = engine_.arenas().locate(buffer.data, buffer.bytes(), location);
+  const bool mapped = engine_.arenas->locate(buffer.data, buffer.bytes(), location);
   locations_.push_back(location);
   return mapped;
 }
@@ -33,9 +33,9 @@ Location PeerMemory::location(int rank, std::uint32_t index) const {
 std::byte* PeerMemory::at(int rank, std::uint32_t index) const {
   const Location where = location(rank, index);
   if (where.arena != Location::kOwnAddress) {
-    return engine_.arenas().at(rank, where.arena) + where.offset;
+    return engine_.arenas->at(rank, where.arena) + where.offset;
   }
-  return rank == engine_.rank() ? reinterpret_cast<std::byte*>(where.offset) : nullptr;
+  return rank == engine_.facts.rank ? reinterpret_cast<std::byte*>(where.offset) : nullptr;
 }
 
 bool PeerMemory::read(int rank, std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
@@ -52,11 +52,11 @@ bool PeerMemory::read_address(int rank, std::uintptr_t address, std::span<std::b
   for (std::size_t done = 0; done < to.size(); done += kCopyBytes) {
     if (!look()) return false;
     const std::size_t bytes = std::min(kCopyBytes, to.size() - done);
-    if (engine_.arenas().read(rank, address + done, to.subspan(done, bytes))) continue;
+    if (engine_.arenas->read(rank, address + done, to.subspan(done, bytes))) continue;
     if (!look()) return false;
     engine_.fail(std::make_exception_ptr(
         PeerLost("the memory of rank " + std::to_string(rank) + " could not be read",
-                 {.rank = engine_.rank(),
+                 {.rank = engine_.facts.rank,
                   .peer = rank,
                   .advice = "See that rank's own last lines; resume from the last checkpoint."})));
     return false;

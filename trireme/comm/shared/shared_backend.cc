@@ -24,7 +24,7 @@ bool has_direct_form(OpKind kind) noexcept {
 std::shared_ptr<Run> SharedBackend::begin(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
   // An on_run observer needs a program's rounds, which these direct calls do not have.
-  if (op.may_be_direct && engine_.arenas().can_read() && !engine_.options().on_run)
+  if (op.may_be_direct && engine_.arenas->can_read() && !engine_.facts.options.on_run)
     op.algorithm = "direct";
   if (op.algorithm != "direct") return nullptr;
   const bool adds =

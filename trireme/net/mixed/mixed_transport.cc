@@ -124,4 +124,9 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
                                           between(waiter, across, exchange));
 }
 
+std::shared_ptr<Transport> join_mixed(const Meeting& meeting) {
+  return connect_mixed(meeting.waiter, meeting.options, meeting.exchange, meeting.hosts,
+                       meeting.over_mpi ? meeting.over_mpi : connect_tcp);
+}
+
 }  // namespace trireme::inline v0::net

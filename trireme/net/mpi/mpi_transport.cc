@@ -17,6 +17,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/net/connect.h"
 #include "trireme/net/errors.h"
 #include "trireme/net/messenger.h"
 #include "trireme/net/mpi/mpi_library.h"
@@ -360,6 +361,11 @@ std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
                                        std::unique_ptr<MpiGroup> group) {
   return std::make_shared<MpiTransport>(
       std::make_shared<MpiCore>(std::move(waiter), std::move(group)));
+}
+
+std::shared_ptr<Transport> join_mpi(const Meeting& meeting) {
+  TRIREME_CHECK((meeting.over_mpi != nullptr));
+  return meeting.over_mpi(meeting.waiter, meeting.options, meeting.exchange);
 }
 
 }  // namespace trireme::inline v0::net

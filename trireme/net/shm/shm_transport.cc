@@ -77,4 +77,8 @@ std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,
   return std::make_shared<ShmTransport>(std::move(waiter), options, std::move(sockets));
 }
 
+std::shared_ptr<Transport> join_shm(const Meeting& meeting) {
+  return connect_shm(meeting.waiter, meeting.options, meeting.exchange);
+}
+
 }  // namespace trireme::inline v0::net

@@ -188,4 +188,8 @@ std::shared_ptr<Transport> connect_tcp(std::shared_ptr<Waiter> waiter,
   return std::make_shared<TcpTransport>(std::move(waiter), options, std::move(sockets));
 }
 
+std::shared_ptr<Transport> join_tcp(const Meeting& meeting) {
+  return connect_tcp(meeting.waiter, meeting.options, meeting.exchange);
+}
+
 }  // namespace trireme::inline v0::net

@@ -1,8 +1,7 @@
-// DirectRun's staged all_reduce, used if a buffer does not lie in an arena.
+#include "trireme/comm/shared/sum_staging.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "trireme/comm/shared/direct_run.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -11,30 +10,55 @@ std::byte* bytes_at(const Buffer& buffer, std::size_t element) {
   return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
 }
 
+// A staging area has two halves, used in turn; each holds plan.most_terms operands and a result.
+std::size_t elements_of_piece(const FoldPlan& plan, std::size_t width) {
+  const std::size_t parts = plan.most_terms + 1;
+  return std::max<std::size_t>(kStagingBytes / 2 / parts / 4096 * 4096 / width, 1);
+}
+
 }  // namespace
 
-Slice DirectRun::piece(std::size_t index) const {
+SumStaging::SumStaging(Engine& engine, const Call& call, const FoldPlan& plan,
+                       DirectPointers& pointers)
+    : engine_(engine),
+      call_(call),
+      plan_(plan),
+      pointers_(pointers),
+      rank_(engine.facts.rank),
+      size_(engine.facts.size),
+      width_(size_of(call.operation.dtype)),
+      piece_count_(elements_of_piece(plan, width_)),
+      num_pieces_((call.operation.count + piece_count_ - 1) / piece_count_) {}
+
+void SumStaging::stage_first() {
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
+}
+
+Slice SumStaging::slice_of(std::size_t count, int rank) const {
+  return comm::slice_of(count, width_, static_cast<std::size_t>(rank), size_);
+}
+
+Slice SumStaging::piece(std::size_t index) const {
   const std::size_t begin = index * piece_count_;
-  return {begin, std::min(piece_count_, call_->operation.count - begin)};
+  return {begin, std::min(piece_count_, call_.operation.count - begin)};
 }
 
-// A staging area has two halves, used in turn; each holds plan_.most_terms operands and a result.
-std::byte* DirectRun::staged_term(int rank, std::size_t index, std::size_t term) const {
+std::byte* SumStaging::staged_term(int rank, std::size_t index, std::size_t term) const {
   const std::size_t parts = (index % 2) * (plan_.most_terms + 1) + term;
-  return engine_.arenas().staging_of(rank) + parts * piece_count_ * width_;
+  return engine_.arenas->staging_of(rank) + parts * piece_count_ * width_;
 }
 
-std::byte* DirectRun::staged_result(int rank, std::size_t index) const {
+std::byte* SumStaging::staged_result(int rank, std::size_t index) const {
   return staged_term(rank, index, plan_.most_terms);
 }
 
 // All operations use the same counters, so a mark holds the number of the call and of the piece.
-std::uint64_t DirectRun::mark(std::size_t index) const { return call_->number << 24 | (index + 1); }
+std::uint64_t SumStaging::mark(std::size_t index) const { return call_.number << 24 | (index + 1); }
 
 // Copies in what the others fold: all slices but this rank's own.
-void DirectRun::stage(std::size_t index) {
+void SumStaging::stage(std::size_t index) {
   const Slice part = piece(index);
-  const auto& terms = call_->operation.terms;
+  const auto& terms = call_.operation.terms;
   for (int rank = 0; rank < size_; ++rank) {
     const Slice slice = slice_of(part.count, rank);
     if (rank == rank_ || slice.count == 0) continue;
@@ -47,31 +71,31 @@ void DirectRun::stage(std::size_t index) {
   engine_.board().own().staged.store(mark(index), std::memory_order_release);
 }
 
-bool DirectRun::reduce_staged(std::size_t index) {
+bool SumStaging::reduce(std::size_t index, const Fold& fold) {
   const Slice part = piece(index);
   const Slice slice = slice_of(part.count, rank_);
-  const Operation& op = call_->operation;
+  const Operation& op = call_.operation;
   pointers_.in.clear();
   for (int rank = 0; rank < size_; ++rank) {
-    for (std::size_t i = 0; i < terms_of(rank); ++i) {
+    for (std::size_t i = 0; i < plan_.nodes_of[rank].size(); ++i) {
       pointers_.in.push_back(rank == rank_ ? bytes_at(op.terms[i].value, part.begin + slice.begin)
                                            : staged_term(rank, index, i) + slice.begin * width_);
     }
   }
   pointers_.out = {bytes_at(op.out, part.begin + slice.begin),
                    staged_result(rank_, index) + slice.begin * width_};
-  if (!fold_blocks(slice.count, pointers_.out.back())) return false;
+  if (!fold(slice.count, pointers_.out.back())) return false;
   reduced_ = index + 1;
   engine_.board().own().reduced.store(mark(index), std::memory_order_release);
   return true;
 }
 
-void DirectRun::unstage(std::size_t index) {
+void SumStaging::unstage(std::size_t index) {
   const Slice part = piece(index);
   for (int rank = 0; rank < size_; ++rank) {
     const Slice slice = slice_of(part.count, rank);
     if (rank == rank_ || slice.count == 0) continue;
-    std::memcpy(bytes_at(call_->operation.out, part.begin + slice.begin),
+    std::memcpy(bytes_at(call_.operation.out, part.begin + slice.begin),
                 staged_result(rank, index) + slice.begin * width_, slice.count * width_);
   }
   unstaged_ = index + 1;
@@ -79,7 +103,7 @@ void DirectRun::unstage(std::size_t index) {
 
 // Piece i + 2 is staged only after this rank has copied out piece i. When all have staged i + 2,
 // all have copied out i, so the result of i may be overwritten.
-bool DirectRun::poll_staged() {
+bool SumStaging::poll(const Fold& fold) {
   Board& board = engine_.board();
   bool moved = false;
   for (bool again = true; again;) {
@@ -89,7 +113,7 @@ bool DirectRun::poll_staged() {
       again = true;
     }
     if (reduced_ < staged_ && board.all_reached(&BoardMemory::staged, mark(reduced_))) {
-      if (!reduce_staged(reduced_)) return true;
+      if (!reduce(reduced_, fold)) return true;
       again = true;
     }
     if (again) board.notify_peers();
@@ -99,10 +123,13 @@ bool DirectRun::poll_staged() {
     }
     moved |= again;
   }
-  if (unstaged_ < num_pieces_) return moved;
-  if (watched()) tell_end();
-  engine_.finish(call_);
   return moved;
+}
+
+bool SumStaging::owes(int peer) const {
+  const BoardMemory& board = engine_.board().of(peer);
+  if (reduced_ < staged_ && board.staged.load() < mark(reduced_)) return true;
+  return unstaged_ < reduced_ && board.reduced.load() < mark(unstaged_);
 }
 
 }  // namespace trireme::inline v0::comm

@@ -1,0 +1,27 @@
+#include "trireme/comm/fold_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme::inline v0::comm {
+
+FoldPlan make_fold_plan(std::uint32_t total, int size) {
+  FoldPlan plan;
+  std::vector<kernel::LeafRange> all;
+  for (int rank = 0; rank < size; ++rank) {
+    auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size, rank), total);
+    plan.most_terms = std::max(plan.most_terms, nodes.size());
+    all.insert(all.end(), nodes.begin(), nodes.end());
+    plan.nodes_of.push_back(std::move(nodes));
+  }
+  plan.steps = kernel::fold_steps(all, total);
+  return plan;
+}
+
+const FoldPlan& FoldPlans::of(std::uint32_t total) {
+  auto& plan = plans_[total];
+  if (!plan) plan = std::make_unique<FoldPlan>(make_fold_plan(total, size_));
+  return *plan;
+}
+
+}  // namespace trireme::inline v0::comm

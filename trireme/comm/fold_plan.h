@@ -1,0 +1,32 @@
+// FoldPlan: which terms each rank brings to a sum, and the additions that fold all of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "trireme/kernel/reduce.h"
+
+namespace trireme::inline v0::comm {
+
+struct FoldPlan {
+  std::vector<std::vector<kernel::LeafRange>> nodes_of;  // per rank
+  std::vector<kernel::FoldStep> steps;
+  std::size_t most_terms = 1;  // the maximum over the ranks
+};
+
+FoldPlan make_fold_plan(std::uint32_t total, int size);
+
+/// The plans of one group, kept by the number of leaves. Not thread safe.
+class FoldPlans {
+ public:
+  explicit FoldPlans(int size) : size_(size) {}
+  const FoldPlan& of(std::uint32_t total);
+
+ private:
+  const int size_;
+  std::map<std::uint32_t, std::unique_ptr<FoldPlan>> plans_;
+};
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,28 @@
+// GroupFacts: what does not change about a group of ranks. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+
+namespace trireme::inline v0::comm {
+
+struct GroupFacts {
+  /// `head`: the group is no part of another communicator.
+  GroupFacts(int rank, int size, bool head, CommunicatorOptions options);
+
+  /// The world's number of `of`, which errors print.
+  int world_rank(int of) const noexcept;
+  /// " in group rows"; empty for the head.
+  std::string text() const;
+  /// What a group of `ranks` of this one has for options.
+  CommunicatorOptions options_of(const std::vector<int>& ranks, std::string name) const;
+
+  const int rank, size;
+  const bool head;
+  const CommunicatorOptions options;
+  const std::vector<int> hosts;  // number of each rank's host; empty if unknown
+};
+
+}  // namespace trireme::inline v0::comm

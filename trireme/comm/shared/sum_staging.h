@@ -1,0 +1,48 @@
+// SumStaging: an all_reduce through the ranks' staging areas, piece by piece, for DirectRun if a
+// buffer does not lie in an arena. A rank copies in what the others fold, folds its own slice, and
+// copies theirs out. Pieces are copied in and out while peers still reduce. Progress context only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "trireme/comm/shared/direct_base.h"
+#include "trireme/comm/slices.h"
+
+namespace trireme::inline v0::comm {
+
+class SumStaging {
+ public:
+  /// Folds `count` elements of the buffers in `pointers`; false if the engine has failed. `shared`:
+  /// the output that peers have read.
+  using Fold = std::function<bool(std::size_t count, const std::byte* shared)>;
+  SumStaging(Engine& engine, const Call& call, const FoldPlan& plan, DirectPointers& pointers);
+  /// Copies in as much as fits before the peers have called.
+  void stage_first();
+  /// Goes on as far as the peers allow; true if anything moved.
+  bool poll(const Fold& fold);
+  bool finished() const noexcept { return unstaged_ == num_pieces_; }
+  bool owes(int peer) const;
+
+ private:
+  Slice piece(std::size_t index) const;
+  Slice slice_of(std::size_t count, int rank) const;
+  std::byte* staged_term(int rank, std::size_t index, std::size_t term) const;
+  std::byte* staged_result(int rank, std::size_t index) const;
+  void stage(std::size_t index);
+  bool reduce(std::size_t index, const Fold& fold);
+  void unstage(std::size_t index);
+  std::uint64_t mark(std::size_t index) const;
+
+  Engine& engine_;
+  const Call& call_;
+  const FoldPlan& plan_;
+  DirectPointers& pointers_;
+  const int rank_, size_;
+  const std::size_t width_;
+  const std::size_t piece_count_, num_pieces_;           // elements of a piece; pieces
+  std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces
+};
+
+}  // namespace trireme::inline v0::comm
