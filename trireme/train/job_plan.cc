@@ -49,7 +49,7 @@ void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = "--link";
 }
 
-// With a large product's rate, that of the model's operations is a share that can be compared.
+// The rate of a large product is what the model's operations a second are compared with (MFU).
 void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speeds) {
   if (figures.kernels.empty() || job.simulated) return;
   job.kernel_seconds = speeds.seconds(figures.kernels);

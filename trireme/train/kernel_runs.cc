@@ -31,8 +31,9 @@ struct Call {
   std::function<at::Tensor()> forward;
 };
 
+// Not random: the generator's state may decide bits of a training in this process.
 at::Tensor leaf(const Sizes& sizes, at::ScalarType type) {
-  return at::rand(sizes, at::TensorOptions().dtype(type)).requires_grad_();
+  return at::full(sizes, 0.5, at::TensorOptions().dtype(type)).requires_grad_();
 }
 
 Call linear_call(const models::Kernel& kernel, at::ScalarType type) {
