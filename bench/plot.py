@@ -8,6 +8,7 @@ WIDTH, HEIGHT = 960, 412
 PANELS = ((70, "time of a call"), (550, "bytes of the buffer a second"))  # left edge, title
 TOP, BOTTOM, ACROSS = 56, 330, 380
 # Okabe and Ito's colours, which colour-blind readers can tell apart; ours are the solid lines.
+STYLES = {"arena": ("#d55e00", ""), "heap": ("#cc79a7", ""),
           "over_openmpi": ("#d55e00", ""), "over_mpich": ("#e69f00", ""), "yard": ("#000000", "2 3"),
           "stream": ("#888888", "2 3"), "openmpi": ("#0072b2", "6 3"), "mpich": ("#56b4e9", "6 3"),
           "gloo": ("#009e73", "6 3"), "oneccl": ("#6a3d9a", "6 3")}
