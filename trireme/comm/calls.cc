@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/comm/call_checks.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
@@ -54,7 +55,9 @@ Calls::Calls(std::shared_ptr<Engine> engine)
       selection_(std::make_shared<const Selection>(*engine_)),
       rank_(engine_->facts.rank),
       size_(engine_->facts.size),
-      checks_(rank_, size_) {}
+      checks_(std::make_unique<const CallChecks>(rank_, size_)) {}
+
+Calls::~Calls() = default;
 
 Work Calls::submit(Operation&& operation, const OpOptions& options) {
   place(operation, *engine_, options.algorithm);
@@ -72,7 +75,7 @@ Work Calls::run(Operation&& operation, Buffer in, Buffer out, std::string_view u
 }
 
 Work Calls::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
-  checks_.reducible(inout.dtype, op, "all_reduce");
+  checks_->reducible(inout.dtype, op, "all_reduce");
   Operation operation = operation_of(OpKind::AllReduce, inout, inout.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size_);
@@ -85,23 +88,23 @@ Work Calls::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
 
 Work Calls::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
                        const OpOptions& options) {
-  checks_.reducible(out.dtype, ReduceOp::Sum, "all_reduce");
-  checks_.require(total > 0, "all_reduce", "a sum of no leaves");
+  checks_->reducible(out.dtype, ReduceOp::Sum, "all_reduce");
+  checks_->require(total > 0, "all_reduce", "a sum of no leaves");
   const auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size_, rank_), total);
-  checks_.require(terms.size() == nodes.size(), "all_reduce", [&] {
+  checks_->require(terms.size() == nodes.size(), "all_reduce", [&] {
     return text_of(terms.size()) + " terms given, " + text_of(nodes.size()) +
            " are this rank's of " + text_of(total) + " leaves";
   });
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    checks_.require(terms[i].first == nodes[i].first && terms[i].count == nodes[i].count,
-                    "all_reduce", [&] {
-                      return "term " + text_of(i) + " is [" + text_of(terms[i].first) + ", +" +
-                             text_of(terms[i].count) + "), must be [" + text_of(nodes[i].first) +
-                             ", +" + text_of(nodes[i].count) + ")";
-                    });
-    checks_.require(terms[i].value.count == out.count && terms[i].value.dtype == out.dtype,
-                    "all_reduce",
-                    [&] { return "term " + text_of(i) + " differs from `out` in count or type"; });
+    checks_->require(terms[i].first == nodes[i].first && terms[i].count == nodes[i].count,
+                     "all_reduce", [&] {
+                       return "term " + text_of(i) + " is [" + text_of(terms[i].first) + ", +" +
+                              text_of(terms[i].count) + "), must be [" + text_of(nodes[i].first) +
+                              ", +" + text_of(nodes[i].count) + ")";
+                     });
+    checks_->require(terms[i].value.count == out.count && terms[i].value.dtype == out.dtype,
+                     "all_reduce",
+                     [&] { return "term " + text_of(i) + " differs from `out` in count or type"; });
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
@@ -113,7 +116,7 @@ Work Calls::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer 
 }
 
 Work Calls::broadcast(Buffer inout, int root, const OpOptions& options) {
-  checks_.root(root, "broadcast");
+  checks_->root(root, "broadcast");
   Operation operation = operation_of(OpKind::Broadcast, inout, inout.count, options);
   const bool large = inout.bytes() > kChainBytes && size_ > 2;
   operation.root = root;
@@ -127,12 +130,12 @@ Work Calls::all_gather(Buffer in, Buffer out, const OpOptions& options) {
 
 Work Calls::all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
                          const OpOptions& options) {
-  checks_.counts(counts, "all_gather");
+  checks_->counts(counts, "all_gather");
   const std::size_t sum = sum_of(counts);
-  checks_.require(in.count == counts[rank_], "all_gather", [&] {
+  checks_->require(in.count == counts[rank_], "all_gather", [&] {
     return "in holds " + text_of(in.count) + " elements, counts says " + text_of(counts[rank_]);
   });
-  checks_.require(out.count == sum && out.dtype == in.dtype, "all_gather", [&] {
+  checks_->require(out.count == sum && out.dtype == in.dtype, "all_gather", [&] {
     return "out holds " + text_of(out.count) + " elements, must be " + text_of(sum) +
            " of in's type";
   });
@@ -142,12 +145,12 @@ Work Calls::all_gather_v(Buffer in, Buffer out, std::span<const std::size_t> cou
 }
 
 Work Calls::reduce_scatter(Buffer in, Buffer out, ReduceOp op, const OpOptions& options) {
-  checks_.reducible(in.dtype, op, "reduce_scatter");
-  checks_.require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size_),
-                  "reduce_scatter", [&] {
-                    return "in holds " + text_of(in.count) + " elements, out " +
-                           text_of(out.count) + ", the group " + std::to_string(size_) + " ranks";
-                  });
+  checks_->reducible(in.dtype, op, "reduce_scatter");
+  checks_->require(in.dtype == out.dtype && in.count == out.count * static_cast<std::size_t>(size_),
+                   "reduce_scatter", [&] {
+                     return "in holds " + text_of(in.count) + " elements, out " +
+                            text_of(out.count) + ", the group " + std::to_string(size_) + " ranks";
+                   });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
   operation.op = op;
   operation.total = static_cast<std::uint32_t>(size_);
@@ -172,7 +175,7 @@ Work Calls::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& op
 
 Operation Calls::message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
                          const OpOptions& options) const {
-  checks_.require(peer >= 0 && peer < size_ && peer != rank_, name_of(kind), [&] {
+  checks_->require(peer >= 0 && peer < size_ && peer != rank_, name_of(kind), [&] {
     return "peer " + std::to_string(peer) + " of " + std::to_string(size_) + " ranks";
   });
   Operation operation = operation_of(kind, buffer, buffer.count, options);
@@ -182,13 +185,13 @@ Operation Calls::message(OpKind kind, const Buffer& buffer, int peer, std::uint3
 }
 
 Work Calls::reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions& options) {
-  checks_.reducible(in.dtype, op, "reduce");
-  checks_.root(root, "reduce");
+  checks_->reducible(in.dtype, op, "reduce");
+  checks_->root(root, "reduce");
   if (rank_ != root) {
     out = {};
   } else {
-    checks_.require(out.count == in.count && out.dtype == in.dtype, "reduce",
-                    [&] { return "out holds " + text_of(out) + ", in " + text_of(in); });
+    checks_->require(out.count == in.count && out.dtype == in.dtype, "reduce",
+                     [&] { return "out holds " + text_of(out) + ", in " + text_of(in); });
   }
   Operation operation = operation_of(OpKind::Reduce, in, in.count, options);
   const bool small = in.bytes() <= kFewRoundsBytes || size_ == 2;
@@ -201,11 +204,11 @@ Work Calls::reduce(Buffer in, Buffer out, ReduceOp op, int root, const OpOptions
 
 Work Calls::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
                              ReduceOp op, const OpOptions& options) {
-  checks_.reducible(in.dtype, op, "reduce_scatter");
-  checks_.counts(counts, "reduce_scatter");
-  checks_.require(in.count == sum_of(counts), "reduce_scatter",
-                  [&] { return "in holds " + text_of(in) + ", must be " + sum_text(counts); });
-  checks_.require(out.count == counts[rank_] && out.dtype == in.dtype, "reduce_scatter", [&] {
+  checks_->reducible(in.dtype, op, "reduce_scatter");
+  checks_->counts(counts, "reduce_scatter");
+  checks_->require(in.count == sum_of(counts), "reduce_scatter",
+                   [&] { return "in holds " + text_of(in) + ", must be " + sum_text(counts); });
+  checks_->require(out.count == counts[rank_] && out.dtype == in.dtype, "reduce_scatter", [&] {
     return "out holds " + text_of(out) + ", must be rank " + std::to_string(rank_) + "'s " +
            text_of(counts[rank_]) + " of in's type";
   });
@@ -222,16 +225,16 @@ Work Calls::gather(Buffer in, Buffer out, int root, const OpOptions& options) {
 
 Work Calls::gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
                      const OpOptions& options) {
-  checks_.root(root, "gather");
-  checks_.counts(counts, "gather");
-  checks_.require(in.count == counts[rank_], "gather", [&] {
+  checks_->root(root, "gather");
+  checks_->counts(counts, "gather");
+  checks_->require(in.count == counts[rank_], "gather", [&] {
     return "in holds " + text_of(in) + ", rank " + std::to_string(rank_) + "'s count is " +
            text_of(counts[rank_]);
   });
   if (rank_ != root) {
     out = {};
   } else {
-    checks_.require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather", [&] {
+    checks_->require(out.count == sum_of(counts) && out.dtype == in.dtype, "gather", [&] {
       return "out holds " + text_of(out) + ", must be " + sum_text(counts) + " of in's type";
     });
   }
@@ -248,16 +251,16 @@ Work Calls::scatter(Buffer in, Buffer out, int root, const OpOptions& options) {
 
 Work Calls::scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts, int root,
                       const OpOptions& options) {
-  checks_.root(root, "scatter");
-  checks_.counts(counts, "scatter");
-  checks_.require(out.count == counts[rank_], "scatter", [&] {
+  checks_->root(root, "scatter");
+  checks_->counts(counts, "scatter");
+  checks_->require(out.count == counts[rank_], "scatter", [&] {
     return "out holds " + text_of(out) + ", rank " + std::to_string(rank_) + "'s count is " +
            text_of(counts[rank_]);
   });
   if (rank_ != root) {
     in = {};
   } else {
-    checks_.require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter", [&] {
+    checks_->require(in.count == sum_of(counts) && in.dtype == out.dtype, "scatter", [&] {
       return "in holds " + text_of(in) + ", must be " + sum_text(counts) + " of out's type";
     });
   }
@@ -269,9 +272,9 @@ Work Calls::scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts
 
 Work Calls::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
   const auto ranks = static_cast<std::size_t>(size_);
-  checks_.require(in.count == out.count && in.dtype == out.dtype, "all_to_all",
-                  [&] { return "in holds " + text_of(in) + ", out " + text_of(out); });
-  checks_.require(in.count % ranks == 0, "all_to_all", [&] {
+  checks_->require(in.count == out.count && in.dtype == out.dtype, "all_to_all",
+                   [&] { return "in holds " + text_of(in) + ", out " + text_of(out); });
+  checks_->require(in.count % ranks == 0, "all_to_all", [&] {
     return text_of(in.count) + " elements / " + text_of(ranks) + " ranks leaves " +
            text_of(in.count % ranks);
   });
@@ -283,14 +286,15 @@ Work Calls::all_to_all(Buffer in, Buffer out, const OpOptions& options) {
 
 Work Calls::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> send_counts,
                          std::span<const std::size_t> recv_counts, const OpOptions& options) {
-  checks_.counts(send_counts, "all_to_all");
-  checks_.counts(recv_counts, "all_to_all");
-  checks_.require(in.count == sum_of(send_counts), "all_to_all",
-                  [&] { return "in holds " + text_of(in) + ", must be " + sum_text(send_counts); });
-  checks_.require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all", [&] {
+  checks_->counts(send_counts, "all_to_all");
+  checks_->counts(recv_counts, "all_to_all");
+  checks_->require(in.count == sum_of(send_counts), "all_to_all", [&] {
+    return "in holds " + text_of(in) + ", must be " + sum_text(send_counts);
+  });
+  checks_->require(out.count == sum_of(recv_counts) && out.dtype == in.dtype, "all_to_all", [&] {
     return "out holds " + text_of(out) + ", must be " + sum_text(recv_counts) + " of in's type";
   });
-  checks_.require(send_counts[rank_] == recv_counts[rank_], "all_to_all", [&] {
+  checks_->require(send_counts[rank_] == recv_counts[rank_], "all_to_all", [&] {
     return "rank " + std::to_string(rank_) + " keeps " + text_of(send_counts[rank_]) +
            " elements, but expects " + text_of(recv_counts[rank_]) + " of itself";
   });
@@ -309,7 +313,7 @@ Work Calls::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> sen
 
 Work Calls::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
                             const OpOptions& options) {
-  for (const Buffer& buffer : buffers) checks_.reducible(buffer.dtype, op, "all_reduce_many");
+  for (const Buffer& buffer : buffers) checks_->reducible(buffer.dtype, op, "all_reduce_many");
   const auto on_device = [](const Buffer& one) { return one.device.kind != DeviceKind::Cpu; };
   if (std::any_of(buffers.begin(), buffers.end(), on_device)) {
     std::vector<Work> works;

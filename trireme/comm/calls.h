@@ -14,7 +14,6 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/work.h"
-#include "trireme/comm/call_checks.h"
 #include "trireme/comm/op_kind.h"
 #include "trireme/comm/reduce_op.h"
 
@@ -35,6 +34,7 @@ struct OpOptions {
   bool leaving = false;
 };
 
+class CallChecks;
 class Engine;
 class Selection;
 struct Operation;
@@ -92,11 +92,11 @@ class Calls {
 
  protected:
   explicit Calls(std::shared_ptr<Engine> engine);
-  ~Calls() = default;
+  ~Calls();
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<const Selection> selection_;
   const int rank_, size_;
-  const CallChecks checks_;
+  const std::unique_ptr<const CallChecks> checks_;
 
  private:
   Work submit(Operation&& operation, const OpOptions& options);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/call_checks.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/device_backend.h"
 #include "trireme/comm/engine.h"
@@ -34,14 +35,14 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> ranks,
                                                      std::string_view group) {
   std::vector<bool> seen(static_cast<std::size_t>(size()));
   for (const int member : ranks) {
-    checks_.require(member >= 0 && member < size(), "subgroup",
-                    "rank " + std::to_string(member) + " of " + std::to_string(size()) + " ranks");
-    checks_.require(!seen[static_cast<std::size_t>(member)], "subgroup",
-                    "rank " + std::to_string(member) + " is named twice");
+    checks_->require(member >= 0 && member < size(), "subgroup",
+                     "rank " + std::to_string(member) + " of " + std::to_string(size()) + " ranks");
+    checks_->require(!seen[static_cast<std::size_t>(member)], "subgroup",
+                     "rank " + std::to_string(member) + " is named twice");
     seen[static_cast<std::size_t>(member)] = true;
   }
-  checks_.require(seen[static_cast<std::size_t>(rank())], "subgroup",
-                  "rank " + std::to_string(rank()) + " makes a group that it is no member of");
+  checks_->require(seen[static_cast<std::size_t>(rank())], "subgroup",
+                   "rank " + std::to_string(rank()) + " makes a group that it is no member of");
   const std::uint64_t id = engine_->group_id(ranks, group);
   return std::shared_ptr<Communicator>(
       new Communicator(engine_->group({ranks.begin(), ranks.end()}, std::string(group), id)));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/call_checks.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/operation.h"
@@ -274,7 +275,7 @@ void check(const CallChecks& checks, const SparseRows& in, ReduceOp op) {
 
 Work Calls::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
                               const SparseOptions& options) {
-  check(checks_, in, op);
+  check(*checks_, in, op);
   const auto algorithm = [selection = selection_, wanted = std::string(options.op.algorithm), op,
                           dtype = in.dtype,
                           ranks = static_cast<std::uint32_t>(size_)](std::size_t bytes) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/train/own_families.h"
 #include "trireme/train/registry.h"
 
 namespace trireme::inline v0::train {

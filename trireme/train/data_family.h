@@ -41,10 +41,6 @@ void register_loss(LossFamily family);
 const LossFamily* find_loss(const std::string& name);
 std::vector<std::string> loss_names();
 
-/// For LossFamily::correct: counts the rows of logits [.., classes] whose maximum is at the class
-/// in the field "targets".
-Loss class_matches();
-
 /// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images.
 DataFamily text_data();
 DataFamily masked_text_data();

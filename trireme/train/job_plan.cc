@@ -218,7 +218,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_tuning(job, settings);
   set_recompute(job, settings, figures);
-  if (speeds != nullptr) set_speeds(job, figures, *speeds);
+  if (speeds != nullptr) {
+    plan::make_plan(job);  // refuses what cannot be before kernels are measured
+    set_speeds(job, figures, *speeds);
+  }
   return plan::make_plan(job);
 }
 

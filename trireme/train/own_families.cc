@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/train/data_family.h"
+#include "trireme/train/model_family.h"
 #include "trireme/train/model_size.h"
 #include "trireme/train/module_precision.h"
 

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "trireme/models/block.h"
-#include "trireme/train/data_family.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/data_source.h"
-#include "trireme/train/model_family.h"
 #include "trireme/train/model_values.h"
 
 namespace trireme::inline v0 {
@@ -32,6 +31,13 @@ using TensorReader = std::function<TensorSets(const std::string& path, const Dat
 using SourceFactory = std::function<std::shared_ptr<const DataSource>(const DataValues& values)>;
 
 namespace train {
+
+/// For App::loss()'s `correct`: counts the rows of logits [.., classes] whose maximum is at the
+/// class in the field "targets".
+Loss class_matches();
+
+struct DataFamily;
+struct ModelFamily;
 
 /// The family of a program's own model. Its figures are measured (model_size.h). Modules written
 /// for fp32 train in any precision (module_precision.h). Throws ConfigError for invalid keys, and

@@ -38,36 +38,23 @@ class App {
   /// The model reads the batch field "tokens" [b, T] int64, T at most model.block and its values
   /// below 256 (bytes), and its last block returns logits [b, T, 256]. Over other data, its blocks
   /// name the fields that they read: net.add("stem", {"images"}, factory).
-  App& model(std::string name, std::vector<ModelKey> keys, ModelFactory make, ModelUses uses = {}) {
-    return add([=] { train::register_model(train::own_model(name, keys, make, uses)); }, name);
-  }
+  App& model(std::string name, std::vector<ModelKey> keys, ModelFactory make, ModelUses uses = {});
   /// Adds data: tensors by field, for training and for validation; `data.name` chooses it. `read`
   /// is called once, in the process that starts the ranks, and the ranks share its result. `words`
   /// says what the mean of the loss is over: by default, samples.
   App& data(std::string name, std::vector<ModelKey> keys, TensorReader read,
-            DataWords words = train::words_of_samples()) {
-    return add([=] { train::register_data(train::own_data(name, keys, read, words)); });
-  }
+            DataWords words = train::words_of_samples());
   /// Adds data that is not tensors in memory, or that draws its samples (train/data_source.h).
-  App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make) {
-    return add([=] { train::register_data(train::own_data(name, keys, make)); });
-  }
+  App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make);
   /// Adds a loss, summed over the items of a micro-batch; `train.loss` chooses it. `correct` counts
   /// the right answers of a micro-batch; with it, validation reports the accuracy.
-  App& loss(std::string name, Loss loss, Loss correct = {}) {
-    return add([=] { train::register_loss({name, loss, correct}); });
-  }
+  App& loss(std::string name, Loss loss, Loss correct = {});
   /// Runs the command that argv names; returns the exit code (docs/errors.md).
   int run(int argc, char** argv) const;
 
  private:
-  App& add(std::function<void()> registers, std::string model = {}) {
-    // Models are registered last, since they name data and losses.
-    (model.empty() ? parts_ : models_).push_back(std::move(registers));
-    if (first_model_.empty()) first_model_ = std::move(model);
-    return *this;
-  }
   std::string name_, first_model_;
+  // Models are registered last, since they name data and losses.
   std::vector<std::function<void()>> parts_, models_;
 };
 
