@@ -2,16 +2,32 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::launch {
+namespace {
+
+// The pipe `descriptor`, opened once more so that writing never blocks: another process may take
+// the room that poll() saw. -1 if it is no pipe.
+int never_blocking(int descriptor) noexcept {
+  struct stat kind{};
+  if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return -1;
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+}  // namespace
 
 void write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
@@ -28,14 +44,22 @@ void write_all(int descriptor, std::string_view text) noexcept {
 }
 
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept {
-  while (!text.empty()) {
-    pollfd either[2] = {{descriptor, POLLOUT, 0}, {interrupt, POLLIN, 0}};
-    if (::poll(either, 2, -1) > 0 && either[0].revents == 0) return false;
-    const std::string_view part = text.substr(0, PIPE_BUF);  // a writable pipe takes this
-    write_all(descriptor, part);
-    text.remove_prefix(part.size());
+  const int own = never_blocking(descriptor);
+  const int out = own < 0 ? descriptor : own;
+  bool all = true;
+  while (!text.empty() && all) {
+    pollfd either[2] = {{out, POLLOUT, 0}, {interrupt, POLLIN, 0}};
+    all = ::poll(either, 2, -1) <= 0 || either[0].revents != 0;
+    if (!all) break;
+    const ssize_t put = write(out, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (put > 0) {
+      text.remove_prefix(static_cast<std::size_t>(put));
+    } else if (put < 0 && errno != EINTR && errno != EAGAIN) {
+      break;  // nobody reads any more, but the ranks continue
+    }
   }
-  return true;
+  if (own >= 0) close(own);
+  return all;
 }
 
 Output::Output(const LaunchOptions& options) : options_(options) {

@@ -2,12 +2,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/launch/cores.h"
+#include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
 #include "trireme/launch/spawn.h"
 
@@ -37,6 +41,26 @@ TEST(Cores, MoreRanksThanCoresArePinnedNowhere) {
   EXPECT_EQ(share.per_rank, 1);
   EXPECT_TRUE(share.overcommitted);
   EXPECT_TRUE(share.pinned.empty());
+}
+
+TEST(Output, IsInterruptedThoughAnotherWriterFillsThePipe) {
+  const int interrupt = eventfd(1, EFD_CLOEXEC);
+  for (int round = 0; round < 200; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const std::string path = "/proc/self/fd/" + std::to_string(ends[1]);
+    const int filling = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    std::atomic<bool> done = false;
+    std::thread filler([&] {
+      const std::string page(4096, '-');
+      while (!done) (void)!write(filling, page.data(), page.size());
+    });
+    EXPECT_FALSE(write_until(interrupt, ends[1], std::string(1 << 20, '+')));
+    done = true;
+    filler.join();
+    for (const int descriptor : {ends[0], ends[1], filling}) close(descriptor);
+  }
+  close(interrupt);
 }
 
 TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
