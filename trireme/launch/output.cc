@@ -20,7 +20,7 @@ namespace {
 // The pipe `descriptor`, opened once more so that writing never blocks: another process may take
 // the room that poll() saw. -1 if it is no pipe.
 int never_blocking(int descriptor) noexcept {
-  struct stat kind{};
+  struct stat kind {};
   if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return -1;
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);

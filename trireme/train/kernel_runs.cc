@@ -1,7 +1,9 @@
 #include "trireme/train/kernel_runs.h"
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <malloc.h>
+#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -102,10 +104,15 @@ std::function<void()> run_of(const models::Kernel& kernel, at::ScalarType type) 
   return [=] { torch::autograd::grad({call.forward()}, call.leaves, {gradient}); };
 }
 
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 // In a step, other kernels have filled the caches before a tensor is read again, so kernels take
 // turns here, too.
-std::vector<double> seconds_of_runs(const std::vector<models::Kernel>& kernels,
-                                    at::ScalarType type) {
+KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::ScalarType type) {
   constexpr auto kLongEnough = std::chrono::milliseconds(300);
   constexpr std::size_t kLeast = 4;
   tensor::set_up_thread();
@@ -116,7 +123,8 @@ std::vector<double> seconds_of_runs(const std::vector<models::Kernel>& kernels,
   }
   std::vector<std::vector<double>> times(kernels.size());
   const auto clock = RealWaiter::make();
-  const TimePoint end = clock->now() + kLongEnough;
+  const TimePoint begin = clock->now(), end = begin + kLongEnough;
+  const double computed_before = thread_seconds();
   while (times.back().size() < kLeast || clock->now() < end) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const TimePoint start = clock->now();
@@ -124,13 +132,15 @@ std::vector<double> seconds_of_runs(const std::vector<models::Kernel>& kernels,
       times[i].push_back(std::chrono::duration<double>(clock->now() - start).count());
     }
   }
-  std::vector<double> medians;
+  const double all = std::chrono::duration<double>(clock->now() - begin).count();
+  KernelTimes result;
+  if (at::get_num_threads() == 1) result.computing = (thread_seconds() - computed_before) / all;
   for (std::vector<double>& one : times) {
     const auto middle = one.begin() + static_cast<std::ptrdiff_t>(one.size() / 2);
     std::nth_element(one.begin(), middle, one.end());
-    medians.push_back(*middle);
+    result.seconds.push_back(*middle);
   }
-  return medians;
+  return result;
 }
 
 }  // namespace
@@ -157,16 +167,17 @@ double work_of(const models::Kernel& kernel) {
   return work;
 }
 
-std::vector<double> run_kernels(const std::vector<models::Kernel>& kernels,
-                                const std::string& precision, int at_once) {
-  std::vector<std::future<std::vector<double>>> threads;
+KernelTimes run_kernels(const std::vector<models::Kernel>& kernels, const std::string& precision,
+                        int at_once) {
+  std::vector<std::future<KernelTimes>> threads;
   for (int i = 0; i < at_once; ++i)
     threads.push_back(
-        std::async(std::launch::async, seconds_of_runs, kernels, tensor::compute_type(precision)));
-  std::vector<double> means(kernels.size());
-  for (auto& one : threads) {
-    const std::vector<double> seconds = one.get();
-    for (std::size_t i = 0; i < means.size(); ++i) means[i] += seconds[i] / at_once;
+        std::async(std::launch::async, times_of_runs, kernels, tensor::compute_type(precision)));
+  KernelTimes means{.seconds = std::vector<double>(kernels.size())};
+  for (auto& thread : threads) {
+    const KernelTimes one = thread.get();
+    for (std::size_t i = 0; i < kernels.size(); ++i) means.seconds[i] += one.seconds[i] / at_once;
+    means.computing = std::min(means.computing, one.computing);
   }
   ::malloc_trim(0);  // set_up_process() keeps what is freed, and this process may only start ranks
   return means;

@@ -14,7 +14,6 @@
 #include "trireme/observe/machine.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
-#include "trireme/train/kernel_runs.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::train {
@@ -46,6 +45,8 @@ std::map<std::string, double> read(const std::string& path, const std::string& m
   return known;
 }
 
+bool disturbed(double computing) { return computing < 0.9; }
+
 }  // namespace
 
 KernelSpeeds::KernelSpeeds(const std::string& folder, std::string machine, Measure measure,
@@ -64,8 +65,9 @@ double KernelSpeeds::seconds(const std::vector<models::Kernel>& kernels) {
     if (known_.emplace(key_of(sample_of(kernel)), 0).second) unknown.push_back(sample_of(kernel));
   if (!unknown.empty()) {
     if (!std::exchange(measured_, true)) notice_();
-    const std::vector<double> seconds = measure_(unknown);
-    for (std::size_t i = 0; i < unknown.size(); ++i) known_[key_of(unknown[i])] = seconds[i];
+    const KernelTimes times = measure_(unknown);
+    for (std::size_t i = 0; i < unknown.size(); ++i) known_[key_of(unknown[i])] = times.seconds[i];
+    computing_ = std::min(computing_, times.computing);
   }
   double sum = 0;
   for (const models::Kernel& kernel : kernels) {
@@ -76,7 +78,7 @@ double KernelSpeeds::seconds(const std::vector<models::Kernel>& kernels) {
 }
 
 void KernelSpeeds::save() const {
-  if (!measured_ || path_.empty()) return;
+  if (!measured_ || path_.empty() || disturbed(computing_)) return;
   std::error_code failed;
   fs::create_directories(fs::path(path_).parent_path(), failed);
   const std::string own = path_ + "." + std::to_string(::getpid());
@@ -89,6 +91,10 @@ void KernelSpeeds::save() const {
 }
 
 std::string KernelSpeeds::source() const {
+  if (disturbed(computing_))
+    return "kernels as measured while other programs took " +
+           std::to_string(std::lround(100 * (1 - computing_))) +
+           " % of the time: the next plan measures again";
   return "kernels as measured on this machine" + (path_.empty() ? "" : ", in " + path_);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/models/kernels.h"
+#include "trireme/train/kernel_runs.h"
 
 namespace trireme::inline v0::train {
 
@@ -16,8 +17,7 @@ struct Settings;
 
 class KernelSpeeds {
  public:
-  /// Seconds of a call of each.
-  using Measure = std::function<std::vector<double>(const std::vector<models::Kernel>& samples)>;
+  using Measure = std::function<KernelTimes(const std::vector<models::Kernel>& samples)>;
   /// `machine` is one line with all that decides a time; it chooses the file in `folder`. No file is
   /// used if `folder` is empty, and one of another machine or with a wrong line is not believed.
   /// `notice` is called before the first measurement.
@@ -26,7 +26,8 @@ class KernelSpeeds {
 
   /// Seconds of all calls of `kernels`.
   double seconds(const std::vector<models::Kernel>& kernels);
-  /// Writes what was measured. A folder that cannot be written is no error: the next plan measures.
+  /// Writes what was measured, unless other programs took a tenth of the time: then the next plan
+  /// measures, as it does where the folder cannot be written.
   void save() const;
   /// For people: "kernels as measured on this machine, in /home/me/.cache/trireme/kernels-0f3a.txt".
   std::string source() const;
@@ -38,6 +39,7 @@ class KernelSpeeds {
   const std::function<void()> notice_;
   std::map<std::string, double> known_;  // seconds by name and sizes
   bool measured_ = false;
+  double computing_ = 1;  // least KernelTimes::computing
 };
 
 /// $XDG_CACHE_HOME/trireme, else ~/.cache/trireme; empty if neither variable is set.

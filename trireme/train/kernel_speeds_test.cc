@@ -32,7 +32,7 @@ class KernelSpeedsTest : public ::testing::Test {
     return {folder_.string(), machine,
             [this](const std::vector<Kernel>& samples) {
               measured_ += samples.size();
-              return std::vector<double>(samples.size(), 1e-3);
+              return train::KernelTimes{std::vector<double>(samples.size(), 1e-3), computing_};
             },
             [this] { ++notices_; }};
   }
@@ -45,6 +45,7 @@ class KernelSpeedsTest : public ::testing::Test {
 
   const fs::path folder_;
   std::size_t measured_ = 0, notices_ = 0;
+  double computing_ = 1;
 };
 
 TEST_F(KernelSpeedsTest, AreMeasuredOnceAndKept) {
@@ -65,6 +66,15 @@ TEST_F(KernelSpeedsTest, AreMeasuredOnceAndKept) {
   EXPECT_EQ(measured_, 3u) << "only what was missing";
   EXPECT_THAT(text(), ::testing::StartsWith("a machine\n0.001 add 10 100\n0.001 linear"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "no unfinished file";
+}
+
+TEST_F(KernelSpeedsTest, OfABusyMachineAreNotKept) {
+  computing_ = 0.6;
+  KernelSpeeds busy = speeds();
+  EXPECT_DOUBLE_EQ(busy.seconds({kSmall}), 2e-3);
+  busy.save();
+  EXPECT_FALSE(fs::exists(folder_));
+  EXPECT_THAT(busy.source(), ::testing::HasSubstr("other programs took 40 % of the time"));
 }
 
 TEST_F(KernelSpeedsTest, OfAnotherMachineAreNotTaken) {
@@ -126,7 +136,7 @@ TEST(KernelRuns, OfAllKindsTakeTime) {
                                    {"memory", {1000}}};
   tensor::set_up_process({});
   for (const char* precision : {"fp32", "bf16", "fp16", "fp64"})
-    EXPECT_THAT(train::run_kernels(all, precision, 2), ::testing::Each(::testing::Gt(0)));
+    EXPECT_THAT(train::run_kernels(all, precision, 2).seconds, ::testing::Each(::testing::Gt(0)));
 }
 
 }  // namespace
