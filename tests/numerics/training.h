@@ -82,7 +82,7 @@ inline std::string hash_of(const at::Tensor& rows) {
 // DataParallel: module, loader, torch::optim.
 template <class Net>
 Record train_module(Job& job, const Case& which, const parallel::ReduceTerms& reduce) {
-  job.set_input_plan(nullptr);
+  job.input().set_plan(nullptr);
   Sampler sampler(job, which.samples, {.batch = which.batch, .seed = which.seed});
   Net net(which.seed);
   torch::optim::AdamW adam(net.parameters(), torch::optim::AdamWOptions(1e-2).weight_decay(0));

@@ -136,7 +136,7 @@ RealWaiter::~RealWaiter() {
 bool RealWaiter::try_take() noexcept {
   if (driver_.load(std::memory_order_relaxed) || driver_.exchange(true)) return false;
   driver_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  if (armed_) arm(false);
+  if (sources_.armed()) sources_.arm(false);
   return true;
 }
 
@@ -146,14 +146,14 @@ bool RealWaiter::try_take() noexcept {
 void RealWaiter::give_up() {
   do {
     bool busy = false;
-    if (any_pending()) {
-      arm(true);
+    if (sources_.any_pending()) {
+      sources_.arm(true);
       for (int round = 0; (busy = step()) && round < 3;) ++round;
     }
     driver_id_.store(std::thread::id(), std::memory_order_relaxed);
     driver_.store(false);
     if (busy) kick();  // too much left for a thread that wants to leave
-  } while (num_tasks_.load() > 0 && try_take() && (step(), true));
+  } while (!tasks_.empty() && try_take() && (step(), true));
   if (sleepers_.load() > 0) {
     events_.fetch_add(1);
     futex_wake(events_);
@@ -221,9 +221,9 @@ void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint de
                                 std::uint32_t seen) {
   in_epoll_.fetch_add(1);
   if (resting_.load()) kick();  // or the background thread would wake together with us
-  arm(true);
+  sources_.arm(true);
   if (!step() && !ready() && events_.load() == seen) {
-    const Duration rest = until(std::min(deadline, next_timer()), now());
+    const Duration rest = until(std::min(deadline, tasks_.next_timer()), now());
     epoll_event happened[8];
     const int count = epoll_wait(epoll_, happened, 8, milliseconds(rest));
     for (int i = 0; i < count; ++i) {
@@ -231,7 +231,7 @@ void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint de
     }
   }
   in_epoll_.fetch_sub(1);
-  arm(false);
+  sources_.arm(false);
 }
 
 void RealWaiter::background() {
@@ -251,9 +251,9 @@ void RealWaiter::background() {
 // Sleeps until a descriptor, a timer or a kick. Returns at once if a user thread owns epoll_.
 void RealWaiter::rest() {
   resting_.store(true);
-  if (in_epoll_.load() == 0 && num_tasks_.load() == 0 && !stop_) {
+  if (in_epoll_.load() == 0 && tasks_.empty() && !stop_) {
     epoll_event happened[2];
-    epoll_wait(rest_epoll_, happened, 2, milliseconds(until(next_timer(), now())));
+    epoll_wait(rest_epoll_, happened, 2, milliseconds(until(tasks_.next_timer(), now())));
   }
   resting_.store(false);
   drain(kick_);
@@ -280,11 +280,7 @@ void RealWaiter::wake() noexcept {
 void RealWaiter::run(std::function<void()> task) {
   if (in_context()) return task();
   if (try_run(task)) return;
-  {
-    std::lock_guard lock(tasks_mutex_);
-    tasks_.push_back(std::move(task));
-    num_tasks_.fetch_add(1);
-  }
+  tasks_.push(std::move(task));
   if (try_take()) {
     step();
     give_up();
@@ -294,23 +290,16 @@ void RealWaiter::run(std::function<void()> task) {
 }
 
 bool RealWaiter::try_run(const std::function<void()>& task) {
-  if (num_tasks_.load() > 0 || !try_take()) return false;
+  if (!tasks_.empty() || !try_take()) return false;
   task();
-  if (any_pending()) linger();
-  if (!removed_.empty()) compact();  // its sockets close now
+  if (sources_.any_pending()) linger();
+  sources_.compact();  // the sockets of a removed source close now
   give_up();
   return true;
 }
 
 void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
-  bool first = false;
-  {
-    std::lock_guard lock(tasks_mutex_);
-    const auto at = timers_.emplace(time, std::move(task));
-    first = at == timers_.begin();
-    next_timer_.store(timers_.begin()->first.time_since_epoch().count());
-  }
-  if (!first) return;
+  if (!tasks_.push_at(time, std::move(task))) return;
   wake();
   if (resting_.load()) kick();
 }
@@ -319,10 +308,10 @@ void RealWaiter::run_at(TimePoint time, std::function<void()> task) {
 // the peer would have to ring: a system call on either side.
 void RealWaiter::linger() {
   step();
-  if (spin_ < kLinger || !any_pending()) return;
+  if (spin_ < kLinger || !sources_.any_pending()) return;
   const TimePoint last = now() + kLongestLinger;
   TimePoint end = now() + kLinger;
-  for (unsigned looks = 1; any_pending(); ++looks) {
+  for (unsigned looks = 1; sources_.any_pending(); ++looks) {
     const bool moved = step();
     if (!moved && looks % kLooksPerClock != 0) continue;
     const TimePoint time = now();
@@ -332,80 +321,22 @@ void RealWaiter::linger() {
 }
 
 bool RealWaiter::step() {
-  bool moved = run_tasks() | run_timers();
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (ProgressSource* source = sources_[i].get()) moved |= source->poll();
-  }
-  if (!removed_.empty()) compact();
+  bool moved = tasks_.run();
+  moved |= sources_.poll();
+  sources_.compact();
   return moved;
-}
-
-void RealWaiter::compact() {
-  std::erase(sources_, nullptr);
-  const auto last = std::exchange(removed_, {});  // destroyed when nobody iterates over sources_
-}
-
-bool RealWaiter::run_tasks() {
-  bool moved = false;
-  while (num_tasks_.load() > 0) {
-    std::function<void()> task;
-    {
-      std::lock_guard lock(tasks_mutex_);
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-      num_tasks_.fetch_sub(1);
-    }
-    task();
-    moved = true;
-  }
-  return moved;
-}
-
-bool RealWaiter::run_timers() {
-  bool moved = false;
-  while (next_timer() != TimePoint::max() && next_timer() <= now()) {
-    std::function<void()> task;
-    {
-      std::lock_guard lock(tasks_mutex_);
-      task = std::move(timers_.begin()->second);
-      timers_.erase(timers_.begin());
-      next_timer_.store(timers_.empty() ? Duration::max().count()
-                                        : timers_.begin()->first.time_since_epoch().count());
-    }
-    task();
-    moved = true;
-  }
-  return moved;
-}
-
-bool RealWaiter::any_pending() const {
-  return std::any_of(sources_.begin(), sources_.end(),
-                     [](const auto& source) { return source && source->pending(); });
-}
-
-void RealWaiter::arm(bool sleeping) noexcept {
-  armed_ = sleeping;
-  for (const auto& source : sources_) {
-    if (source) source->arm(sleeping);
-  }
 }
 
 void RealWaiter::add(std::shared_ptr<ProgressSource> source) {
   if (const int descriptor = source->descriptor(); descriptor >= 0) watch(epoll_, descriptor);
-  run([this, source = std::move(source)] { sources_.push_back(source); });
+  run([this, source = std::move(source)] { sources_.add(source); });
 }
 
 void RealWaiter::remove(const ProgressSource* source) {
   std::atomic<bool> gone{false};
   run([this, source, &gone] {
-    const auto at = std::find_if(sources_.begin(), sources_.end(),
-                                 [&](const auto& one) { return one.get() == source; });
-    if (at != sources_.end()) {
-      if ((*at)->descriptor() >= 0) {
-        epoll_ctl(epoll_, EPOLL_CTL_DEL, (*at)->descriptor(), nullptr);
-      }
-      removed_.push_back(std::move(*at));  // leaves null: a step may be iterating
-    }
+    if (sources_.remove(source) && source->descriptor() >= 0)
+      epoll_ctl(epoll_, EPOLL_CTL_DEL, source->descriptor(), nullptr);
     gone = true;
     wake();
   });

@@ -10,13 +10,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
 
+#include "trireme/base/source_list.h"
+#include "trireme/base/task_queue.h"
 #include "trireme/base/waiter.h"
 
 namespace trireme::inline v0 {
@@ -45,17 +43,11 @@ class RealWaiter final : public Waiter {
   void give_up();            // leave it; no queued task is left behind
   bool step();               // run queued tasks, due timers, polls; true if anything moved
   void linger();
-  bool run_tasks();
-  bool run_timers();
-  void compact();  // forgets removed sources
   bool drive(const std::function<bool()>& ready, TimePoint deadline);
   void sleep_in_epoll(const std::function<bool()>& ready, TimePoint deadline, std::uint32_t seen);
-  bool any_pending() const;
-  void arm(bool sleeping) noexcept;
   bool in_context() const noexcept {  // a thread sees its own last write
     return driver_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  TimePoint next_timer() const noexcept { return TimePoint(Duration(next_timer_.load())); }
   void kick() noexcept;  // wakes the background thread in rest_epoll_
   void background();
   void rest();
@@ -72,16 +64,8 @@ class RealWaiter final : public Waiter {
   std::atomic<bool> resting_{false};    // the background thread sleeps in rest_epoll_
   std::atomic<bool> stop_{false};
 
-  std::mutex tasks_mutex_;
-  std::deque<std::function<void()>> tasks_;
-  std::atomic<std::size_t> num_tasks_{0};
-  std::multimap<TimePoint, std::function<void()>> timers_;
-  std::atomic<Duration::rep> next_timer_{Duration::max().count()};
-
-  // Used in the context only.
-  std::vector<std::shared_ptr<ProgressSource>> sources_;  // null where removed during a step
-  std::vector<std::shared_ptr<ProgressSource>> removed_;
-  bool armed_ = false;
+  TaskQueue tasks_;
+  SourceList sources_;
 
   int epoll_ = -1;       // the sources and event_: where a user thread sleeps
   int event_ = -1;       // wake() for a user thread in epoll_

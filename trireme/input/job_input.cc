@@ -9,13 +9,13 @@ namespace trireme::inline v0 {
 namespace {
 
 void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
-  const auto other = job.input_plan();
+  const auto other = job.input().plan();
   if (other != nullptr && other.use_count() > 2) {  // more than the Job's and `other` itself
     throw ConfigError("a second Sampler would take over this Job's plan",
                       {.operation = "input",
                        .advice = "Give the one that is not for training {.follow = false}."});
   }
-  job.set_input_plan(std::move(state));
+  job.input().set_plan(std::move(state));
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
 Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
     : state_(std::make_shared<input::SamplerState>(
           n, options, job.rank(), job.size(),
-          options.follow ? [&job] { job.begin_input(); } : std::function<void()>(),
+          options.follow ? [&job] { job.input().begin(); } : std::function<void()>(),
           options.follow ? [&job] { return job.assignment(); }
                          : std::function<kernel::Assignment()>())) {
   if (options.follow) publish(job, state_);

@@ -265,12 +265,12 @@ TEST(Sampler, TheJobHasOnePlan) {
   Job job(1, arguments);  // one rank
   {
     Sampler sampler(job, 10, {.batch = 4});
-    ASSERT_NE(job.input_plan(), nullptr);
+    ASSERT_NE(job.input().plan(), nullptr);
     Sampler evaluation(job, 10, {.batch = 4, .follow = false});
     EXPECT_THROW(Sampler(job, 10, {.batch = 4}), ConfigError);
     sampler.reset();
     EXPECT_EQ(sampler.next(2)->size(), 2u);
-    EXPECT_EQ(job.input_plan()->peek()->total, 2u);
+    EXPECT_EQ(job.input().plan()->peek()->total, 2u);
     EXPECT_THROW(sampler.reset(11), ConfigError);
   }
   Sampler next(job, 20, {.batch = 4});  // the first Sampler is destroyed

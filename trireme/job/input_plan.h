@@ -1,11 +1,15 @@
-// Connects Sampler (input) and DataParallel (parallel) through the Job: the Sampler publishes what
-// each coming step() contains, and DataParallel consumes it. Thread safe.
+// Connects the input and a strategy through the Job: the strategy says which micro-batches each rank
+// computes, the Sampler what each coming step() contains, and DataParallel consumes that. Thread
+// safe.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+
+#include "trireme/kernel/assignment.h"
 
 namespace trireme::inline v0 {
 
@@ -28,6 +32,27 @@ class InputPlan {
   virtual std::optional<MicroStep> peek() = 0;
   /// Consumes it. The Sampler saves the consumed position, not the prefetched one.
   virtual void consume() = 0;
+};
+
+class JobInput {
+ public:
+  /// The Sampler's plan, for DataParallel; null without a Sampler.
+  void set_plan(std::shared_ptr<InputPlan> plan);
+  std::shared_ptr<InputPlan> plan() const;
+  /// Sets what begin() calls. Used by DataParallel.
+  void set_follower(std::function<void()> follower);
+  /// The Sampler calls it on the loader's thread, before the first micro-batch of each pass.
+  void begin();
+  /// Which micro-batches each rank computes. A strategy sets it, and the input reads it before
+  /// every batch. Without a strategy: nullopt.
+  void assign(const kernel::Assignment& assignment);
+  std::optional<kernel::Assignment> assigned() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<InputPlan> plan_;
+  std::function<void()> follower_;
+  std::optional<kernel::Assignment> assignment_;
 };
 
 }  // namespace trireme::inline v0

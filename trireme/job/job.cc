@@ -97,10 +97,8 @@ struct Job::Impl {
   std::mutex mutex;
   std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
   std::shared_ptr<comm::Communicator> own_host, across;
-  std::exception_ptr lost;                       // guarded by mutex
-  std::shared_ptr<InputPlan> input_plan;         // guarded by mutex
-  std::function<void()> input_follower;          // guarded by mutex
-  std::optional<kernel::Assignment> assignment;  // guarded by mutex
+  std::exception_ptr lost;  // guarded by mutex
+  JobInput input;
 };
 
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
@@ -372,38 +370,9 @@ void Job::activity(std::string_view what) noexcept {
 }
 void Job::set_step(long step) noexcept { impl_->status.set_step(step); }
 
-void Job::set_input_plan(std::shared_ptr<InputPlan> plan) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->input_plan = std::move(plan);
-}
-
-std::shared_ptr<InputPlan> Job::input_plan() const {
-  std::lock_guard lock(impl_->mutex);
-  return impl_->input_plan;
-}
-
-void Job::set_assignment(const kernel::Assignment& assignment) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->assignment = assignment;
-}
-
+JobInput& Job::input() const { return impl_->input; }
 kernel::Assignment Job::assignment() const {
-  std::lock_guard lock(impl_->mutex);
-  return impl_->assignment ? *impl_->assignment : kernel::contiguous(size());
-}
-
-void Job::set_input_follower(std::function<void()> follower) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->input_follower = std::move(follower);
-}
-
-void Job::begin_input() {
-  std::function<void()> follower;
-  {
-    std::lock_guard lock(impl_->mutex);
-    follower = impl_->input_follower;
-  }
-  if (follower) follower();
+  return impl_->input.assigned().value_or(kernel::contiguous(size()));
 }
 
 }  // namespace trireme::inline v0

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -99,16 +98,9 @@ class Job {
   void activity(std::string_view what) noexcept;
   /// Sets the current step, which errors contain.
   void set_step(long step) noexcept;
-  /// The Sampler's plan, for DataParallel; null without a Sampler.
-  void set_input_plan(std::shared_ptr<InputPlan> plan);
-  std::shared_ptr<InputPlan> input_plan() const;
-  /// Sets what runs before the first micro-batch of each pass of the Sampler's loader: the Sampler
-  /// calls begin_input() on the loader's thread, which calls `follower`. Used by DataParallel.
-  void set_input_follower(std::function<void()> follower);
-  void begin_input();
-  /// Which micro-batches each rank computes. A strategy sets it, and the input reads it before
-  /// every batch. The default is contiguous shares.
-  void set_assignment(const kernel::Assignment& assignment);
+  /// What the Sampler and the strategy tell each other.
+  JobInput& input() const;
+  /// Which micro-batches each rank computes; without a strategy, contiguous shares.
   kernel::Assignment assignment() const;
 
  private:

@@ -41,6 +41,7 @@ class Messenger::Local final : public Link {
 Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter)
     : rank_(rank),
       waiter_(std::move(waiter)),
+      open_(waiter_),
       peers_(static_cast<std::size_t>(size)),
       local_(std::make_unique<Local>(*this)) {
   attach(rank, local_.get());
@@ -49,23 +50,7 @@ Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter)
 Messenger::~Messenger() = default;
 
 void Messenger::attach(int peer, Link* link, std::size_t num_lanes) {
-  at(peer).link = link;
-  at(peer).lanes.resize(num_lanes);
-}
-
-// Only the progress context writes it; other threads may read it.
-void Messenger::count(int change) {
-  pending_.store(pending_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
-}
-
-WorkSource Messenger::begin(const char* what, int peer) {
-  count(+1);
-  return WorkSource(waiter_, nullptr, what + std::to_string(peer));
-}
-
-void Messenger::end(const WorkSource& source, const std::exception_ptr& error) {
-  count(-1);
-  error ? source.fail(error) : source.complete();
+  at(peer).out.attach(link, num_lanes, &open_);
 }
 
 Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
@@ -76,13 +61,13 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
   if (bytes.size() <= kEagerLimit && to.under_way + cost_of(bytes.size()) <= kUnexpectedLimit) {
     to.under_way += cost_of(bytes.size());
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
-    if (to.queue.empty() && to.link->try_send(frame, bytes)) return Work();
-    auto source = std::make_shared<WorkSource>(begin("send to ", peer));
-    to.queue.push_back({frame, bytes, source});
+    if (to.out.try_send(frame, bytes)) return Work();
+    auto source = std::make_shared<WorkSource>(open_.begin("send to ", peer));
+    to.out.push(frame, bytes, source);
     return source->work();
   }
   const std::uint32_t id = to.next_id++;
-  const WorkSource source = begin("send to ", peer);
+  const WorkSource source = open_.begin("send to ", peer);
   to.sending.emplace(id, Sending{bytes, source});
   queue(peer, {FrameKind::Rts, id, tag.value, bytes.size()});
   return source.work();
@@ -96,30 +81,30 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
                                   [&](const auto& one) { return one.tag == tag; });
   if (found == from.unexpected.end()) {
     if (from.gone) return Work::failed(peer_lost(rank_, peer, "recv", from.detail));
-    from.posted.push_back({tag, bytes, begin("recv from ", peer)});
+    from.posted.push_back({tag, bytes, open_.begin("recv from ", peer)});
     return from.posted.back().source.work();
   }
   Unexpected message = std::move(*found);
   from.unexpected.erase(found);
-  const Posted posted{tag, bytes, begin("recv from ", peer)};
+  const Posted posted{tag, bytes, open_.begin("recv from ", peer)};
   const Work work = posted.source.work();
-  take(peer, std::move(message), posted);
+  if (message.whole) {
+    from.unexpected_cost -= cost_of(message.length);
+    deliver(peer, message.bytes, posted);
+  } else {
+    accept(peer, message.id, message.length, posted);
+  }
   return work;
-}
-
-void Messenger::take(int peer, Unexpected message, const Posted& posted) {
-  if (!message.whole) return accept(peer, message.id, message.length, posted);
-  at(peer).unexpected_cost -= cost_of(message.length);
-  deliver(peer, message.bytes, posted);
 }
 
 // Completes a receive with its eager message and accounts for the room that it frees.
 void Messenger::deliver(int peer, std::span<const std::byte> bytes, const Posted& posted) {
   if (bytes.size() != posted.bytes.size()) {
-    end(posted.source, length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), bytes.size()));
+    open_.end(posted.source,
+              length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), bytes.size()));
   } else {
     if (!bytes.empty()) std::memcpy(posted.bytes.data(), bytes.data(), bytes.size());
-    end(posted.source);
+    open_.end(posted.source);
   }
   make_room(peer, cost_of(bytes.size()));
 }
@@ -134,12 +119,12 @@ void Messenger::make_room(int peer, std::size_t cost) {
 void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted) {
   if (length != posted.bytes.size()) {
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
-    return end(posted.source,
-               length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
+    return open_.end(posted.source,
+                     length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
   }
   if (length == 0) {  // no data will follow; Refuse completes the send
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
-    return end(posted.source);
+    return open_.end(posted.source);
   }
   Peer& from = at(peer);
   const std::uint32_t id = from.next_id++;
@@ -148,68 +133,8 @@ void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, cons
 }
 
 void Messenger::queue(int peer, const Frame& frame) {
-  count(+1);  // keeps poll() going until the frame has left
-  at(peer).queue.push_back({frame, {}, nullptr});
+  at(peer).out.push(frame);
   pump(peer);
-}
-
-bool Messenger::pump(int peer) {
-  Peer& to = at(peer);
-  if (to.pumping || to.gone) return false;
-  to.pumping = true;
-  bool moved = false;
-  while (!to.gone && pump_once(to)) moved = true;
-  to.pumping = false;
-  return moved;
-}
-
-bool Messenger::pump_once(Peer& to) {
-  if (!to.queue.empty()) {
-    // The local link calls back before it returns, so the frame must leave the queue first.
-    Queued first = std::move(to.queue.front());
-    to.queue.pop_front();
-    if (to.link->try_send(first.frame, first.bytes)) {
-      first.source ? end(*first.source) : count(-1);
-      return true;
-    }
-    to.queue.push_front(std::move(first));
-  }
-  bool moved = false;
-  for (std::size_t lane = 0; lane < to.lanes.size(); ++lane) moved |= pump_lane(to, lane);
-  return moved;
-}
-
-bool Messenger::pump_lane(Peer& to, std::size_t number) {
-  Lane& lane = to.lanes[number];
-  if (!lane.stream && !claim(to, lane)) return false;
-  const std::size_t taken = to.link->try_stream(number, lane.piece);
-  if (taken == 0 || to.gone || failure_) return false;  // the local link's continuations may abort
-  lane.piece.offset += taken;
-  lane.piece.rest = lane.piece.rest.subspan(taken);
-  Stream& stream = *lane.stream;
-  stream.left -= taken;
-  if (lane.piece.rest.empty()) lane.stream = nullptr;
-  if (stream.left == 0) {
-    const WorkSource source = stream.source;
-    to.streams.remove_if([&](const Stream& one) { return &one == &stream; });
-    end(source);
-  }
-  return true;
-}
-
-// Assigns an idle lane the next piece of the oldest message that has one.
-bool Messenger::claim(Peer& to, Lane& lane) {
-  for (Stream& stream : to.streams) {
-    Piece& rest = stream.unclaimed;
-    if (rest.rest.empty()) continue;
-    const std::size_t size =
-        to.lanes.size() == 1 ? rest.rest.size() : std::min(rest.rest.size(), kPieceBytes);
-    lane = {{rest.id, rest.offset, rest.rest.first(size)}, &stream};
-    rest.offset += size;
-    rest.rest = rest.rest.subspan(size);
-    return true;
-  }
-  return false;
 }
 
 void Messenger::on_eager(int peer, Tag tag, std::span<const std::byte> payload) {
@@ -254,9 +179,9 @@ void Messenger::on_control(int peer, const Frame& frame) {
   if (sending == from.sending.end()) return lose(peer, "it answered a message that was not sent");
   const Sending sent = std::move(sending->second);
   from.sending.erase(sending);
-  if (frame.kind == FrameKind::Refuse) return end(sent.source);  // the receiver reports the error
-  from.streams.push_back(
-      {{static_cast<std::uint32_t>(frame.tag), 0, sent.bytes}, sent.bytes.size(), sent.source});
+  if (frame.kind == FrameKind::Refuse)
+    return open_.end(sent.source);  // the receiver reports the error
+  from.out.stream(static_cast<std::uint32_t>(frame.tag), sent.bytes, sent.source);
   pump(peer);
 }
 
@@ -268,20 +193,14 @@ TimePoint Messenger::last_moved(int peer) const noexcept {
   return TimePoint(Duration(at(peer).moved.load(std::memory_order_relaxed)));
 }
 
-std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t offset,
+std::byte* Messenger::destination(int peer, std::uint32_t id, std::optional<std::size_t> offset,
                                   std::size_t length) {
   const auto found = at(peer).receiving.find(id);
   if (found == at(peer).receiving.end()) return nullptr;
   const Receiving& receiving = found->second;
-  const std::size_t size = receiving.bytes.size();
-  if (length > size - receiving.done || offset > size || length > size - offset) return nullptr;
-  return receiving.bytes.data() + offset;
-}
-
-std::byte* Messenger::destination(int peer, std::uint32_t id, std::size_t length) {
-  const auto found = at(peer).receiving.find(id);
-  if (found == at(peer).receiving.end()) return nullptr;
-  return destination(peer, id, found->second.done, length);
+  const std::size_t size = receiving.bytes.size(), begin = offset.value_or(receiving.done);
+  if (length > size - receiving.done || begin > size || length > size - begin) return nullptr;
+  return receiving.bytes.data() + begin;
 }
 
 void Messenger::on_data(int peer, std::uint32_t id, std::size_t length) {
@@ -292,25 +211,19 @@ void Messenger::on_data(int peer, std::uint32_t id, std::size_t length) {
   if (receiving.done < receiving.bytes.size()) return;
   const WorkSource source = receiving.source;
   at(peer).receiving.erase(found);
-  end(source);
+  open_.end(source);
 }
 
 void Messenger::fail_all(int peer, const std::exception_ptr& send_error,
                          const std::exception_ptr& recv_error) {
   Peer& one = at(peer);
   const auto posted = std::exchange(one.posted, {});
-  const auto queued = std::exchange(one.queue, {});
-  const auto streams = std::exchange(one.streams, {});
-  std::fill(one.lanes.begin(), one.lanes.end(), Lane());
   const auto sending = std::exchange(one.sending, {});
   const auto receiving = std::exchange(one.receiving, {});
-  for (const auto& each : queued) {
-    each.source ? end(*each.source, send_error) : count(-1);
-  }
-  for (const auto& each : streams) end(each.source, send_error);
-  for (const auto& [id, each] : sending) end(each.source, send_error);
-  for (const auto& [id, each] : receiving) end(each.source, recv_error);
-  for (const auto& each : posted) end(each.source, recv_error);
+  one.out.close(send_error);
+  for (const auto& [id, each] : sending) open_.end(each.source, send_error);
+  for (const auto& [id, each] : receiving) open_.end(each.source, recv_error);
+  for (const auto& each : posted) open_.end(each.source, recv_error);
 }
 
 void Messenger::lose(int peer, std::string_view detail) {

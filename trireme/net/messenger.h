@@ -19,57 +19,30 @@
 // sender, so buffered messages never block the message that the receiver waits for.
 //
 // The Eager and Rts frames of a pair share one queue, so messages with one tag are matched in
-// order. Data chunks are sent between them, so a large message does not delay small ones. If a link
-// has several lanes, the first one carries the queue, and all lanes share the large messages.
+// order; see net/outbox.h.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "trireme/net/outbox.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::net {
 
-enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room };
-struct Frame {
-  FrameKind kind = FrameKind::Eager;
-  std::uint32_t id = 0;      // Rts, Cts, Refuse: send id; Data: receive id
-  std::uint64_t tag = 0;     // Eager, Rts: tag; Cts: receive id
-  std::uint64_t length = 0;  // Eager, Rts: message bytes; Data: chunk bytes; Room: cost
-};
-
-/// Messages up to this size are sent as Eager frames while the limit below allows it.
-inline constexpr std::size_t kEagerLimit = 16384;
 /// Limit of the eager messages from one peer that are not taken yet. The cost of a message is its
 /// bytes plus kMessageCost for bookkeeping.
 inline constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
 inline constexpr std::size_t kMessageCost = 64;
-
-/// The unsent rest of the part of a large message that one lane carries.
-struct Piece {
-  std::uint32_t id = 0;    // receive id
-  std::size_t offset = 0;  // where `rest` begins in the message
-  std::span<const std::byte> rest;
-};
-
-/// The outgoing connection to one peer.
-class Link {
- public:
-  virtual ~Link() = default;
-  /// Takes the whole frame and its payload (at most kEagerLimit bytes), or nothing.
-  virtual bool try_send(const Frame& frame, std::span<const std::byte> payload) = 0;
-  /// Takes what fits of a piece; returns the bytes taken. A lane gets one piece after the other.
-  virtual std::size_t try_stream(std::size_t lane, const Piece& piece) = 0;
-};
 
 class Messenger {
  public:
@@ -86,26 +59,25 @@ class Messenger {
   void lose(int peer, std::string_view detail);
   bool aborted() const noexcept { return failure_ != nullptr; }
   bool lost(int peer) const { return at(peer).gone; }
-  bool pending() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
+  bool pending() const noexcept { return open_.any(); }
   /// True if frames or pieces wait for the link to `peer`.
-  bool has_output(int peer) const { return !at(peer).queue.empty() || !at(peer).streams.empty(); }
+  bool has_output(int peer) const { return !at(peer).out.empty(); }
   /// The last time that bytes moved to or from `peer`, as reported through note_move(). Any thread.
   TimePoint last_moved(int peer) const noexcept;
   void note_move(int peer) noexcept;
 
   // Called by links, when a frame has arrived or the link can send again.
-  bool pump(int peer);
+  bool pump(int peer) { return at(peer).out.pump(); }
   void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
   void on_control(int peer, const Frame& frame);
   /// Address for `length` bytes at `offset` of receive `id`; nullptr if the peer may not send them.
-  std::byte* destination(int peer, std::uint32_t id, std::size_t offset, std::size_t length);
-  /// The same for a link with one lane, where bytes arrive in order.
-  std::byte* destination(int peer, std::uint32_t id, std::size_t length);
+  /// Without an offset: for a link with one lane, where bytes arrive in order.
+  std::byte* destination(int peer, std::uint32_t id, std::optional<std::size_t> offset,
+                         std::size_t length);
   void on_data(int peer, std::uint32_t id, std::size_t length);
 
  private:
-  static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;     // cost taken per Room frame
-  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // a lane's share
+  static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;  // cost taken per Room frame
 
   struct Posted {
     Tag tag;
@@ -119,23 +91,9 @@ class Messenger {
     std::size_t length = 0;
     std::vector<std::byte> bytes;
   };
-  struct Queued {
-    Frame frame;
-    std::span<const std::byte> bytes;
-    std::shared_ptr<WorkSource> source;  // of an eager send that could not leave at once
-  };
   struct Sending {
     std::span<const std::byte> bytes;
     WorkSource source;
-  };
-  struct Stream {
-    Piece unclaimed;   // not assigned to a lane yet
-    std::size_t left;  // bytes not written yet
-    WorkSource source;
-  };
-  struct Lane {
-    Piece piece;
-    Stream* stream = nullptr;  // the stream of `piece`; null: the lane is idle
   };
   struct Receiving {
     std::span<std::byte> bytes;
@@ -143,9 +101,8 @@ class Messenger {
     WorkSource source;
   };
   struct Peer {
-    Link* link = nullptr;
+    Outbox out;
     bool gone = false;
-    bool pumping = false;
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;
@@ -153,9 +110,6 @@ class Messenger {
     std::size_t untold = 0;           // cost taken and not yet reported by a Room frame
     std::size_t under_way = 0;        // cost of eager messages to it, not reported as taken
     std::atomic<Duration::rep> moved{TimePoint::min().time_since_epoch().count()};
-    std::deque<Queued> queue;
-    std::list<Stream> streams;
-    std::vector<Lane> lanes;
     std::unordered_map<std::uint32_t, Sending> sending;
     std::unordered_map<std::uint32_t, Receiving> receiving;
     std::uint32_t next_id = 0;
@@ -164,26 +118,19 @@ class Messenger {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-  void count(int change);
-  WorkSource begin(const char* what, int peer);
-  void end(const WorkSource& source, const std::exception_ptr& error = nullptr);
   void queue(int peer, const Frame& frame);
-  void take(int peer, Unexpected message, const Posted& posted);
   void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
   void make_room(int peer, std::size_t cost);
   void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
-  bool pump_once(Peer& to);
-  bool pump_lane(Peer& to, std::size_t lane);
-  static bool claim(Peer& to, Lane& lane);
   void fail_all(int peer, const std::exception_ptr& send_error,
                 const std::exception_ptr& recv_error);
 
   const int rank_;
   const std::shared_ptr<Waiter> waiter_;
+  OpenWorks open_;
   std::vector<Peer> peers_;
   std::unique_ptr<Local> local_;
   std::exception_ptr failure_;
-  std::atomic<long> pending_{0};
 };
 
 }  // namespace trireme::inline v0::net

@@ -35,7 +35,7 @@ class Wire final : public net::Link {
     return true;
   }
   std::size_t try_stream(std::size_t, const net::Piece& piece) override {
-    std::byte* const place = to_.destination(sender_, piece.id, piece.rest.size());
+    std::byte* const place = to_.destination(sender_, piece.id, std::nullopt, piece.rest.size());
     std::copy(piece.rest.begin(), piece.rest.end(), place);
     to_.on_data(sender_, piece.id, piece.rest.size());
     return piece.rest.size();

@@ -1,32 +1,24 @@
 #include "trireme/strategy/data_parallel.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Functions.h>
-#include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-#include <array>
 #include <cmath>
 #include <deque>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/layers/replicate.h"
-#include "trireme/strategy/module_tensors.h"
 #include "trireme/strategy/step_engine.h"
+#include "trireme/strategy/trained_module.h"
 #include "trireme/sync/agreement.h"
 #include "trireme/sync/autograd_hooks.h"
 #include "trireme/sync/batch_statistics.h"
-#include "trireme/sync/optimizer_shards.h"
-#include "trireme/sync/parameter_store.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/sync/sync_setup.h"
 #include "trireme/sync/torch_optimizer.h"
-#include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
 #include "trireme/tensor/saved_count.h"
@@ -36,14 +28,6 @@ namespace trireme::inline v0 {
 namespace {
 
 constexpr std::size_t kMostResults = 1000;  // kept for take_results()
-
-parallel::ModuleTensors checked_tensors(torch::nn::Module& module,
-                                        const torch::optim::Optimizer& optimizer,
-                                        const DataParallelOptions& options) {
-  parallel::ModuleTensors tensors = parallel::tensors_of(module);
-  parallel::check_module(tensors, options, optimizer);
-  return tensors;
-}
 
 std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& trainable) {
   std::vector<parallel::ParameterUse> uses;
@@ -58,81 +42,36 @@ struct DataParallel::Impl final : parallel::StepTarget {
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
       : env(own_env),
         options(own_options),
-        optimizer(own_optimizer),
-        contents(checked_tensors(module, optimizer, options)),
-        plan(parallel::plan_sync(options.sync, env.world->size(), 0, env.local_size)),
+        trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
         guards({.skip_not_finite = options.skip_not_finite}),
-        sync(plan.sharded() ? make_sharded() : make_plain()),
-        engine(env, {.sync = *sync,
+        engine(env, {.sync = trained.sync(),
                      .target = *this,
                      .guards = guards,
-                     .assignment = plan.assignment,
+                     .assignment = trained.plan().assignment,
                      .data_rank = env.world->rank(),
                      .loss_ranks = env.world,
-                     .time_waited = [this] { return time_waited(); },
+                     .time_waited = [this] { return trained.time_waited(); },
                      .barrier = parallel::StepParts::Barrier::WithBucket,
                      .clip = options.clip}),
-        feed(*sync, uses_of(contents.trainable), guards.observer()),
-        snapshot(module, contents, plan.sharded()),
-        hooks(parallel::without_names(contents.trainable),
+        feed(trained.sync(), uses_of(trained.tensors().trainable), guards.observer()),
+        snapshot(module, trained.tensors(), trained.plan().sharded()),
+        hooks(parallel::without_names(trained.tensors().trainable),
               [this](std::size_t index, at::Tensor gradient) {
-                refuse_direct_call();
+                trained.refuse_direct_call();
                 if (!micro_open) open_micro();
                 if (micro_open) feed.take(index, std::move(gradient));
               }) {
-    env.assign(plan.assignment);
+    env.assign(trained.plan().assignment);
     tensor::set_up_kernels(options.kernel_threads);
     if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
-    parallel::replicate(*env.world, contents.distinct, env.host);
+    parallel::replicate(*env.world, trained.tensors().distinct, env.host);
     statistics.reload();
     agree_on_seed();
     seed_next();
     env.follow_input([this] { input_begins(); });
   }
   ~Impl() override { env.follow_input({}); }
-
-  std::unique_ptr<parallel::ParameterSync> make_plain() {
-    std::vector<std::uint32_t> numbers(contents.trainable.size());
-    std::iota(numbers.begin(), numbers.end(), 0);
-    return std::make_unique<parallel::PlainSync>(
-        *env.world,
-        std::vector<std::vector<parallel::Accumulated>>{parallel::accumulators(contents.trainable)},
-        std::vector<std::vector<std::uint32_t>>{numbers},
-        parallel::whole_slices(contents.trainable),
-        parallel::PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
-                                   .reduce = env.reduce,
-                                   .before_launch = [this] { return engine.enter_barrier(); },
-                                   .compression = options.compression});
-  }
-
-  // Moves the module's parameters into a store, in one piece of memory. The optimizer gets this
-  // rank's shards.
-  std::unique_ptr<parallel::ParameterSync> make_sharded() {
-    store.emplace(
-        std::vector<models::Tie>{},
-        parallel::StoreOptions{
-            .precision = "own", .owners = plan.owners, .owner = plan.owner_of(env.world->rank())});
-    store->add_block({.name = "", .block = parallel::as_one_block(contents.trainable)});
-    store->complete();
-    std::vector<parallel::OptimizerShards::Shard> owned;
-    const auto parts = store->slices();
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store->master(i)});
-    shards.emplace(optimizer, parallel::without_names(contents.trainable), std::move(owned));
-    groups = parallel::make_shard_groups(*env.world, plan);
-    return parallel::make_parameter_sync(
-        {.plan = plan,
-         .data = *env.world,
-         .store = *store,
-         .groups = groups,
-         .options = {.bucket_bytes = options.bucket_bytes,
-                     .before_launch = [this] { return engine.enter_barrier(); }}});
-  }
-
-  void refuse_direct_call() const {
-    if (shards) shards->refuse_direct_call(options.sync, env.world->rank(), env.host);
-  }
 
   // All ranks take the seed that rank 0 got from torch::manual_seed().
   void agree_on_seed() {
@@ -148,7 +87,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (const auto plan = env.input_plan()) {
       if (const auto step = plan->peek()) {
         next = *step;
-        sync->reserve(step->total);  // here, because hooks must not wait for other ranks
+        trained.sync().reserve(step->total);  // here, because hooks must not wait for other ranks
       }
     } else {
       next.index = static_cast<std::uint32_t>(env.world->rank());
@@ -170,7 +109,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
       step = *next;
     }
     if (!batch_open) begin_batch(step.total);
-    if (shards) shards->watch();
+    trained.watch();
     micro = step;
     micro_open = true;
     counts_items = counts_items && (own_count || plan);
@@ -184,13 +123,13 @@ struct DataParallel::Impl final : parallel::StepTarget {
     counts_items = true;
     if (micro_batches > largest_total) {
       largest_total = micro_batches;
-      const auto leaves = leaves_of(plan.assignment, micro_batches, env.world->rank());
+      const auto leaves = leaves_of(trained.plan().assignment, micro_batches, env.world->rank());
       first_of_full = leaves.empty() ? 0 : leaves.front();
     }
   }
 
   bool step() {
-    refuse_direct_call();
+    trained.refuse_direct_call();
     if (!micro_open) open_micro();
     if (!micro_open)
       throw ConfigError("step() without a micro-batch of the Sampler",
@@ -250,7 +189,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   bool all_have_share(const MicroStep& step) const {
     if (!step.last_of_epoch) return true;
     for (int rank = 0; rank < env.world->size(); ++rank)
-      if (leaves_of(plan.assignment, step.total, rank).empty()) return false;
+      if (leaves_of(trained.plan().assignment, step.total, rank).empty()) return false;
     return true;
   }
 
@@ -284,88 +223,26 @@ struct DataParallel::Impl final : parallel::StepTarget {
     return done.skipped.empty();
   }
 
-  Duration time_waited() const {
-    Duration sum = env.world->time_waited();
-    for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
-      if (group) sum += group->time_waited();
-    return sum;
-  }
-
   // StepTarget
   std::string name_of(std::size_t parameter) const override {
-    return contents.trainable[parameter].first;
+    return trained.tensors().trainable[parameter].first;
   }
-  double learning_rate() const override {
-    return optimizer.param_groups().front().options().get_lr();
-  }
+  double learning_rate() const override { return trained.learning_rate(); }
   void check_first_gradients() override {}
   void fold_statistics(std::uint32_t total, bool) override {
-    statistics.fold(*env.world, plan.assignment, total);
+    statistics.fold(*env.world, trained.plan().assignment, total);
   }
-  void update(double scale) override {
-    const c10::AutoGradMode no_grad(false);
-    const auto sums = sync->owned();
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      at::Tensor parameter = updated(i);
-      const Buffer sum{const_cast<void*>(sums[i].gradient),
-                       static_cast<std::size_t>(sums[i].size()), sums[i].master_dtype};
-      at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
-      parameter.mutable_grad() = gradient.to(parameter.scalar_type());
-    }
-    if (shards) shards->trust();
-    optimizer.step();
-    ++applied;
-    for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
-  }
+  void update(double scale) override { trained.update(scale); }
   void mixed() override {}
   void drop() override { statistics.drop(); }
 
-  // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
-  at::Tensor updated(std::size_t i) {
-    return shards ? shards->shards()[i].tensor : contents.trainable[i].second;
-  }
-
-  std::vector<NamedShard> state() {
-    std::vector<NamedShard> state;
-    for (const auto& [name, tensor] : contents.all)
-      state.push_back({.name = name,
-                       .dtype = tensor::dtype_of(tensor),
-                       .shape = tensor.sizes().vec(),
-                       .begin = 0,
-                       .end = tensor.numel(),
-                       .local = tensor.detach()});
-    const auto slices = sync->owned();
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      const auto& [name, parameter] = contents.trainable[slices[i].parameter];
-      for (const auto& [kind, tensor] : parallel::state_tensors(optimizer, updated(i)))
-        state.push_back({.name = "optimizer/" + name + "." + kind,
-                         .dtype = tensor::dtype_of(tensor),
-                         .shape = parameter.sizes().vec(),
-                         .begin = slices[i].begin,
-                         .end = slices[i].end,
-                         .local = tensor.detach()});
-    }
-    return state;
-  }
-
-  // Updates that the optimizer has counted; on a rank that owns nothing, those that we counted.
-  std::int64_t optimizer_updates() {
-    return sync->owned().empty() ? applied : parallel::updates(optimizer, updated(0));
-  }
-
   parallel::StrategyContext env;
   DataParallelOptions options;
-  torch::optim::Optimizer& optimizer;
-  parallel::ModuleTensors contents;
-  parallel::SyncPlan plan;
-  parallel::BatchStatistics statistics;
-  std::optional<parallel::ParameterStore> store;    // under ZeRO
-  std::optional<parallel::OptimizerShards> shards;  // under ZeRO
-  parallel::ShardGroups groups;                     // under ZeRO
-
+  // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  parallel::TrainedModule trained;
+  parallel::BatchStatistics statistics;
   std::int64_t batches = 0;  // finished, including refused ones
-  std::int64_t applied = 0;
   bool batch_open = false, micro_open = false;
   bool first_here = true;  // no step() has returned since the start or a resume
   bool all_return = true;  // StepVoter
@@ -379,10 +256,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
   double gradient_norm = 0;
 
   parallel::StepGuards guards;
-  std::unique_ptr<parallel::ParameterSync> sync;
   parallel::StepEngine engine;
   parallel::GradientFeed feed;
-  parallel::ParameterSnapshot snapshot;  // after `sync`, which may move them
+  parallel::ParameterSnapshot snapshot;
   parallel::GradientHooks hooks;
 };
 
@@ -412,22 +288,22 @@ bool DataParallel::step() {
   return impl_->engine.guarded([this] { return impl_->step(); });
 }
 
-std::int64_t DataParallel::steps() const noexcept { return impl_->applied; }
+std::int64_t DataParallel::steps() const noexcept { return impl_->trained.steps(); }
 std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->guards.skipped_steps(); }
 double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
 int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 
-std::string DataParallel::weights_hash() { return parallel::hash_of(impl_->contents.all); }
+std::string DataParallel::weights_hash() { return parallel::hash_of(impl_->trained.tensors().all); }
 
-std::vector<NamedShard> DataParallel::state() { return impl_->state(); }
+std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }
 
 std::string DataParallel::metadata() const {
   nlohmann::json all{{"batches", impl_->batches},
-                     {"steps", impl_->applied},
+                     {"steps", impl_->trained.steps()},
                      {"seed", impl_->seed},
-                     {"optimizer", parallel::name_of(impl_->optimizer)},
-                     {"optimizer_updates", impl_->optimizer_updates()}};
+                     {"optimizer", parallel::name_of(impl_->trained.optimizer())},
+                     {"optimizer_updates", impl_->trained.optimizer_updates()}};
   impl_->guards.save(all);
   return all.dump();
 }
@@ -444,10 +320,8 @@ void DataParallel::restored(const std::string& metadata) {
   require_same_optimizer(metadata, this->metadata());
   impl_->guards.restore(json);
   impl_->batches = batches;
-  impl_->applied = steps;
   impl_->seed = json["seed"].get<std::uint64_t>();
-  for (std::size_t i = 0; i < impl_->sync->owned().size(); ++i)
-    parallel::set_updates(impl_->optimizer, impl_->updated(i), updates);
+  impl_->trained.restored(steps, updates);
   impl_->statistics.reload();
   impl_->first_here = true;
   impl_->seed_next();

@@ -13,17 +13,21 @@ namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::microseconds(20);
-constexpr Duration kLongestPause = std::chrono::milliseconds(1);
 // A peer that has left may have ended its part; this is the time for the last data to arrive.
 constexpr Duration kGrace = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(1);
 
-template <class Visit>
-void for_each_buffer(const Operation& operation, Visit visit) {
+std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation) {
+  std::set<void*> streams;
+  const auto visit = [&](const Buffer& buffer) {
+    if (buffer.count > 0) streams.insert(buffer.stream.handle);
+  };
   visit(operation.in);
   visit(operation.out);
   for (const Term& term : operation.terms) visit(term.value);
+  std::vector<GpuEvent> events;
+  for (void* const stream : streams) events.push_back(gpu.record(stream));
+  return events;
 }
 
 void never_free(std::vector<std::shared_ptr<Lane>> lanes,
@@ -48,23 +52,37 @@ GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
       gpu_(std::move(gpu)),
       rank_(engine.facts.rank),
       size_(engine.facts.size),
-      timeout_(engine.facts.options.timeout) {}
+      timeout_(engine.facts.options.timeout),
+      watch_(waiter_) {}
 
 GpuGroup::~GpuGroup() = default;
 
-std::shared_ptr<const FoldPlan> GpuGroup::fold_plan(std::uint32_t total) {
+std::shared_ptr<const FoldPlan> FoldPlans::of(std::uint32_t total, int size) {
   std::lock_guard lock(mutex_);
   auto& plan = plans_[total];
-  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(total, size_));
+  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(total, size));
   return plan;
 }
 
-void GpuGroup::note_streams(const Operation& operation, std::vector<GpuEvent>& ready) {
-  std::set<void*> streams;
-  for_each_buffer(operation, [&](const Buffer& buffer) {
-    if (buffer.count > 0) streams.insert(buffer.stream.handle);
-  });
-  for (void* const stream : streams) ready.push_back(gpu_->record(stream));
+std::shared_ptr<GpuCall> HeldCalls::add(const std::shared_ptr<Call>& call) {
+  const Operation& op = call->operation;
+  const auto mine = std::static_pointer_cast<GpuCall>(op.device);
+  mine->title = title_of(op);
+  mine->operation = std::string(name_of(op.called()));
+  mine->label = op.label;
+  calls_.push_back(call);
+  count_.fetch_add(1, std::memory_order_acq_rel);
+  return mine;
+}
+
+void HeldCalls::remove(const std::shared_ptr<Call>& call) {
+  std::erase(calls_, call);
+  count_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool HeldCalls::has(const Call& call) const noexcept {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [&](const auto& one) { return one.get() == &call; });
 }
 
 void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
@@ -81,35 +99,11 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.may_be_direct = false;
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
-  const auto plan = fold_plan(operation.total);
+  const auto plan = plans_.of(operation.total, size_);
   require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
           "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
-  std::vector<GpuEvent> ready;
-  note_streams(operation, ready);
-  operation.device = std::make_shared<GpuCall>(gpu_, std::move(ready), plan);
-}
-
-bool GpuGroup::holds(const Call& call) const noexcept {
-  return std::any_of(held_.begin(), held_.end(),
-                     [&](const auto& one) { return one.get() == &call; });
-}
-
-// Common to collectives and messages: to be called before a call goes to a lane.
-std::shared_ptr<GpuCall> GpuGroup::hold(const std::shared_ptr<Call>& call) {
-  const Operation& op = call->operation;
-  const auto mine = std::static_pointer_cast<GpuCall>(op.device);
-  mine->title = title_of(op);
-  mine->operation = std::string(name_of(op.called()));
-  mine->label = op.label;
-  held_.push_back(call);
-  open_.fetch_add(1, std::memory_order_acq_rel);
-  return mine;
-}
-
-void GpuGroup::let_go(const std::shared_ptr<Call>& call) {
-  std::erase(held_, call);
-  open_.fetch_sub(1, std::memory_order_acq_rel);
+  operation.device = std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation), plan);
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
@@ -142,7 +136,7 @@ std::shared_ptr<Run> GpuGroup::begin(const std::shared_ptr<Call>& call) {
 }
 
 void GpuGroup::run(const std::shared_ptr<Call>& call) {
-  const std::shared_ptr<GpuCall> mine = hold(call);
+  const std::shared_ptr<GpuCall> mine = held_.add(call);
   const GpuPlace place{rank_, size_, mine->plan.get()};
   mine->scratch_bytes = scratch_bytes(call->operation, place);
   mine->make_steps = [call, place](std::byte* scratch) {
@@ -152,7 +146,7 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
     if (engine_) engine_->given_to_device();
   };
   mine->on_end = [self = shared_from_this(), call](const std::exception_ptr& error) {
-    self->let_go(call);
+    self->held_.remove(call);
     if (self->engine_ && self->engine_->trace && !error)
       self->engine_->trace->finished(call->operation, call->times);
     call->end(error);
@@ -165,29 +159,15 @@ void GpuGroup::run(const std::shared_ptr<Call>& call) {
     mine->end(error);
     return fail(error);
   }
-  watch();
+  watch_.begin(shared_from_this());
   poll();
 }
 
+// Rank 0 sends the NCCL id to each rank directly, so that ranks wait only for rank 0.
 void GpuGroup::start_lane() {
   if (!lane_) lane_ = lanes_.emplace_back(std::make_shared<Lane>(gpu_));
   if (lane_->started() || std::exchange(spreading_, true)) return;
-  size_ == 1 ? lane_->start_alone() : spread_id();
-}
-
-NcclId GpuGroup::new_id() {
-  const Gpu::Current current(*gpu_);
-  NcclId id{};
-  if (const int result = gpu_->nccl().unique_id(&id); result != kNcclSuccess) {
-    throw ResourceError(std::string("NCCL: ") + gpu_->nccl().error_text(result),
-                        {.operation = "ncclGetUniqueId",
-                         .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
-  }
-  return id;
-}
-
-// Rank 0 sends the id to each rank directly, so that ranks wait only for rank 0.
-void GpuGroup::spread_id() {
+  if (size_ == 1) return lane_->start_alone();
   const auto begin = [self = shared_from_this()] {
     if (!self->engine_ || self->error_) return;
     try {
@@ -198,7 +178,7 @@ void GpuGroup::spread_id() {
   };
   auto phase = Phase::open(*engine_, begin);
   if (rank_ == 0) {
-    id_ = new_id();
+    id_ = Lane::new_id(*gpu_);
     for (int peer = 1; peer < size_; ++peer) {
       phase->send(peer, tag_of(Channel::Device), std::as_bytes(std::span(&id_, 1)));
     }
@@ -208,27 +188,8 @@ void GpuGroup::spread_id() {
   phase->close();
 }
 
-void GpuGroup::watch() {
-  if (!std::exchange(added_, true)) waiter_->add(shared_from_this());
-  pause_ = kFirstPause;
-  if (std::exchange(watching_, true)) return;
-  tick();
-}
-
-// Polls repeatedly, since the GPU cannot notify us; pauses longer each time that nothing moved.
-void GpuGroup::tick() {
-  if (!working()) {
-    watching_ = false;
-    return rest();
-  }
-  waiter_->run_at(waiter_->now() + pause_, [self = shared_from_this()] {
-    self->pause_ = self->poll() ? kFirstPause : std::min(2 * self->pause_, kLongestPause);
-    self->tick();
-  });
-}
-
 bool GpuGroup::poll() {
-  if (lanes_.empty() || !working()) return false;
+  if (lanes_.empty() || !pending()) return false;
   const TimePoint now = waiter_->now();
   if (draining_) return drain(now), !draining_;
   if (leaving_) return take_leave(now), !leaving_;
@@ -328,14 +289,14 @@ void GpuGroup::fail(std::exception_ptr error) {
 void GpuGroup::abort(const std::exception_ptr& error) noexcept {
   if (error_ || leaving_ || gone_) return;
   error_ = error;
-  pairs_.clear();
+  messages_.forget_lanes();
   lane_ = nullptr;
   if (lanes_.empty()) return;
   const std::shared_ptr<GpuGroup> keep = shared_from_this();
   draining_ = true;
   until_ = waiter_->now() + timeout_;
   for (std::size_t i = 0; i < lanes_.size(); ++i) std::shared_ptr(lanes_[i])->abort(error);
-  watch();
+  watch_.begin(shared_from_this());
   drain(waiter_->now());
 }
 
@@ -345,7 +306,7 @@ void GpuGroup::drain(TimePoint now) {
   const bool drained =
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->drained(); });
   if (!drained && now < until_) return;
-  if (!drained) never_free(lanes_, held_);
+  if (!drained) never_free(lanes_, held_.all());
   const auto lanes = std::exchange(lanes_, {});
   draining_ = false;
   gone_ = engine_ == nullptr;
@@ -356,19 +317,20 @@ void GpuGroup::detach() noexcept {
   if (!std::exchange(engine_, nullptr)) return;
   if (error_ || lanes_.empty()) {
     gone_ = !draining_;
-    return rest();
+    return watch_.end(this);
   }
+  leaving_ = true;
+  until_ = waiter_->now() + kLeave;
   try {
-    leaving_ = true;
     for (const auto& lane : lanes_) lane->finalize();
-    until_ = waiter_->now() + kLeave;
-    watch();
+    watch_.begin(shared_from_this());
   } catch (...) {  // leaves without finalizing
-    end_leave();
+    until_ = TimePoint::min();
+    take_leave(waiter_->now());
   }
 }
 
-void GpuGroup::take_leave(TimePoint now) {
+void GpuGroup::take_leave(TimePoint now) noexcept {
   try {
     bool all = true;
     for (const auto& lane : lanes_) {
@@ -378,21 +340,12 @@ void GpuGroup::take_leave(TimePoint now) {
     if (!all && now < until_) return;
   } catch (...) {  // a peer left without finalizing, and so does this rank
   }
-  end_leave();
-}
-
-void GpuGroup::end_leave() noexcept {
   leaving_ = false;
-  pairs_.clear();
+  messages_.forget_lanes();
   lane_ = nullptr;
   lanes_.clear();
   gone_ = true;
-  rest();
-}
-
-// Removes a detached group from the waiter when there is nothing left to poll.
-void GpuGroup::rest() {
-  if (!engine_ && !working() && std::exchange(added_, false)) waiter_->remove(this);
+  watch_.end(this);
 }
 
 }  // namespace nccl

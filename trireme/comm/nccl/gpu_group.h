@@ -1,6 +1,6 @@
 // GpuGroup: an Engine's backend that runs calls on GPU memory. After the ranks have agreed on a
 // call over their transport, it goes through the group's Lane. The first call makes the lane, whose
-// NCCL id is sent over the transport. Messages use other lanes (gpu_messages.cc).
+// NCCL id is sent over the transport. Messages use other lanes (gpu_messages.h).
 //
 // While calls are open, a timer polls: it ends finished calls, asks NCCL for errors, looks for lost
 // peers, and checks whether the GPU has spent the group's timeout on one call (only if no thread
@@ -16,13 +16,38 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/comm/device_backend.h"
+#include "trireme/comm/nccl/gpu_messages.h"
+#include "trireme/comm/nccl/gpu_watch.h"
 #include "trireme/comm/nccl/lane.h"
 
 namespace trireme::inline v0::comm {
 
-struct FoldPlan;
-
 namespace nccl {
+
+/// The calls that only the GPU's backend may end. any() may be called from any thread.
+class HeldCalls {
+ public:
+  /// To be called before a call goes to a lane.
+  std::shared_ptr<GpuCall> add(const std::shared_ptr<Call>& call);
+  void remove(const std::shared_ptr<Call>& call);
+  bool has(const Call& call) const noexcept;
+  bool any() const noexcept { return count_.load(std::memory_order_acquire) > 0; }
+  const std::vector<std::shared_ptr<Call>>& all() const noexcept { return calls_; }
+
+ private:
+  std::vector<std::shared_ptr<Call>> calls_;
+  std::atomic<int> count_{0};
+};
+
+/// The plans of the reproducible sum, each made once. Thread safe.
+class FoldPlans {
+ public:
+  std::shared_ptr<const FoldPlan> of(std::uint32_t total, int size);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<const FoldPlan>> plans_;
+};
 
 class GpuGroup final : public DeviceBackend,
                        public ProgressSource,
@@ -35,9 +60,11 @@ class GpuGroup final : public DeviceBackend,
   /// Records events on the buffers' streams.
   void prepare(Operation& operation, std::string_view wanted) override;
   Arena allocate(std::size_t bytes, Device device) override;
-  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override;
-  bool busy() const noexcept override { return open_.load(std::memory_order_acquire) > 0; }
-  bool holds(const Call& call) const noexcept override;
+  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override {
+    messages_.run(call, peer, tag);
+  }
+  bool busy() const noexcept override { return held_.any(); }
+  bool holds(const Call& call) const noexcept override { return held_.has(call); }
   std::exception_ptr timeout(Duration waited, const std::string& operation,
                              const std::string& label) const override;
   void abort(const std::exception_ptr& error) noexcept override;
@@ -48,43 +75,21 @@ class GpuGroup final : public DeviceBackend,
   void run(const std::shared_ptr<Call>& call);
 
   bool poll() override;
-  bool pending() const noexcept override { return working(); }
-  int descriptor() const noexcept override { return -1; }  // a timer polls it (tick())
+  bool pending() const noexcept override { return busy() || draining_ || leaving_; }
+  int descriptor() const noexcept override { return -1; }  // GpuWatch polls it
   void arm(bool) noexcept override {}
 
  private:
-  struct Answer;
-  struct Pair {  // the messages to, or from, one peer
-    std::shared_ptr<Lane> lane;
-    NcclId id{};
-    std::uint64_t next = 0;                                // number of the next message
-    std::map<std::uint64_t, std::shared_ptr<Call>> early;  // sends whose predecessors are missing
-  };
+  friend class GpuMessages;
 
-  std::shared_ptr<GpuCall> hold(const std::shared_ptr<Call>& call);
-  void let_go(const std::shared_ptr<Call>& call);
-  NcclId new_id();
-  void send_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  void receive_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  void give_message(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own);
-  bool went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error);
   bool look_after(Lane& lane, TimePoint now);
-  bool working() const noexcept { return busy() || draining_.load() || leaving_.load(); }
-  std::shared_ptr<const FoldPlan> fold_plan(std::uint32_t total);
-  void note_streams(const Operation& operation, std::vector<GpuEvent>& ready);
   void start_lane();
-  void spread_id();
-  void watch();
-  void tick();
   void look_for_lost_peers(const Lane& lane, TimePoint now);
   void look_for_standstill(const Lane& lane, TimePoint now);
   void fail(std::exception_ptr error);
   std::exception_ptr about(const GpuCall* call, const std::exception_ptr& error) const;
   void drain(TimePoint now);
-  void take_leave(TimePoint now);
-  void end_leave() noexcept;
-  void rest();
+  void take_leave(TimePoint now) noexcept;
 
   Engine* engine_;  // null once detached
   const std::shared_ptr<Waiter> waiter_;
@@ -92,19 +97,17 @@ class GpuGroup final : public DeviceBackend,
   const int rank_, size_;
   const Duration timeout_;
   std::vector<std::shared_ptr<Lane>> lanes_;
-  std::shared_ptr<Lane> lane_;                  // the one for collectives
-  std::map<std::pair<int, bool>, Pair> pairs_;  // by peer and whether this rank sends
-  bool spreading_ = false, watching_ = false, added_ = false;
+  std::shared_ptr<Lane> lane_;  // the one for collectives
+  GpuMessages messages_{*this};
+  GpuWatch watch_;
+  bool spreading_ = false;
   NcclId id_{};
-  std::vector<std::shared_ptr<Call>> held_;
-  std::atomic<int> open_{0};
-  Duration pause_{};
+  HeldCalls held_;
   TimePoint lost_since_ = TimePoint::max();
   std::exception_ptr error_;  // given to abort()
   std::atomic<bool> draining_{false}, leaving_{false}, gone_{false};
   TimePoint until_ = TimePoint::max();  // the deadline of draining or leaving
-  std::mutex mutex_;                    // plans_
-  std::map<std::uint32_t, std::shared_ptr<const FoldPlan>> plans_;
+  FoldPlans plans_;
 };
 
 /// For CommunicatorOptions::device.

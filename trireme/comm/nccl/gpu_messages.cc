@@ -1,12 +1,5 @@
-// Messages between two ranks over NCCL. NCCL has no tags, so sender and receiver must agree on an
-// order. Messages in opposite directions must not wait for each other, so each direction of a pair
-// has its own lane (a communicator of two ranks and a stream), made with the first message.
-//
-//     sender    -> header -> receiver    over the transport, with the user's tag
-//     receiver  -> answer -> sender      the message's number and the lane's NCCL id
-//
-// The receiver numbers messages in the order in which headers match its receives, and passes its
-// receives to the lane in this order. The sender passes its sends to the lane by these numbers.
+#include "trireme/comm/nccl/gpu_messages.h"
+
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -23,77 +16,79 @@ net::Tag answer_tag(const net::Tag& message) { return {message.value | 2}; }
 
 }  // namespace
 
-struct GpuGroup::Answer {
+struct GpuMessages::Answer {
   std::uint64_t number = 0;
   NcclId id{};
 };
 
-void GpuGroup::run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-  call->operation.kind == OpKind::Send ? send_message(call, peer, tag)
-                                       : receive_message(call, peer, tag);
+void GpuMessages::run(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
+  call->operation.kind == OpKind::Send ? send(call, peer, tag) : receive(call, peer, tag);
 }
 
 // If the transfer failed, fails the call and returns false.
-bool GpuGroup::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
-  if (error && engine_) engine_->fail(error);
-  if (engine_ && !engine_->failure.broken()) return true;
-  call->end(engine_ ? engine_->failure.error() : error);
+bool GpuMessages::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
+  if (error && group_.engine_) group_.engine_->fail(error);
+  if (group_.engine_ && !group_.engine_->failure.broken()) return true;
+  call->end(group_.engine_ ? group_.engine_->failure.error() : error);
   return false;
 }
 
-void GpuGroup::send_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
+void GpuMessages::send(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
   const auto answer = std::make_shared<Answer>();
-  net::Transport& transport = *engine_->transport;
-  engine_->transfers.expect(peer, 1);
+  net::Transport& transport = *group_.engine_->transport;
+  group_.engine_->transfers.expect(peer, 1);
   const Work works[] = {
       transport.send(peer, tag, std::as_bytes(std::span(&call->own.header, 1))),
       transport.recv(peer, answer_tag(tag), std::as_writable_bytes(std::span(answer.get(), 1)))};
-  Work::all(works).on_settled([self = shared_from_this(), call, peer, answer](const auto& error) {
-    if (!self->went_well(call, error)) return;
-    self->engine_->transfers.expect(peer, -1);
-    Pair& pair = self->pairs_[{peer, true}];
-    pair.id = answer->id;
-    pair.early[answer->number] = call;
-    while (!pair.early.empty() && pair.early.begin()->first == pair.next) {
-      ++pair.next;
-      self->give_message(pair.early.extract(pair.early.begin()).mapped(), peer, pair, kSender);
-    }
-  });
-}
-
-void GpuGroup::receive_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-  engine_->transfers.expect(peer, 1);
-  call->envelopes.resize(1);
-  const auto bytes = std::as_writable_bytes(std::span(&call->envelopes[0].header, 1));
-  engine_->transport->recv(peer, tag, bytes)
-      .on_settled([self = shared_from_this(), call, peer, tag](const std::exception_ptr& error) {
-        if (!self->went_well(call, error)) return;
-        self->engine_->transfers.expect(peer, -1);
-        const auto differs = self->engine_->messages.mismatch(*call, peer);
-        if (!self->went_well(call, differs)) return;
-        self->answer(call, peer, tag);
+  Work::all(works).on_settled(
+      [this, self = group_.shared_from_this(), call, peer, answer](const auto& error) {
+        if (!went_well(call, error)) return;
+        group_.engine_->transfers.expect(peer, -1);
+        Pair& pair = pairs_[{peer, true}];
+        pair.id = answer->id;
+        pair.early[answer->number] = call;
+        while (!pair.early.empty() && pair.early.begin()->first == pair.next) {
+          ++pair.next;
+          give(pair.early.extract(pair.early.begin()).mapped(), peer, pair, kSender);
+        }
       });
 }
 
-void GpuGroup::answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
+void GpuMessages::receive(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
+  group_.engine_->transfers.expect(peer, 1);
+  call->envelopes.resize(1);
+  const auto bytes = std::as_writable_bytes(std::span(&call->envelopes[0].header, 1));
+  group_.engine_->transport->recv(peer, tag, bytes)
+      .on_settled([this, self = group_.shared_from_this(), call, peer,
+                   tag](const std::exception_ptr& error) {
+        if (!went_well(call, error)) return;
+        group_.engine_->transfers.expect(peer, -1);
+        const auto differs = group_.engine_->messages.mismatch(*call, peer);
+        if (!went_well(call, differs)) return;
+        answer(call, peer, tag);
+      });
+}
+
+void GpuMessages::answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
   Pair& pair = pairs_[{peer, false}];
   try {
-    if (!pair.lane) pair.id = new_id();
+    if (!pair.lane) pair.id = Lane::new_id(*group_.gpu_);
   } catch (...) {
-    went_well(call,
-              about(static_cast<GpuCall*>(call->operation.device.get()), std::current_exception()));
+    went_well(call, group_.about(static_cast<GpuCall*>(call->operation.device.get()),
+                                 std::current_exception()));
     return;
   }
   const auto answer = std::make_shared<Answer>(Answer{pair.next++, pair.id});
-  engine_->transport->send(peer, answer_tag(tag), std::as_bytes(std::span(answer.get(), 1)))
-      .on_settled([self = shared_from_this(), answer](const std::exception_ptr& error) {
-        if (error && self->engine_) self->engine_->fail(error);
-      });
-  if (engine_ && !engine_->failure.broken()) give_message(call, peer, pair, kReceiver);
+  group_.engine_->transport->send(peer, answer_tag(tag), std::as_bytes(std::span(answer.get(), 1)))
+      .on_settled(
+          [this, self = group_.shared_from_this(), answer](const std::exception_ptr& error) {
+            if (error && group_.engine_) group_.engine_->fail(error);
+          });
+  if (group_.engine_ && !group_.engine_->failure.broken()) give(call, peer, pair, kReceiver);
 }
 
-void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own) {
-  const std::shared_ptr<GpuCall> mine = hold(call);
+void GpuMessages::give(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own) {
+  const std::shared_ptr<GpuCall> mine = group_.held_.add(call);
   mine->make_steps = [call, own](std::byte*) {
     std::vector<GpuStep> steps(1);
     const NcclCall message = message_of(call->operation, own == kSender ? kReceiver : kSender);
@@ -101,23 +96,24 @@ void GpuGroup::give_message(const std::shared_ptr<Call>& call, int peer, Pair& p
     return steps;
   };
   mine->on_enqueued = [] {};
-  mine->on_end = [self = shared_from_this(), call, peer](const std::exception_ptr& error) {
-    self->let_go(call);
-    if (self->engine_ && !error) self->engine_->messages.ended(call, peer);
+  mine->on_end = [this, self = group_.shared_from_this(), call,
+                  peer](const std::exception_ptr& error) {
+    group_.held_.remove(call);
+    if (group_.engine_ && !error) group_.engine_->messages.ended(call, peer);
     call->end(error);
   };
   try {
     if (!pair.lane) {
-      pair.lane = lanes_.emplace_back(std::make_shared<Lane>(gpu_));
+      pair.lane = group_.lanes_.emplace_back(std::make_shared<Lane>(group_.gpu_));
       pair.lane->start(pair.id, 2, own);
     }
     pair.lane->push(mine);
   } catch (...) {
-    const auto error = about(mine.get(), std::current_exception());
+    const auto error = group_.about(mine.get(), std::current_exception());
     mine->end(error);
-    return fail(error);
+    return group_.fail(error);
   }
-  watch();
+  group_.watch_.begin(group_.shared_from_this());
 }
 
 }  // namespace nccl

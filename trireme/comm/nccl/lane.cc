@@ -38,6 +38,16 @@ void Lane::require(int result, std::string_view call) const {
   throw ResourceError("NCCL on GPU " + std::to_string(gpu_->index()) + ": " + text, context);
 }
 
+NcclId Lane::new_id(const Gpu& gpu) {
+  const Gpu::Current current(gpu);
+  NcclId id{};
+  if (const int result = gpu.nccl().unique_id(&id); result != kNcclSuccess)
+    throw ResourceError(std::string("NCCL: ") + gpu.nccl().error_text(result),
+                        {.operation = "ncclGetUniqueId",
+                         .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
+  return id;
+}
+
 void Lane::start(const NcclId& id, int size, int rank) {
   const Gpu::Current current(*gpu_);
   NcclConfig config{sizeof(NcclConfig), kConfigMagic, kOldestNccl, 0};

@@ -22,6 +22,8 @@ class Lane {
   Lane(const Lane&) = delete;
 
   bool started() const noexcept { return state_ != State::New; }
+  /// A new id for start(), to be sent to the other ranks. ResourceError.
+  static NcclId new_id(const Gpu& gpu);
   /// Begins to create the communicator; all its ranks must do so with the same id.
   void start(const NcclId& id, int size, int rank);
   /// For a group of one, which needs no communicator.

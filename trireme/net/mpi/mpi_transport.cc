@@ -272,7 +272,7 @@ class MpiCore final : public ProgressSource {
         return true;
       case FrameKind::Data: {
         if (frame.length != payload.size()) return false;
-        std::byte* const to = messenger_.destination(peer, frame.id, payload.size());
+        std::byte* const to = messenger_.destination(peer, frame.id, std::nullopt, payload.size());
         if (to == nullptr) return messenger_.aborted();  // discarded after an abort
         std::memcpy(to, payload.data(), payload.size());
         messenger_.note_move(peer);

@@ -249,7 +249,7 @@ bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& 
       if (frame.length > kShmChunk) return false;
       bulk = frame.length;
       // After an abort on this rank the peer may still send; its data is discarded.
-      std::byte* const to = messenger_.destination(peer, frame.id, bulk);
+      std::byte* const to = messenger_.destination(peer, frame.id, std::nullopt, bulk);
       if (to != nullptr) {
         reader.copy_bulk(to, bulk);
         messenger_.on_data(peer, frame.id, bulk);

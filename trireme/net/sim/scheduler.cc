@@ -30,6 +30,12 @@ Duration thread_time() noexcept {
 
 }  // namespace
 
+std::uint64_t Choices::draw(std::uint64_t bound) {
+  const std::uint64_t value = next_random(state_) % bound;
+  trace_ = (trace_ ^ value) * 0x100000001b3ull + 1;
+  return value;
+}
+
 // Marks that the baton's thread acts as `rank`'s progress context.
 class Scheduler::Context {
  public:
@@ -49,25 +55,16 @@ class Scheduler::Context {
 };
 
 Scheduler::Scheduler(int size, Options options)
-    : now_(std::chrono::duration_cast<Duration>(std::chrono::hours(1)).count()),
+    : size_(size),
+      now_(std::chrono::duration_cast<Duration>(std::chrono::hours(1)).count()),
       options_(options),
       random_(options.seed) {
   for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>());
 }
 
-std::uint64_t Scheduler::draw(std::uint64_t bound) {
-  const std::uint64_t value = next_random(random_) % bound;
-  note(value);
-  return value;
-}
-
-void Scheduler::note(std::uint64_t choice) noexcept {
-  trace_ = (trace_ ^ choice) * 0x100000001b3ull + 1;
-}
-
 void Scheduler::run(const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < size_; ++rank) {
     ranks_[rank]->state = State::Runnable;
     threads.emplace_back([this, rank, &body] {
       take_baton(rank);
@@ -77,7 +74,7 @@ void Scheduler::run(const std::function<void(int rank)>& body) {
       pass_baton(rank);
     });
   }
-  ranks_[draw(ranks_.size())]->go.release();
+  ranks_[random_.draw(ranks_.size())]->go.release();
   all_done_.acquire();
   for (auto& thread : threads) thread.join();
   events_.clear();
@@ -95,16 +92,16 @@ void Scheduler::pass_baton(int self) {
   ++changes_;
   for (;;) {
     take_foreign_tasks();
-    const std::vector<Choice> open = choices();
+    const std::vector<Choice> open = open_choices();
     if (open.empty()) {
       if (idle()) continue;
       all_done_.release();
       return;
     }
-    const Choice choice = open[draw(open.size())];
+    const Choice choice = open[random_.draw(open.size())];
     switch (choice.kind) {
       case Choice::Tasks:
-        run_queued(choice.rank);
+        run_in_context(choice.rank, [] {});
         break;
       case Choice::Poll:
         poll(choice.rank);
@@ -124,10 +121,10 @@ void Scheduler::pass_baton(int self) {
   }
 }
 
-std::vector<Scheduler::Choice> Scheduler::choices() {
+std::vector<Scheduler::Choice> Scheduler::open_choices() const {
   std::vector<Choice> open;
   bool anybody = false;
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < size_; ++rank) {
     const Rank& one = *ranks_[rank];
     if (one.state == State::Runnable) {
       open.push_back({Choice::Thread, rank});
@@ -182,11 +179,6 @@ void Scheduler::run_in_context(int rank, const Task& task) {
   drain(rank);
 }
 
-void Scheduler::run_queued(int rank) {
-  Context context(*this, rank);
-  drain(rank);
-}
-
 void Scheduler::drain(int rank) {
   Rank& one = *ranks_[rank];
   while (!one.tasks.empty()) {
@@ -216,7 +208,7 @@ void Scheduler::poll(int rank) {
 
 void Scheduler::declare_deadlock() {
   deadlock_ = "deadlock: nobody can run and nothing is under way";
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < size_; ++rank) {
     const State state = ranks_[rank]->state;
     deadlock_ += "; rank " + std::to_string(rank) + " ";
     if (state == State::Done) {
@@ -320,7 +312,7 @@ bool Scheduler::try_run(int rank, const Task& task) {
   if (holder_.load() != std::this_thread::get_id() || ranks_[rank]->in_context) return false;
   const Inside inside(*this, rank);
   // Other ranks may overtake a rank's thread that is about to start something.
-  if (rank == current_ && depth_ == 0 && draw(2) == 0) pass_baton(rank);
+  if (rank == current_ && depth_ == 0 && random_.draw(2) == 0) pass_baton(rank);
   run_in_context(rank, task);
   return true;
 }

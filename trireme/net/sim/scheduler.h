@@ -40,6 +40,20 @@ class DeadlockError : public Error {
               {.rank = rank, .advice = "Look for a receive without its send, or the reverse."}) {}
 };
 
+/// Random numbers from a seed, and what was drawn.
+class Choices {
+ public:
+  explicit Choices(std::uint64_t seed) : state_(seed) {}
+  /// Uniform in [0, bound).
+  std::uint64_t draw(std::uint64_t bound);
+  /// A hash over every choice made so far: equal seeds and programs give equal traces.
+  std::uint64_t trace() const noexcept { return trace_; }
+
+ private:
+  std::uint64_t state_;
+  std::uint64_t trace_ = 0;
+};
+
 class Scheduler {
  public:
   using Task = std::function<void()>;
@@ -58,12 +72,9 @@ class Scheduler {
   /// Runs body(rank) on one thread per rank until all have returned. `body` must not throw.
   void run(const std::function<void(int rank)>& body);
 
-  int size() const noexcept { return static_cast<int>(ranks_.size()); }
   TimePoint now() const noexcept { return TimePoint(Duration(now_.load())); }
-  /// Uniform in [0, bound), from the seed. Called by the thread that holds the baton.
-  std::uint64_t draw(std::uint64_t bound);
-  /// A hash over every choice made so far: equal seeds and programs give equal traces.
-  std::uint64_t trace() const noexcept { return trace_; }
+  /// The seed's choices, for the thread that holds the baton.
+  Choices& random() noexcept { return random_; }
 
   // A rank's Waiter forwards to these (see base/waiter.h).
   TimePoint now_of(int rank) const noexcept;
@@ -111,26 +122,24 @@ class Scheduler {
   void take_baton(int self);
   void drain(int rank);       // runs queued tasks inside the context
   void pass_baton(int self);  // returns when `self` holds it again (or is done)
-  std::vector<Choice> choices();
+  std::vector<Choice> open_choices() const;
   bool is_computing(int rank) const noexcept;
   bool block(int rank, const std::function<bool()>& ready, TimePoint deadline);
   bool idle();  // advances time or declares a deadlock; false: all done
   void run_event();
   void run_in_context(int rank, const Task& task);
-  void run_queued(int rank);
   void poll(int rank);
   void declare_deadlock();
   void take_foreign_tasks();
-  void note(std::uint64_t choice) noexcept;
 
+  const int size_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::multimap<TimePoint, Event> events_;
   std::atomic<Duration::rep> now_;
   int current_ = -1;  // the rank whose thread holds the baton
   int depth_ = 0;     // progress contexts entered on the baton's thread
   const Options options_;
-  std::uint64_t random_;
-  std::uint64_t trace_ = 0;
+  Choices random_;
   std::uint64_t changes_ = 0;              // counts possible changes of polled memory
   std::atomic<std::thread::id> holder_{};  // the thread that holds the baton
   std::binary_semaphore all_done_{0};

@@ -39,7 +39,8 @@ Duration SimWays::lost(std::size_t bytes) {
   const double intact = std::pow(1 - faults_.lost_per_million / 1e6, packets);
   auto chance = static_cast<std::uint64_t>((1 - intact) * kMillion);
   Duration later{}, pause = faults_.retransmission;
-  for (int times = 0; times < kMostTimesLost && scheduler_.draw(kMillion) < chance; ++times) {
+  for (int times = 0; times < kMostTimesLost && scheduler_.random().draw(kMillion) < chance;
+       ++times) {
     later += pause;
     pause *= 2;
     chance = static_cast<std::uint64_t>(faults_.lost_per_million);  // for the one packet
@@ -54,9 +55,9 @@ TimePoint SimWays::arrival(int from, int to, std::size_t bytes, Duration transfe
   const Duration loss = lost(bytes);
   arrives += loss;
   if (faults_.late_per_million > 0 &&
-      scheduler_.draw(kMillion) < static_cast<std::uint64_t>(faults_.late_per_million)) {
+      scheduler_.random().draw(kMillion) < static_cast<std::uint64_t>(faults_.late_per_million)) {
     arrives += Duration(static_cast<Duration::rep>(
-        scheduler_.draw(static_cast<std::uint64_t>(faults_.late.count()) + 1)));
+        scheduler_.random().draw(static_cast<std::uint64_t>(faults_.late.count()) + 1)));
   }
   // A message that would be in transit during a cut leaves after it.
   const TimePoint whole = through(from, to, std::max(arrives - transfer, way.in_order));

@@ -136,7 +136,7 @@ Work SimTransport::send(int peer, Tag tag, std::span<const std::byte> bytes) {
   message->to = peer;
   message->tag = tag;
   Work work;
-  if (bytes.size() <= kEagerBytes || state_->scheduler->draw(2) == 0) {
+  if (bytes.size() <= kEagerBytes || state_->scheduler->random().draw(2) == 0) {
     message->copy.assign(bytes.begin(), bytes.end());
     message->bytes = message->copy;
   } else {
@@ -223,7 +223,7 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
   const auto transfer = Duration(
       static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
   const auto extra = Duration(static_cast<Duration::rep>(
-      scheduler->draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
+      scheduler->random().draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
   if (end.last_arrival.size() > kMostArrivals) {  // times in the past restrict nothing
     std::erase_if(end.last_arrival,
                   [&](const auto& one) { return one.second <= scheduler->now(); });

@@ -45,7 +45,7 @@ class SimNetwork {
   /// One per rank, made on that rank's thread. When it is destroyed, peers that still wait for
   /// messages from it get PeerLost.
   std::shared_ptr<Transport> transport(int rank);
-  std::uint64_t trace() const noexcept { return scheduler_->trace(); }
+  std::uint64_t trace() const noexcept { return scheduler_->random().trace(); }
 
   struct State;
 

@@ -1,0 +1,41 @@
+// SourceList: the sources that a RealWaiter polls. Used in the progress context only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/base/waiter.h"
+
+namespace trireme::inline v0 {
+
+class SourceList {
+ public:
+  void add(std::shared_ptr<ProgressSource> source) { sources_.push_back(std::move(source)); }
+  /// Its last reference is released by compact(), as poll() may be running. Null if it is not here.
+  const ProgressSource* remove(const ProgressSource* source);
+  /// Polls each; true if anything moved.
+  bool poll() {
+    bool moved = false;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      if (ProgressSource* source = sources_[i].get()) moved |= source->poll();
+    }
+    return moved;
+  }
+  bool any_pending() const;
+  /// Tells each whether the context is about to sleep.
+  void arm(bool sleeping) noexcept;
+  bool armed() const noexcept { return armed_; }
+  /// Forgets what was removed; not during poll().
+  void compact() {
+    if (!removed_.empty()) forget_removed();
+  }
+
+ private:
+  void forget_removed();
+
+  std::vector<std::shared_ptr<ProgressSource>> sources_;  // null where removed
+  std::vector<std::shared_ptr<ProgressSource>> removed_;
+  bool armed_ = false;
+};
+
+}  // namespace trireme::inline v0

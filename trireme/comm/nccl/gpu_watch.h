@@ -1,0 +1,30 @@
+// GpuWatch: polls a source by a timer, since a GPU cannot notify a waiter. It pauses longer each time
+// that nothing moved. Progress context only.
+#pragma once
+
+#include <memory>
+
+#include "trireme/base/waiter.h"
+
+namespace trireme::inline v0::comm {
+namespace nccl {
+
+class GpuWatch {
+ public:
+  explicit GpuWatch(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
+  /// Polls `source`, beginning soon, until it has nothing pending. Adds it to the waiter, too.
+  void begin(const std::shared_ptr<ProgressSource>& source);
+  /// Removes it from the waiter as soon as it has nothing pending. The waiter's reference may be the
+  /// last one.
+  void end(const ProgressSource* source);
+
+ private:
+  void tick(const std::shared_ptr<ProgressSource>& source);
+
+  const std::shared_ptr<Waiter> waiter_;
+  bool ticking_ = false, added_ = false, ending_ = false;
+  Duration pause_{};
+};
+
+}  // namespace nccl
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,142 @@
+#include "trireme/strategy/trained_module.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/optim/optimizer.h>
+
+#include <numeric>
+#include <utility>
+
+#include "trireme/sync/torch_optimizer.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+ModuleTensors checked_tensors(torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
+                              const DataParallelOptions& options) {
+  ModuleTensors tensors = tensors_of(module);
+  check_module(tensors, options, optimizer);
+  return tensors;
+}
+
+}  // namespace
+
+TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& module,
+                             torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
+                             const std::function<Work()>& barrier)
+    : env_(env),
+      optimizer_(optimizer),
+      sync_name_(options.sync),
+      tensors_(checked_tensors(module, optimizer, options)),
+      plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
+      sync_(plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier)) {}
+
+std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptions& options,
+                                                         const std::function<Work()>& barrier) {
+  std::vector<std::uint32_t> numbers(tensors_.trainable.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return std::make_unique<PlainSync>(
+      *env_.world, std::vector<std::vector<Accumulated>>{accumulators(tensors_.trainable)},
+      std::vector<std::vector<std::uint32_t>>{numbers}, whole_slices(tensors_.trainable),
+      PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
+                       .reduce = env_.reduce,
+                       .before_launch = barrier,
+                       .compression = options.compression});
+}
+
+std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOptions& options,
+                                                           const std::function<Work()>& barrier) {
+  store_.emplace(
+      std::vector<models::Tie>{},
+      StoreOptions{
+          .precision = "own", .owners = plan_.owners, .owner = plan_.owner_of(env_.world->rank())});
+  store_->add_block({.name = "", .block = as_one_block(tensors_.trainable)});
+  store_->complete();
+  std::vector<OptimizerShards::Shard> owned;
+  const auto parts = store_->slices();
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store_->master(i)});
+  shards_.emplace(optimizer_, without_names(tensors_.trainable), std::move(owned));
+  groups_ = make_shard_groups(*env_.world, plan_);
+  return make_parameter_sync(
+      {.plan = plan_,
+       .data = *env_.world,
+       .store = *store_,
+       .groups = groups_,
+       .options = {.bucket_bytes = options.bucket_bytes, .before_launch = barrier}});
+}
+
+double TrainedModule::learning_rate() const {
+  return optimizer_.param_groups().front().options().get_lr();
+}
+
+// What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
+at::Tensor TrainedModule::updated(std::size_t i) {
+  return shards_ ? shards_->shards()[i].tensor : tensors_.trainable[i].second;
+}
+
+void TrainedModule::update(double scale) {
+  const c10::AutoGradMode no_grad(false);
+  const auto sums = sync_->owned();
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    at::Tensor parameter = updated(i);
+    const Buffer sum{const_cast<void*>(sums[i].gradient), static_cast<std::size_t>(sums[i].size()),
+                     sums[i].master_dtype};
+    at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
+    parameter.mutable_grad() = gradient.to(parameter.scalar_type());
+  }
+  if (shards_) shards_->trust();
+  optimizer_.step();
+  ++steps_;
+  for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
+}
+
+void TrainedModule::watch() {
+  if (shards_) shards_->watch();
+}
+
+void TrainedModule::refuse_direct_call() const {
+  if (shards_) shards_->refuse_direct_call(sync_name_, env_.world->rank(), env_.host);
+}
+
+std::vector<NamedShard> TrainedModule::state() {
+  std::vector<NamedShard> state;
+  for (const auto& [name, tensor] : tensors_.all)
+    state.push_back({.name = name,
+                     .dtype = tensor::dtype_of(tensor),
+                     .shape = tensor.sizes().vec(),
+                     .begin = 0,
+                     .end = tensor.numel(),
+                     .local = tensor.detach()});
+  const auto slices = sync_->owned();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const auto& [name, parameter] = tensors_.trainable[slices[i].parameter];
+    for (const auto& [kind, tensor] : state_tensors(optimizer_, updated(i)))
+      state.push_back({.name = "optimizer/" + name + "." + kind,
+                       .dtype = tensor::dtype_of(tensor),
+                       .shape = parameter.sizes().vec(),
+                       .begin = slices[i].begin,
+                       .end = slices[i].end,
+                       .local = tensor.detach()});
+  }
+  return state;
+}
+
+std::int64_t TrainedModule::optimizer_updates() {
+  return sync_->owned().empty() ? steps_ : updates(optimizer_, updated(0));
+}
+
+void TrainedModule::restored(std::int64_t steps, std::int64_t optimizer_updates) {
+  steps_ = steps;
+  for (std::size_t i = 0; i < sync_->owned().size(); ++i)
+    set_updates(optimizer_, updated(i), optimizer_updates);
+}
+
+Duration TrainedModule::time_waited() const {
+  Duration sum = env_.world->time_waited();
+  for (const auto& group : {groups_.exchange, groups_.gather, groups_.replicas})
+    if (group) sum += group->time_waited();
+  return sum;
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,72 @@
+// TrainedModule: a user's module and optimizer as DataParallel trains them. Plain: every rank updates
+// the parameters themselves. Under ZeRO the parameters move into one piece of memory, and the
+// optimizer gets this rank's shards of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/strategy/module_tensors.h"
+#include "trireme/sync/optimizer_shards.h"
+#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/sync/sync_plan.h"
+#include "trireme/sync/sync_setup.h"
+
+namespace trireme::inline v0::parallel {
+
+class TrainedModule {
+ public:
+  /// Collective. `barrier` is called before the first bucket of a step. Keeps references to all but
+  /// the options. ConfigError if it cannot be trained with these options.
+  TrainedModule(const StrategyContext& env, torch::nn::Module& module,
+                torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
+                const std::function<Work()>& barrier);
+
+  const ModuleTensors& tensors() const noexcept { return tensors_; }
+  const SyncPlan& plan() const noexcept { return plan_; }
+  ParameterSync& sync() noexcept { return *sync_; }
+  torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
+  /// Updates since the start of the training.
+  std::int64_t steps() const noexcept { return steps_; }
+  double learning_rate() const;
+
+  /// Multiplies the summed gradients by `scale` and lets the optimizer update what this rank owns.
+  void update(double scale);
+  /// From now on a step() of the optimizer that the user calls is noticed, and then refused.
+  void watch();
+  void refuse_direct_call() const;
+
+  /// Parameters, buffers and the optimizer's state. They share memory with the module.
+  std::vector<NamedShard> state();
+  /// Updates that the optimizer has counted; on a rank that owns nothing, steps().
+  std::int64_t optimizer_updates();
+  void restored(std::int64_t steps, std::int64_t optimizer_updates);
+  /// In which this rank has waited for others, since the start.
+  Duration time_waited() const;
+
+ private:
+  std::unique_ptr<ParameterSync> make_plain(const DataParallelOptions& options,
+                                            const std::function<Work()>& barrier);
+  std::unique_ptr<ParameterSync> make_sharded(const DataParallelOptions& options,
+                                              const std::function<Work()>& barrier);
+  at::Tensor updated(std::size_t i);
+
+  const StrategyContext& env_;
+  torch::optim::Optimizer& optimizer_;
+  const std::string sync_name_;
+  const ModuleTensors tensors_;
+  const SyncPlan plan_;
+  std::optional<ParameterStore> store_;    // under ZeRO
+  std::optional<OptimizerShards> shards_;  // under ZeRO
+  ShardGroups groups_;                     // under ZeRO
+  std::unique_ptr<ParameterSync> sync_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace trireme::inline v0::parallel
